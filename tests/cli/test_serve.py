@@ -18,7 +18,7 @@ from teeter.campaigns import Campaign
 from teeter.cli.serve import _security_config, _uvicorn_options
 from teeter.web.auth import Authenticator
 from teeter.web.connections import ConnectionLimits
-from web.servers import PATIENCE, Server, begin, client_of, text
+from web.servers import PATIENCE, Server, connect_client, make_text_campaign, text
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -63,7 +63,7 @@ def test_a_missing_campaign_or_folder_is_one_sentence(teeter: Teeter, tmp_path: 
 
 
 def test_a_taken_port_is_reported(teeter: Teeter, tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 10)
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
     with socket.socket() as other_server:
         other_server.bind(("127.0.0.1", 0))
         other_server.listen()
@@ -83,7 +83,7 @@ def test_a_broken_file_of_items_leaves_nothing(teeter: Teeter, tmp_path: Path) -
 
 
 def test_tokens_are_needed_beyond_this_machine(teeter: Teeter, tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 10)
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
     public = ("serve", file, "--host", "0.0.0.0")
     assert "--make-token" in teeter(*public, fails=2).stderr
     assert "16 or more" in teeter(*public, "--token", "ann=short", fails=2).stderr
@@ -115,7 +115,7 @@ def test_tokens_are_checked_on_this_machine_too_if_there_are_any(
         assert Authenticator(config).requires_token()
         assert config.allowed_hosts is None, "a proxy has a host name of its own"
 
-    file = begin(tmp_path / "texts.teeter", 10)
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
     empty = tmp_path / "none.json"
     message = teeter("serve", file, "--tokens", empty, fails=2).stderr
     assert f"serve --tokens {empty} --make-token NAME." in message
@@ -149,7 +149,7 @@ def test_connections_are_limited() -> None:
 
 
 def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 10)
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
     assert "--proxy takes" in teeter("serve", file, "--proxy", "*", fails=2).stderr
 
 
@@ -162,15 +162,15 @@ def start_and_stop(*arguments: object, teeter: Teeter, monkeypatch: pytest.Monke
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: apps.append(self.config.app))
     teeter("serve", *arguments, "--no-open")
     (app,) = apps
-    app.state.site.close()
-    return app.state.site
+    app.state.workspace.close()
+    return app.state.workspace
 
 
 def test_two_servers_on_one_machine_have_different_cookies(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A browser sends the cookies of a host to all its ports."""
-    file = begin(tmp_path / "texts.teeter", 10)
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
     for port in (ReservedPort(), ReservedPort()):
         arguments = (file, "--port", port.number)
         workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
@@ -186,14 +186,14 @@ def test_a_campaign_is_created_from_items_with_classes(
     arguments = (items, "--classes", "spam,ham", "--port", port.number)
     for _ in range(2):  # the second time, the campaign exists
         workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
-        assert workspace.desks["mail"].campaign.classes == ("spam", "ham")
+        assert workspace.services["mail"].campaign.classes == ("spam", "ham")
 
 
 def answer_and_interrupt(server: Server, slug: str) -> None:
     """Start a server, answer its first question, and press Ctrl+C."""
     server.start()
     try:
-        with closing(client_of(server.address)) as client:
+        with closing(connect_client(server.address)) as client:
             cookies = {cookie.name for cookie in client.cookies.jar}
             assert cookies == {f"teeter_session_{server.port}"}
 
@@ -218,7 +218,7 @@ def answer_and_interrupt(server: Server, slug: str) -> None:
 
 @pytest.mark.xdist_group("servers")
 def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 40)
+    file = make_text_campaign(tmp_path / "texts.teeter", 40)
     campaign = Campaign.open(file)
     campaign.pick_ahead(20)  # or the first question would wait for the background process
     campaign.database.close()
@@ -245,11 +245,11 @@ def test_one_command_leads_from_a_table_to_an_answer(tmp_path: Path, home: Path)
 @pytest.mark.slow
 @pytest.mark.xdist_group("servers")
 def test_two_servers_on_one_machine_do_not_log_each_other_out(tmp_path: Path, home: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 30)
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
     servers = [Server(home, file).start() for _ in range(2)]
     try:
         for server in servers:
-            with closing(client_of(server.address)) as client:
+            with closing(connect_client(server.address)) as client:
                 cookies = {cookie.name for cookie in client.cookies.jar}
                 assert cookies == {f"teeter_session_{server.port}"}
     finally:

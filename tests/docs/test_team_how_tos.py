@@ -20,7 +20,7 @@ from teeter.campaigns import Campaign
 from teeter.campaigns.people import ROLES
 from teeter.cli import app
 from teeter.errors import StoreError
-from web.servers import Server, served
+from web.servers import Server, serve_campaigns
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
 PAGES = {
@@ -122,7 +122,7 @@ def test_the_commands_for_a_server_do_what_the_page_says(messages: Path) -> None
 @pytest.mark.parametrize(
     "serve",
     [
-        pytest.param(served, id="here"),
+        pytest.param(serve_campaigns, id="here"),
         pytest.param(run_server, id="process", marks=pytest.mark.slow),
     ],
 )

@@ -21,7 +21,7 @@ from web.browsers import (
     wait_until,
     window,
 )
-from web.servers import HARMFUL, Server, begin, begin_images
+from web.servers import HARMFUL, Server, make_image_campaign, make_text_campaign
 
 pytestmark = MARKS
 
@@ -30,7 +30,9 @@ PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/export", "/second
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    file = begin(tmp_path / "texts.teeter", 200, instructions="Spam wants your money.", cost=0.05)
+    file = make_text_campaign(
+        tmp_path / "texts.teeter", 200, instructions="Spam wants your money.", cost=0.05
+    )
     made = Server(tmp_path / "home", file).start()
     yield made
     made.stop()
@@ -78,7 +80,7 @@ def truth(item: str) -> str:
 
 
 def test_items_are_labelled_corrected_and_undone_by_keyboard(browser: Any, tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 40)
+    file = make_text_campaign(tmp_path / "texts.teeter", 40)
     problems: list[str] = []
     with page_server(file) as address:
         page = opened(browser, address, problems)
@@ -363,7 +365,7 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) 
 @pytest.mark.slow
 def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
-    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 60)
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 60)
     server = Server(tmp_path / "home", "--folder", tmp_path, file).start()
     try:
         page = opened(browser, f"{server.address}/c/digits", problems)

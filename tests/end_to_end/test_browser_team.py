@@ -10,14 +10,14 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign
 from web.browsers import MARKS, PHONE, for_all_eyes, sync_api, window
-from web.servers import Server, begin
+from web.servers import Server, make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = begin(tmp_path / "texts.teeter", 60, overlap=1.0)
+    made = make_text_campaign(tmp_path / "texts.teeter", 60, overlap=1.0)
     campaign = Campaign.open(made)
     for k in range(12):
         campaign.tell(f"t{k}", "spam", "ann")
@@ -128,7 +128,7 @@ def test_an_owner_names_somebody_who_comes_in(
     row = page.get_by_role("row", name="zoe reviewer")
     row.locator("summary").click()
     row.get_by_role("button", name="Revoke token").click()
-    sync_api.expect(page.get_by_role("status").first).to_contain_text("lets nobody in")
+    sync_api.expect(page.get_by_role("status").first).to_contain_text("is revoked")
     other.reload()
     other.wait_for_url("**/login")
     page.get_by_label("Combine several answers by").select_option("dawid-skene")

@@ -19,7 +19,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Database
 from teeter.campaigns.transfer import move_campaign
 from teeter.web import campaign_tokens
-from web.servers import Server, begin, served
+from web.servers import Server, make_text_campaign, serve_campaigns
 
 pytestmark = pytest.mark.xdist_group("servers")
 
@@ -43,7 +43,7 @@ def place(database: PostgresServer, tmp_path: Path) -> str:
 
 def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
     """Make a campaign of texts in a new database, and return its URL."""
-    file = begin(folder / "texts.teeter", items)
+    file = make_text_campaign(folder / "texts.teeter", items)
     url = database.new_database()
     source, target = Database(file), Database(url, create=True)
     move_campaign(source, target, "texts")
@@ -198,7 +198,7 @@ def test_every_page_says_that_the_database_is_away(
         campaign_tokens, "REFRESH_SECONDS", 0.0
     )  # with every request, look whether people are named by now
     place = begin_on(database, tmp_path, 20)
-    with served(place) as client:
+    with serve_campaigns(place) as client:
         assert client.get(AT).status_code == 200
         database.stop("immediate")
         for path in (AT, "/c/texts", "/"):

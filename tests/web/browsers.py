@@ -16,7 +16,7 @@ import uvicorn
 
 from teeter.web.app import make_app
 from teeter.web.auth import SecurityConfig
-from web.servers import InlineWorker
+from web.servers import use_inline_workers
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
@@ -53,7 +53,7 @@ def page_server(campaign: Path) -> Iterator[str]:
     Much cheaper than ``teeter serve``, which loads torch in two more processes.
     """
     app = make_app([campaign], security=SecurityConfig(b"secret"), warm=False)
-    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
+    use_inline_workers(app.state.workspace)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

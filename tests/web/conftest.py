@@ -1,4 +1,4 @@
-"""Served campaigns of texts, with no label yet and with many."""
+"""Clients of a served campaign of texts, without labels and with many."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from web.labelled_campaigns import LabelledCampaign, begin_labelled
-from web.servers import begin, served
+from web.labelled_campaigns import LabelledCampaign, make_labelled_campaign
+from web.servers import make_text_campaign, serve_campaigns
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return begin(tmp_path / "texts.teeter")
+    return make_text_campaign(tmp_path / "texts.teeter")
 
 
 @pytest.fixture
 def client(file: Path) -> Iterator[TestClient]:
-    with served(file) as serving:
-        yield serving
+    with serve_campaigns(file) as client:
+        yield client
 
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Iterator[LabelledCampaign]:
-    """A served campaign of 121 texts; 40 of them are labelled."""
+    """A served campaign of 121 texts, 40 of them labelled."""
     path = tmp_path / "texts.teeter"
-    items = begin_labelled(path, 40, instructions="Read <b>all</b> of it.")
-    with served(path) as serving:
-        yield LabelledCampaign(path, serving, items)
+    items = make_labelled_campaign(path, 40, instructions="Read <b>all</b> of it.")
+    with serve_campaigns(path) as client:
+        yield LabelledCampaign(path, client, items)

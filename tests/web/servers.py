@@ -1,4 +1,4 @@
-"""Servers for tests: with a trainer that does its work at once in this process, or in a process of their own."""
+"""Servers for tests: in this process, with workers that work at once, or in a process of their own."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ from teeter.web.auth import SecurityConfig
 from teeter.web.background import BackgroundTaskError, BackgroundWorker, _Job
 from teeter.web.background_requests import TaskRequest
 from teeter.web.background_tasks import TaskHandlers
+from teeter.web.workspace import Workspace
 
 BASE = "http://127.0.0.1:8765"
 HARMFUL = "<script>alert('x')</script><img src=x onerror=alert(1)> & <b>bold</b>"
 
 PATIENCE = 600.0
-"""Seconds that a test waits for a process. A trainer has low priority: all others of a busy machine go first."""
+"""Seconds that a test waits for a process. A trainer has a low priority on a busy machine."""
 
-GOOD = (
+HAM = (
     "The bread was warm",
     "A calm walk by the river",
     "She sang to the garden",
     "Apples ripened early",
 )
-POOR = ("Win cash now", "Claim your free prize", "Urgent offer, reply today", "Cheap pills online")
+SPAM = ("Win cash now", "Claim your free prize", "Urgent offer, reply today", "Cheap pills online")
 
 
 def text(number: int) -> str:
-    """An item's text: even numbers are spam."""
-    words = POOR if number % 2 == 0 else GOOD
-    return f"{words[number // 2 % 4]} number {number} {'abcdefgh'[number % 8]}"
+    """Return the text of an item. Even numbers are spam."""
+    sentences = SPAM if number % 2 == 0 else HAM
+    return f"{sentences[number // 2 % 4]} number {number} {'abcdefgh'[number % 8]}"
 
 
-def begin(path: Path, items: int = 120, **settings: Any) -> Path:
-    """Make a campaign of texts t0, t1, …; the last one holds HTML.
+def make_text_campaign(path: Path, items: int = 120, **settings: Any) -> Path:
+    """Make a campaign of texts with the ids t0, t1, …; one more holds HTML.
 
-    A campaign of this name, size and settings is made once in a process, and copied.
+    A campaign of this name, size and settings is made once per process, and copied.
     """
     path.write_bytes(_text_campaign(path.stem, items, tuple(sorted(settings.items()))))
     return path
@@ -64,41 +65,39 @@ def _text_campaign(name: str, items: int, settings: tuple[tuple[str, Any], ...])
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.teeter"
         campaign = Campaign.create(path, name, ("spam", "ham"), Settings(**dict(settings)))
-        campaign.add(
-            [
-                *({"id": f"t{k}", "text": text(k)} for k in range(items)),
-                {"id": "html", "text": HARMFUL},
-            ]
-        )
+
+        rows = [{"id": f"t{number}", "text": text(number)} for number in range(items)]
+        rows.append({"id": "html", "text": HARMFUL})
+        campaign.add(rows)
         campaign.database.close()
-        assert list(Path(folder).iterdir()) == [path], "a campaign that is closed is one file"
+
+        assert list(Path(folder).iterdir()) == [path], "a closed campaign is one file"
         return path.read_bytes()
 
 
-def begin_images(path: Path, folder: Path, count: int = 60) -> Path:
-    """Make a campaign of handwritten digits, as images."""
+def make_image_campaign(path: Path, folder: Path, count: int = 60) -> Path:
+    """Make a campaign of images of handwritten digits, in a new folder."""
     folder.mkdir()
     for number in range(count):
         (folder / f"{number:03}.png").write_bytes(_digit_image(number))
-    classes = ("even", "odd")
-    campaign = Campaign.create(
-        path, path.stem, classes, Settings(kind="image", folder=str(folder.resolve()))
-    )
-    campaign.add({"image": f"{k:03}.png"} for k in range(count))
+
+    settings = Settings(kind="image", folder=str(folder.resolve()))
+    campaign = Campaign.create(path, path.stem, ("even", "odd"), settings)
+    campaign.add({"image": f"{number:03}.png"} for number in range(count))
     campaign.database.close()
     return path
 
 
 @cache
 def _digit_image(number: int) -> bytes:
-    """Return one handwritten digit of scikit-learn's as a PNG file."""
+    """Return a handwritten digit as a PNG file."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
-    written = io.BytesIO()
-    pixels = load_digits().images[number] * 15.9
-    Image.fromarray(pixels.astype("uint8")).resize((64, 64)).save(written, "PNG")
-    return written.getvalue()
+    png = io.BytesIO()
+    pixels = load_digits().images[number] * 15.9  # values up to 16 become values up to 254
+    Image.fromarray(pixels.astype("uint8")).resize((64, 64)).save(png, "PNG")
+    return png.getvalue()
 
 
 class InlineProcess:
@@ -136,21 +135,28 @@ class InlineWorker(BackgroundWorker):
         return job.future
 
 
+def use_inline_workers(workspace: Workspace) -> None:
+    """Let a server do its background work at once, in this process."""
+    workspace.trainer = InlineWorker()
+    workspace.slow_worker = InlineWorker()
+
+
 @contextmanager
-def served(
+def serve_campaigns(
     *files: Path, folder: Path | None = None, security: SecurityConfig | None = None
 ) -> Iterator[TestClient]:
-    """A client that has its session, and sends what goes with changes."""
+    """Serve campaigns in this process, and yield a client that sends the CSRF token."""
     security = security or SecurityConfig(b"secret")
     app = make_app(files, security=security, folder=folder, warm=False)
-    app.state.site.trainer, app.state.site.maker = InlineWorker(), InlineWorker()
+    use_inline_workers(app.state.workspace)
+
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
-        if not app.state.site.auth.requires_token():
+        if not app.state.workspace.auth.requires_token():
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         yield client
 
 
-def csrf_of(page: str) -> str:
+def find_csrf_token(page: str) -> str:
     """Return the CSRF token in the forms of a page."""
     return page.split('name="csrf" value="')[1].split('"')[0]
 
@@ -170,62 +176,69 @@ class Server:
         self.port = self._reserved_port.number
 
     def start(self) -> Server:
+        """Start the server, and wait until it responds."""
+        command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve"]
+        command += [*self.arguments, "--no-open", "--port", str(self.port)]
         environment = {
             **os.environ,
             "TEETER_HOME": str(self.home),
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        command = [
-            sys.executable,
-            "-c",
-            "from teeter.cli import main; main()",
-            "serve",
-            *self.arguments,
-            "--no-open",
-        ]
-        command += ["--port", str(self.port)]
-        self.address = ""
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+        self.address = self._read_address()
+        self._wait_for_response()
+        return self
+
+    def _read_address(self) -> str:
+        """Return the address that the server prints."""
+        assert self.process is not None
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if found := re.search(r"http://[^/]+:\d+/", line):
-                self.address = found[0].rstrip("/")
-                break
-        assert self.address, "the server did not start"
-        ends = time.monotonic() + PATIENCE
-        while time.monotonic() < ends:
+            match = re.search(r"http://[^/]+:\d+/", line)
+            if match is not None:
+                return match[0].rstrip("/")
+        raise AssertionError("the server did not start")
+
+    def _wait_for_response(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             try:
                 httpx.get(f"{self.address}/api/v1/session", timeout=PATIENCE)
-                return self
+                return
             except httpx.TransportError:
                 time.sleep(0.05)
-        raise AssertionError("the server does not answer")
+        raise AssertionError("the server does not respond")
 
     def kill(self) -> None:
+        """Kill the server without warning, as a power failure does."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self._gone()
+        self._wait_for_end()
 
     def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
+        """Stop the server, unless it is not running."""
+        if self.process is None:
+            return
+
+        if self.process.poll() is None:
             self.process.terminate()
             try:
                 self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-        if self.process is not None:
-            self._gone()
+        self._wait_for_end()
 
-    def _gone(self) -> None:
+    def _wait_for_end(self) -> None:
         assert self.process is not None
         self.process.wait(PATIENCE)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
 
-def client_of(address: str) -> httpx.Client:
-    """A program's session with a running server."""
+def connect_client(address: str) -> httpx.Client:
+    """Return a client of a running server that sends the CSRF token."""
     client = httpx.Client(base_url=address, timeout=PATIENCE)
     client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
     return client

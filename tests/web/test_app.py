@@ -13,7 +13,7 @@ from teeter.errors import TeeterError
 from teeter.web.app import make_app, status_of
 from teeter.web.auth import SecurityConfig
 from web.labelled_campaigns import AT
-from web.servers import BASE, begin, served
+from web.servers import BASE, make_text_campaign, serve_campaigns
 
 STATUS_BY_ERROR = {
     "UnknownItemError": 404,
@@ -28,7 +28,7 @@ STATUS_BY_ERROR = {
     ("path", "status"), [("/nothing", 404), ("/c/texts/items?after=x", 422), ("/c/texts/undo", 404)]
 )
 def test_an_error_on_a_page_is_a_page(tmp_path: Path, path: str, status: int) -> None:
-    with served(begin(tmp_path / "texts.teeter", 5)) as client:
+    with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 5)) as client:
         response = client.get(path)
         assert response.status_code == status
         assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -66,8 +66,8 @@ def test_the_api_describes_itself(tmp_path: Path) -> None:
 
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:
-    path = begin(tmp_path / "texts.teeter", 30)
-    with served(path) as client:
+    path = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(path) as client:
         before = Campaign.open(path).history()
         for page in ("/c/texts/items", "/c/texts/progress", f"{AT}/items", f"{AT}/progress"):
             client.get(page)

@@ -25,7 +25,7 @@ from teeter.web.background_requests import (
     TrainModel,
 )
 from web.labelled_campaigns import true_label
-from web.servers import PATIENCE, begin
+from web.servers import PATIENCE, make_text_campaign
 from web.worker_processes import (
     Die,
     Fail,
@@ -72,7 +72,7 @@ def is_alive(worker: BackgroundWorker) -> bool:
 
 @pytest.mark.xdist_group("worker")
 def test_it_picks_ahead_and_trains(tmp_path: Path, worker: BackgroundWorker) -> None:
-    path = str(begin(tmp_path / "texts.teeter"))
+    path = str(make_text_campaign(tmp_path / "texts.teeter"))
     first = worker.submit(EnsureQuestions(path, "me", batch=10)).result(PATIENCE)
     assert not first.is_finished
 
@@ -100,7 +100,7 @@ def test_it_picks_ahead_and_trains(tmp_path: Path, worker: BackgroundWorker) -> 
 def test_it_continues_after_its_process_was_killed(
     tmp_path: Path, worker: BackgroundWorker
 ) -> None:
-    path = str(begin(tmp_path / "texts.teeter"))
+    path = str(make_text_campaign(tmp_path / "texts.teeter"))
     worker.submit(EnsureQuestions(path, "me", batch=10)).result(PATIENCE)
     campaign = Campaign.open(path)
     for item in open_items(campaign)[:6]:
@@ -171,7 +171,7 @@ def test_a_cancelled_request_does_not_stop_the_next(light_worker: BackgroundWork
 def test_a_cancelled_request_does_not_stop_the_next_of_a_real_campaign(
     tmp_path: Path, worker: BackgroundWorker
 ) -> None:
-    path = str(begin(tmp_path / "texts.teeter"))
+    path = str(make_text_campaign(tmp_path / "texts.teeter"))
     first = worker.submit(EnsureQuestions(path, "me", batch=10))
     second = worker.submit(FindSuspects(path, count=3))
     first.cancel()

@@ -30,8 +30,8 @@ from teeter.web.background_tasks import (
     create_campaign,
     make_task_handler,
 )
-from web.labelled_campaigns import begin_labelled, true_label
-from web.servers import begin
+from web.labelled_campaigns import make_labelled_campaign, true_label
+from web.servers import make_text_campaign
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_request_of_an_unknown_type_is_refused(handlers: TaskHandlers) -> None
 
 def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = tmp_path / "texts.teeter"
-    begin_labelled(path, 40)
+    make_labelled_campaign(path, 40)
     request = EnsureQuestions(str(path), "me", batch=10)
     first = handlers.run(request, ignore)
     assert not first.is_finished
@@ -86,7 +86,7 @@ def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Pa
 
 
 def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -> None:
-    path = str(begin(tmp_path / "texts.teeter", 20))
+    path = str(make_text_campaign(tmp_path / "texts.teeter", 20))
     reports: list[StatusReport] = []
     assert handlers.run(TrainModel(path), reports.append).trained is None
     assert reports == []
@@ -168,18 +168,18 @@ def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
 def test_a_campaign_whose_file_is_replaced_is_opened_again(
     handlers: TaskHandlers, tmp_path: Path
 ) -> None:
-    path = begin(tmp_path / "texts.teeter", 20)
+    path = make_text_campaign(tmp_path / "texts.teeter", 20)
     first = handlers.campaign(str(path))
     assert handlers.campaign(str(path)) is first
 
-    other = begin(tmp_path / "other.teeter", 5)
+    other = make_text_campaign(tmp_path / "other.teeter", 5)
     other.replace(path)
     assert handlers.campaign(str(path)) is not first
     assert handlers.campaign(str(path)).status().items == 6
 
 
 def test_a_campaign_with_new_items_is_opened_again(handlers: TaskHandlers, tmp_path: Path) -> None:
-    path = begin(tmp_path / "texts.teeter", 20)
+    path = make_text_campaign(tmp_path / "texts.teeter", 20)
     handlers.run(PickAhead(str(path), count=5), ignore)
     campaign = Campaign.open(path)
     campaign.add([{"id": "new", "text": "a text that came later"}])
@@ -192,7 +192,7 @@ def test_labels_are_exported_into_a_folder_of_their_own(
     handlers: TaskHandlers, tmp_path: Path, form: str, suffix: str
 ) -> None:
     path = tmp_path / "texts.teeter"
-    begin_labelled(path, 40)
+    make_labelled_campaign(path, 40)
     folder = tmp_path / "exports"
     folder.mkdir()
     files = {handlers.run(ExportLabels(str(path), form, str(folder)), ignore) for _ in range(2)}

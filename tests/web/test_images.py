@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from teeter.web.api import redact_paths
-from web.servers import begin_images, served
+from web.servers import make_image_campaign, serve_campaigns
 
 IMAGE = "/api/v1/campaigns/digits/image"
 
 
 def test_images_are_shown_as_what_they_are(tmp_path: Path) -> None:
-    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 12)
-    with served(file) as client:
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 12)
+    with serve_campaigns(file) as client:
         response = client.get(f"{IMAGE}?id=003.png")
         assert response.headers["content-type"] == "image/png"
         assert response.headers["x-content-type-options"] == "nosniff"
@@ -39,8 +38,8 @@ def test_the_type_follows_from_the_content(
     tmp_path: Path, form: str, media_type: str | None
 ) -> None:
     image_module = pytest.importorskip("PIL.Image")
-    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 6)
-    with served(file) as client:
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 6)
+    with serve_campaigns(file) as client:
         image = image_module.new("RGB", (4, 4), "red")
         image.save(tmp_path / "digits" / "000.png", form)
         response = client.get(f"{IMAGE}?id=000.png")
@@ -51,10 +50,10 @@ def test_the_type_follows_from_the_content(
 
 
 def test_no_file_outside_the_folder_is_shown(tmp_path: Path) -> None:
-    file = begin_images(tmp_path / "digits.teeter", tmp_path / "digits", 6)
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 6)
     secret = tmp_path / "secret.png"
     secret.write_bytes((tmp_path / "digits" / "000.png").read_bytes())
-    with served(file) as client:
+    with serve_campaigns(file) as client:
         for item in ("../secret.png", str(secret), "digits/000.png", "000.png/../../secret.png"):
             assert client.get(IMAGE, params={"id": item}).status_code == 404
 
@@ -73,7 +72,7 @@ def test_the_paths_of_images_are_not_disclosed(tmp_path: Path) -> None:
     folder = tmp_path / "campaigns"
     folder.mkdir()
     scans = tmp_path / "scans"
-    with served(begin_images(folder / "digits.teeter", scans, 6)) as client:
+    with serve_campaigns(make_image_campaign(folder / "digits.teeter", scans, 6)) as client:
         (scans / "003.png").unlink()
         missing = client.get(IMAGE, params={"id": "003.png"}).json()
         assert missing["detail"] == "There is no file 003.png."
@@ -84,6 +83,6 @@ def test_the_paths_of_images_are_not_disclosed(tmp_path: Path) -> None:
             "003.png leads out of the campaign's folder scans: only files inside it are read."
         )
 
-        site = client.app.state.site  # type: ignore[attr-defined]
-        site.folder = Path("/")
-        assert redact_paths(site, "Spam and/or ham.") == "Spam and/or ham."
+        workspace = client.app.state.workspace  # type: ignore[attr-defined]
+        workspace.folder = Path("/")
+        assert workspace.redact_paths("Spam and/or ham.") == "Spam and/or ham."

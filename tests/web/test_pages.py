@@ -1,89 +1,138 @@
-"""Pages of HTML: every one opens, and reports of benchmarks beside them."""
+"""The pages: all of them open, and so do benchmark reports."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from urllib.parse import parse_qs, urlparse
 
+import pytest
 from fastapi.testclient import TestClient
 
 from web.labelled_campaigns import LabelledCampaign, label_items
-from web.servers import served
+from web.servers import serve_campaigns
+
+PAGES = ("", "/second-look", "/progress", "/map", "/items", "/item?id=html", "/export", "/news")
 
 
-def test_every_page_opens(labelled: LabelledCampaign) -> None:
-    client = labelled.client
-    for page in (
-        "",
-        "/second-look",
-        "/progress",
-        "/map",
-        "/items",
-        "/item?id=html",
-        "/export",
-        "/news",
-    ):
-        told = client.get(f"/c/texts{page}")
-        assert told.status_code == 200, page
-        assert "<script>alert" not in told.text
-        assert "Read <b>all" not in told.text
-    assert client.get("/c/nothing").status_code == 404
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens(labelled: LabelledCampaign, page: str) -> None:
+    response = labelled.client.get(f"/c/texts{page}")
+    assert response.status_code == 200
+    assert "<script>alert" not in response.text
+    assert "Read <b>all" not in response.text
+
+
+def test_the_form_for_a_new_campaign_opens_and_an_unknown_campaign_does_not(
+    client: TestClient,
+) -> None:
     assert client.get("/new").status_code == 200
-    assert "t17" in client.get("/c/texts/items?search=17", headers={"hx-request": "true"}).text
-    corrected = client.post("/c/texts/item", data={"id": "t1", "label": "ham"})
-    assert corrected.status_code == 200
-    assert "<b>ham</b>" in corrected.text
+    assert client.get("/c/nothing").status_code == 404
 
 
-def test_reports_open_in_the_same_place(tmp_path: Path) -> None:
+def test_an_item_is_answered_on_its_page(client: TestClient) -> None:
+    answered = client.post("/c/texts/item", data={"id": "t1", "label": "ham"})
+    assert answered.status_code == 200
+    assert "<b>ham</b>" in answered.text
+    flagged = client.post("/c/texts/item", data={"id": "t1", "kind": "flag"})
+    assert "<b>flag</b>" in flagged.text
+    assert client.post("/c/texts/item", data={"id": "t1", "kind": "shout"}).status_code == 422
+    assert client.post("/c/texts/item", data={"id": "lost", "label": "ham"}).status_code == 404
+
+
+def find_link(page: str, direction: str) -> str | None:
+    """Return the address of the next or previous page of a table."""
+    match = re.search(rf'href="([^"]*)" rel="{direction}"', page)
+    return None if match is None else match[1].replace("&amp;", "&")
+
+
+def test_the_table_of_items_is_paged_forwards_and_backwards(client: TestClient) -> None:
+    first = client.get("/c/texts/items?search=number&state=unlabelled").text
+    assert find_link(first, "prev") is None
+    second_link = find_link(first, "next")
+    assert second_link is not None
+    query = parse_qs(urlparse(second_link).query)
+    assert (query["search"], query["state"]) == (["number"], ["unlabelled"])
+
+    second = client.get(second_link).text
+    third_link = find_link(second, "next")
+    assert third_link is not None
+    third = client.get(third_link).text
+    assert find_link(third, "next") is None, "120 texts fill two pages and a part of the third"
+
+    back = find_link(third, "prev")
+    assert back is not None
+    page = client.get(back).text
+    assert re.findall(r'<span class="id">(\w+)', page) == re.findall(
+        r'<span class="id">(\w+)', second
+    )
+    assert find_link(page, "next") is not None
+    first_link = find_link(page, "prev")
+    assert first_link is not None
+    assert find_link(client.get(first_link).text, "next") is not None
+
+
+def test_the_export_page_explains_every_format(client: TestClient) -> None:
+    page = client.get("/c/texts/export").text
+    assert "export?form=spreadsheet" in page
+    assert "safe to open in a spreadsheet" in page
+    assert "exactly as it is, for programs" in page
+
+
+def test_reports_open_and_nothing_outside_them(tmp_path: Path) -> None:
     report = tmp_path / "runs" / "digits" / "report"
     report.mkdir(parents=True)
     (report / "index.html").write_text("<h1>Found</h1><script>alert(1)</script>")
     (tmp_path / "secret.txt").write_text("secret")
-    with served(folder=tmp_path) as client:
+
+    with serve_campaigns(folder=tmp_path) as client:
         assert "digits" in client.get("/").text
-        told = client.get("/reports/runs-digits")
-        assert "Found" in told.text
-        assert "sandbox" in told.headers["content-security-policy"], "no script of it runs"
+        response = client.get("/reports/runs-digits")
+        assert "Found" in response.text
+        assert "sandbox" in response.headers["content-security-policy"], "no script of it runs"
+
         for path in (
             "../../../secret.txt",
             "%2e%2e/%2e%2e/%2e%2e/secret.txt",
             "..%2f..%2f..%2fsecret.txt",
+            "nul%00.txt",
         ):
             assert client.get(f"/reports/runs-digits/{path}").status_code == 404
 
 
-def test_going_back_has_the_whole_page(client: TestClient) -> None:
+def test_going_back_in_the_history_loads_the_whole_page(client: TestClient) -> None:
     restored = {"hx-request": "true", "hx-history-restore-request": "true"}
     for page in ("items?search=17", "progress"):
         assert "<html" in client.get(f"/c/texts/{page}", headers=restored).text
-        assert "<html" not in client.get(f"/c/texts/{page}", headers={"hx-request": "true"}).text
+        part = client.get(f"/c/texts/{page}", headers={"hx-request": "true"}).text
+        assert "<html" not in part
+    assert "t17" in client.get("/c/texts/items?search=17", headers={"hx-request": "true"}).text
 
 
-def test_a_model_that_is_asked_for_is_told_of_at_once(client: TestClient) -> None:
+def test_training_on_demand_answers_with_a_sentence(client: TestClient) -> None:
     assert "two classes" in client.post("/c/texts/train").text
     label_items(client, 10)
-    assert "asked for" in client.post("/c/texts/train").text
+    assert "is being trained" in client.post("/c/texts/train").text
 
 
 def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
-    (tmp_path / "run" / "report").mkdir(parents=True)
-    (tmp_path / "run" / "report" / "index.html").write_text(
-        "<script>alert(1)</script><img src='curve.svg'>"
-    )
-    (tmp_path / "run" / "report" / "curve.svg").write_text(
-        "<svg xmlns='http://www.w3.org/2000/svg'/>"
-    )
-    with served(folder=tmp_path) as client:
+    report = tmp_path / "run" / "report"
+    report.mkdir(parents=True)
+    (report / "index.html").write_text("<script>alert(1)</script><img src='curve.svg'>")
+    (report / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+
+    with serve_campaigns(folder=tmp_path) as client:
         for file in ("index.html", "curve.svg"):
             headers = client.get(f"/reports/run/{file}").headers
-            policy = dict(
-                one.strip().partition(" ")[::2]
-                for one in headers["content-security-policy"].split(";")
-            )
+            policy = {}
+            for directive in headers["content-security-policy"].split(";"):
+                name, _, value = directive.strip().partition(" ")
+                policy[name] = value
+
             assert policy["sandbox"] == "allow-same-origin", (
-                "or images beside it would be another site's"
+                "or its images would be of another site"
             )
             assert policy["default-src"] == "'none'"
-            assert not {one for one in policy if one.startswith("script-src")}
+            assert not [name for name in policy if name.startswith("script-src")]
             assert "'self'" in policy["img-src"]
             assert headers["cross-origin-resource-policy"] == "same-origin"

@@ -1,8 +1,9 @@
-"""A team on the page: who may do what, disagreements and decisions, people and tokens, agreement and consensus."""
+"""Teams: permissions, disagreements and decisions, members and tokens, agreement and consensus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,18 +15,19 @@ from fastapi.testclient import TestClient
 from teeter.campaigns.campaign import Campaign
 from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens
-from web.servers import begin, served
+from web.labelled_campaigns import AT
+from web.servers import find_csrf_token, make_text_campaign, serve_campaigns
 
-AT = "/api/v1/campaigns/texts"
-NAMES = {"ann": "annotator", "bob": "annotator", "rey": "reviewer", "olga": "owner"}
-SERVERS = "a-token-of-the-server"
+ROLES = {"ann": "annotator", "bob": "annotator", "rey": "reviewer", "olga": "owner"}
+SERVER_TOKEN = "a-token-of-the-server"
 
-REFUSED = {
+DENIED = {
     "annotator": {"review", "decide", "export", "manage"},
     "reviewer": {"manage"},
     "owner": set[str](),
 }
-ASKED: list[tuple[str, str, str, Any]] = [
+
+REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("answer", "GET", AT, None),
     ("answer", "GET", f"{AT}/questions", None),
     ("answer", "POST", f"{AT}/answers", {"item": "t9", "label": "ham"}),
@@ -56,11 +58,11 @@ ASKED: list[tuple[str, str, str, Any]] = [
     ("export", "GET", f"{AT}/export?form=csv", None),
     ("export", "GET", "/c/texts/export", None),
     ("manage", "POST", f"{AT}/train", None),
-    ("manage", "POST", f"{AT}/consensus", {"way": "dawid-skene"}),
+    ("manage", "POST", f"{AT}/consensus", {"method": "dawid-skene"}),
     ("manage", "POST", f"{AT}/people", {"name": "zoe"}),
     ("manage", "POST", f"{AT}/people/token", {"name": "bob"}),
     ("manage", "POST", f"{AT}/people/role", {"name": "bob", "role": "reviewer"}),
-    ("manage", "POST", f"{AT}/people/give-back", {"name": "bob"}),
+    ("manage", "POST", f"{AT}/people/release", {"name": "bob"}),
     ("manage", "POST", f"{AT}/people/revoke", {"name": "bob"}),
     ("manage", "POST", f"{AT}/people/remove", {"name": "bob"}),
     ("manage", "POST", "/c/texts/train", None),
@@ -69,428 +71,527 @@ ASKED: list[tuple[str, str, str, Any]] = [
     ("manage", "POST", "/c/texts/consensus", None),
     ("manage", "GET", "/new", None),
 ]
+"""The permission that each request needs."""
 
 
-def said(file: Path, **by: dict[str, str]) -> None:
+def record_labels(file: Path, **labels_by_annotator: dict[str, str]) -> None:
     campaign = Campaign.open(file)
-    for name, answers in by.items():
-        for item, label in answers.items():
-            campaign.tell(item, label, name)
+    for annotator, labels in labels_by_annotator.items():
+        for item, label in labels.items():
+            campaign.tell(item, label, annotator)
     campaign.database.close()
 
 
-class People:
-    """A served campaign, and what each of its people sends along."""
+@dataclass(frozen=True)
+class Team:
+    """A served campaign with members, and their tokens."""
 
-    def __init__(self, file: Path, client: TestClient, tokens: dict[str, str]) -> None:
-        self.file, self.client, self.tokens = file, client, tokens
+    file: Path
+    client: TestClient
+    tokens: dict[str, str]
 
-    def ask(self, name: str, method: str, path: str, told: Any = None) -> Any:
+    def send(self, name: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Send a request with the token of a member."""
         headers = {"authorization": f"Bearer {self.tokens[name]}"}
-        return self.client.request(method, path, json=told, headers=headers, follow_redirects=False)
+        return self.client.request(method, path, json=body, headers=headers, follow_redirects=False)
+
+    def get(self, name: str, path: str) -> Any:
+        """Return what a member gets from the REST API."""
+        return self.send(name, "GET", path).json()
+
+    def post(self, name: str, path: str, body: dict[str, Any]) -> Any:
+        """Return what a member gets for a change."""
+        return self.send(name, "POST", path, body).json()
 
 
 @cache
 def team_campaign() -> tuple[bytes, bytes, dict[str, str]]:
-    """Return the file of a campaign with answers of two, the same with people named, and their tokens."""
+    """Return a campaign with answers of two, the same with members, and their tokens."""
     with TemporaryDirectory() as folder:
-        path = begin(Path(folder) / "texts.teeter", 30, overlap=1.0)
-        said(
+        path = make_text_campaign(Path(folder) / "texts.teeter", 30, overlap=1.0)
+        record_labels(
             path,
             ann={"t1": "ham", "t2": "spam", "t3": "ham"},
             bob={"t1": "spam", "t2": "spam", "t3": "ham"},
         )
-        with_answers = path.read_bytes()
+        without_members = path.read_bytes()
+
         campaign = Campaign.open(path)
-        tokens = {name: campaign.people.add(name, role) for name, role in NAMES.items()}
+        tokens = {name: campaign.people.add(name, role) for name, role in ROLES.items()}
         campaign.database.close()
-        return with_answers, path.read_bytes(), tokens
+        return without_members, path.read_bytes(), tokens
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A campaign that two annotators have answered in, and that names nobody."""
+    """A campaign without members in which two annotators have answered."""
     path = tmp_path / "texts.teeter"
     path.write_bytes(team_campaign()[0])
     return path
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[People]:
+def team(tmp_path: Path) -> Iterator[Team]:
     file = tmp_path / "texts.teeter"
-    _, with_people, tokens = team_campaign()
-    file.write_bytes(with_people)
-    own = Tokens()
+    _, with_members, tokens = team_campaign()
+    file.write_bytes(with_members)
+
+    server_tokens = Tokens()
+    all_tokens = dict(tokens)
     for name in ("ann", "stranger"):
-        own.add(name, f"{SERVERS}-of-{name}")
-    with served(file, folder=file.parent, security=SecurityConfig(b"secret", own)) as client:
-        more = {f"server's {name}": f"{SERVERS}-of-{name}" for name in ("ann", "stranger")}
-        yield People(file, client, tokens | more)
+        server_tokens.add(name, f"{SERVER_TOKEN}-of-{name}")
+        all_tokens[f"server's {name}"] = f"{SERVER_TOKEN}-of-{name}"
+
+    security = SecurityConfig(b"secret", server_tokens)
+    with serve_campaigns(file, folder=file.parent, security=security) as client:
+        yield Team(file, client, all_tokens)
+
+
+# Permissions
 
 
 @pytest.mark.parametrize("name", ["bob", "rey", "olga"])
-def test_everybody_may_do_what_their_role_allows(people: People, name: str) -> None:
-    role = NAMES[name]
-    for right, method, path, told in ASKED:
-        answer = people.ask(name, method, path, told)
-        if right in REFUSED[role]:
-            assert answer.status_code == 403, (right, path, answer.text)
-            assert "ask an owner" in answer.text or "ask a reviewer" in answer.text
+def test_members_may_do_what_their_role_allows(team: Team, name: str) -> None:
+    denied = DENIED[ROLES[name]]
+    for permission, method, path, body in REQUESTS:
+        response = team.send(name, method, path, body)
+        if permission in denied:
+            assert response.status_code == 403, (permission, path, response.text)
+            assert "ask an owner" in response.text or "ask a reviewer" in response.text
         else:
-            assert answer.status_code < 400 or answer.status_code == 422, (right, path, answer.text)
+            is_allowed = response.status_code < 400 or response.status_code == 422
+            assert is_allowed, (permission, path, response.text)
 
 
-def test_the_menu_has_what_is_somebody_s_to_do(people: People) -> None:
-    def menu(name: str) -> list[str]:
-        nav = people.ask(name, "GET", "/c/texts").text.split("<nav")[1].split("</nav>")[0]
-        return [part.split("<")[0].split(">")[1] for part in nav.split("<a ")[1:]]
+def test_the_menu_has_the_pages_that_a_member_may_open(team: Team) -> None:
+    def read_menu(name: str) -> list[str]:
+        page = team.send(name, "GET", "/c/texts").text
+        menu = page.split("<nav")[1].split("</nav>")[0]
+        return [part.split("<")[0].split(">")[1] for part in menu.split("<a ")[1:]]
 
-    assert menu("ann") == ["Label", "Progress"]
+    assert read_menu("ann") == ["Label", "Progress"]
     full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Items", "Export"]
-    assert menu("rey") == menu("olga") == full
-    assert "Train a model" not in people.ask("rey", "GET", "/c/texts/progress").text
-    assert "Train a model" in people.ask("olga", "GET", "/c/texts/progress").text
-    assert people.ask("ann", "GET", AT).json()["rights"] == ["answer"]
+    assert read_menu("rey") == read_menu("olga") == full
+
+    assert "Train a model" not in team.send("rey", "GET", "/c/texts/progress").text
+    assert "Train a model" in team.send("olga", "GET", "/c/texts/progress").text
+    assert team.get("ann", AT)["permissions"] == ["answer"]
 
 
-def test_an_annotator_sees_their_own_answer_alone(people: People) -> None:
+def test_annotators_see_only_their_own_answers(team: Team) -> None:
     for path in (f"{AT}/item?id=t1", "/c/texts/item?id=t1"):
-        assert "bob" in people.ask("rey", "GET", path).text
-        assert "bob" not in people.ask("ann", "GET", path).text
-    told = people.ask("bob", "GET", f"{AT}/item?id=t1").json()
-    assert (told["label"], told["annotators"], len(told["answers"])) == ("spam", 1, 1)
-    told = people.ask("rey", "GET", f"{AT}/item?id=t1").json()
-    assert (told["annotators"], len(told["answers"])) == (2, 2)
+        assert "bob" in team.send("rey", "GET", path).text
+        assert "bob" not in team.send("ann", "GET", path).text
+
+    item = team.get("bob", f"{AT}/item?id=t1")
+    assert (item["label"], item["annotators"], len(item["answers"])) == ("spam", 1, 1)
+    item = team.get("rey", f"{AT}/item?id=t1")
+    assert (item["annotators"], len(item["answers"])) == (2, 2)
 
 
 @pytest.mark.parametrize(("name", "first"), [("bob", "/c/texts"), ("rey", "/c/texts/progress")])
-def test_who_reviews_takes_no_questions_by_coming_in(file: Path, name: str, first: str) -> None:
+def test_the_login_of_a_reviewer_assigns_no_items(file: Path, name: str, first: str) -> None:
     campaign = Campaign.open(file)
-    token = campaign.people.add(name, NAMES[name])
-    with served(file, security=SecurityConfig(b"secret")) as client:
-        csrf = client.get("/login").text.split('name="csrf" content="')[1].split('"')[0]
-        assert client.post("/login", data={"csrf": csrf, "token": token}).url.path == first
+    token = campaign.people.add(name, ROLES[name])
+    with serve_campaigns(file) as client:
+        csrf = find_csrf_token(client.get("/login").text)
+        response = client.post("/login", data={"csrf": csrf, "token": token})
+        assert response.url.path == first
+
     assert (campaign.status().open > 0) == (first == "/c/texts")
     campaign.database.close()
 
 
-def test_a_lone_user_s_pages_are_as_they_were(tmp_path: Path) -> None:
-    with served(begin(tmp_path / "texts.teeter", 30)) as client:
+def test_without_a_team_there_are_no_pages_of_a_team(tmp_path: Path) -> None:
+    with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 30)) as client:
         page = client.get("/c/texts").text
         assert "Disagreements" not in page
         assert "Team" not in page
-        assert client.get(f"{AT}/export").status_code == 200
-        assert client.get(f"{AT}/items").status_code == 200
-        assert client.get(AT).json()["team"] is False
-        assert client.get("/c/texts/disagreements").status_code == 200
-        assert "nothing to decide" not in page
+        assert client.get(AT).json()["is_team"] is False
+
+        for path in (f"{AT}/export", f"{AT}/items", "/c/texts/disagreements"):
+            assert client.get(path).status_code == 200
 
 
-def test_several_who_answered_are_a_team(tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 30)
-    said(file, ann={"t1": "ham"}, bob={"t2": "ham"})
-    with served(file) as client:
+def test_several_annotators_are_a_team(tmp_path: Path) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    record_labels(file, ann={"t1": "ham"}, bob={"t2": "ham"})
+    with serve_campaigns(file) as client:
+        assert client.get(AT).json()["is_team"] is True
         assert "Disagreements" in client.get("/c/texts").text
 
 
-def test_a_campaign_that_names_people_lets_nobody_in_without_a_token(file: Path) -> None:
+# Tokens
+
+
+def test_a_campaign_with_members_needs_a_token(file: Path) -> None:
     campaign = Campaign.open(file)
     token = campaign.people.add("olga", "owner")
-    with served(file, security=SecurityConfig(b"secret")) as client:
+    with serve_campaigns(file) as client:
         assert client.get(AT).status_code == 401
         assert client.get("/c/texts", follow_redirects=False).headers["location"] == "/login"
-        page = client.get("/login").text
-        csrf = page.split('name="csrf" value="')[1].split('"')[0]
+
+        csrf = find_csrf_token(client.get("/login").text)
         client.post("/login", data={"csrf": csrf, "token": token})
         assert client.get(AT).status_code == 200
         assert client.get("/c/texts/team").status_code == 200
-        assert client.get(AT, headers={"host": "label.example"}).status_code == 200, (
-            "a proxy has a name of its own"
-        )
+        behind_proxy = client.get(AT, headers={"host": "label.example"})
+        assert behind_proxy.status_code == 200, "with tokens, any host name is allowed"
+
         campaign.people.revoke("olga")
         assert client.get(AT).status_code == 401, "a revoked token ends its sessions"
         campaign.people.remove("olga")
-        assert client.get(AT).status_code == 401, "removing the last opens nothing"
+        assert client.get(AT).status_code == 401, "without members the server stays closed"
     campaign.database.close()
 
 
-def test_the_server_s_tokens_have_the_roles_that_campaigns_give(people: People) -> None:
-    assert people.ask("server's ann", "GET", AT).json()["rights"] == ["answer"]
-    assert people.ask("server's stranger", "GET", AT).status_code == 403
-    assert (
-        "Only members of this campaign" in people.ask("server's stranger", "GET", "/c/texts").text
-    )
-    assert people.ask("server's stranger", "GET", "/api/v1/campaigns").json() == []
-    assert people.ask("server's stranger", "GET", "/new").status_code == 403
+def test_tokens_of_the_server_have_the_role_of_the_member_with_that_name(team: Team) -> None:
+    assert team.get("server's ann", AT)["permissions"] == ["answer"]
+
+    assert team.send("server's stranger", "GET", AT).status_code == 403
+    page = team.send("server's stranger", "GET", "/c/texts").text
+    assert "Only members of this campaign" in page
+    assert team.get("server's stranger", "/api/v1/campaigns") == []
+    assert team.send("server's stranger", "GET", "/new").status_code == 403
 
 
-def test_a_campaign_s_token_opens_that_campaign_alone(people: People) -> None:
-    other = Campaign.open(begin(people.file.parent / "other.teeter", 10))
+def test_the_token_of_a_campaign_is_valid_there_only(team: Team) -> None:
+    other = Campaign.open(make_text_campaign(team.file.parent / "other.teeter", 10))
     other.people.add("olga", "annotator")
-    begin(people.file.parent / "free.teeter", 10)
-    seen = {one["slug"] for one in people.ask("olga", "GET", "/api/v1/campaigns").json()}
-    assert seen == {"texts"}, "olga of another campaign may be somebody else"
-    assert people.ask("olga", "GET", "/api/v1/campaigns/other").status_code == 403
-    assert people.ask("olga", "GET", "/api/v1/campaigns/free").status_code == 403
-    seen = {one["slug"] for one in people.ask("server's ann", "GET", "/api/v1/campaigns").json()}
-    assert seen == {"texts", "free"}
+    make_text_campaign(team.file.parent / "free.teeter", 10)
+
+    def list_slugs(name: str) -> set[str]:
+        return {campaign["slug"] for campaign in team.get(name, "/api/v1/campaigns")}
+
+    assert list_slugs("olga") == {"texts"}, "olga of the other campaign may be someone else"
+    assert team.send("olga", "GET", "/api/v1/campaigns/other").status_code == 403
+    assert team.send("olga", "GET", "/api/v1/campaigns/free").status_code == 403
+    assert list_slugs("server's ann") == {"texts", "free"}
     other.database.close()
 
 
-def test_who_makes_a_campaign_owns_it(people: People) -> None:
-    given = {
-        "data": {"name": "mail", "classes": "a,b"},
-        "files": {"file": ("a.csv", "text\none\ntwo\n")},
-    }
+def test_the_creator_of_a_campaign_owns_it(team: Team) -> None:
+    def create(name: str) -> Any:
+        return team.client.post(
+            "/api/v1/campaigns",
+            headers={"authorization": f"Bearer {team.tokens[name]}"},
+            data={"name": "mail", "classes": "a,b"},
+            files={"file": ("a.csv", "text\none\ntwo\n")},
+        )
+
     for name in ("ann", "rey"):
-        headers = {"authorization": f"Bearer {people.tokens[name]}"}
-        told = people.client.post("/api/v1/campaigns", headers=headers, **given)
-        assert told.status_code == 403
-        assert "may not create one" in told.json()["detail"]
-    headers = {"authorization": f"Bearer {people.tokens['olga']}"}
-    job = people.client.post("/api/v1/campaigns", headers=headers, **given).json()["job"]
-    assert people.ask("olga", "GET", f"/api/v1/jobs/{job}").json()["state"] == "done"
-    assert "manage" in people.ask("olga", "GET", "/api/v1/campaigns/mail").json()["rights"]
-    assert people.ask("rey", "GET", "/api/v1/campaigns/mail").status_code == 403
+        refused = create(name)
+        assert refused.status_code == 403
+        assert "may not create one" in refused.json()["detail"]
+
+    job = create("olga").json()["job"]
+    state = team.get("olga", f"/api/v1/jobs/{job}")
+    assert state["state"] == "done"
+    assert (state["result"]["slug"], state["result"]["new"]) == ("mail", 2)
+    assert "manage" in team.get("olga", "/api/v1/campaigns/mail")["permissions"]
+    assert team.send("rey", "GET", "/api/v1/campaigns/mail").status_code == 403
 
 
-def test_a_disagreement_is_decided_and_taken_back(people: People) -> None:
-    told = people.ask("rey", "GET", f"{AT}/disagreements").json()
-    assert told["waiting"] == 1
-    (one,) = told["disagreements"]
-    assert one["answers"] == [
-        {"annotator": "ann", "said": "ham"},
-        {"annotator": "bob", "said": "spam"},
+# Disagreements
+
+
+def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:
+    listed = team.get("rey", f"{AT}/disagreements")
+    assert listed["waiting"] == 1
+    (disagreement,) = listed["disagreements"]
+    assert disagreement["answers"] == [
+        {"annotator": "ann", "answer": "ham"},
+        {"annotator": "bob", "answer": "spam"},
     ]
-    assert (one["item"], one["counts_as"], one["confidence"]) == ("t1", "spam", 0.5)
-    decided = {"item": "t1", "label": "ham", "comment": "seen closely"}
-    assert people.ask("rey", "POST", f"{AT}/decisions", decided).json()["new"] is True
-    assert people.ask("rey", "POST", f"{AT}/decisions", decided).json()["new"] is False, (
-        "sent twice, stored once"
-    )
-    assert people.ask("rey", "GET", f"{AT}/disagreements").json()["waiting"] == 0
-    (last,) = people.ask("rey", "GET", f"{AT}/decisions").json()
-    assert (last["item"], last["said"], last["comment"]) == ("t1", "ham", "seen closely")
-    assert people.ask("olga", "GET", f"{AT}/decisions").json() == []
-    assert people.ask("olga", "POST", f"{AT}/decisions/undo", {}).json()["undone"] is None
-    assert (
-        people.ask("rey", "POST", f"{AT}/decisions/undo", {"item": "t2"}).json()["undone"] is None
-    )
-    assert (
-        people.ask("rey", "POST", f"{AT}/decisions/undo", {"item": "t1"}).json()["undone"]["said"]
-        == "ham"
-    )
-    assert people.ask("rey", "GET", f"{AT}/disagreements").json()["waiting"] == 1
-    people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": None})
-    assert "flag" in people.ask("rey", "GET", f"{AT}/item?id=t1").json()["state"]
-    assert (
-        people.ask("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"}).status_code
-        == 422
-    )
+    assert disagreement["item"] == "t1"
+    assert disagreement["label"] == "spam"
+    assert disagreement["confidence"] == 0.5
+    assert disagreement["content"]["kind"] == "text"
 
 
-def test_how_a_team_works(people: People) -> None:
-    people.ask("bob", "GET", f"{AT}/questions")
-    team = {one["name"]: one for one in people.ask("rey", "GET", f"{AT}/team").json()}
-    assert list(team) == ["ann", "bob", "rey", "olga"]
-    assert (team["ann"]["role"], team["ann"]["answers"], team["rey"]["answers"]) == (
-        "annotator",
-        3,
-        0,
-    )
-    assert team["ann"]["with_consensus"]["share"] == pytest.approx(2 / 3)
-    assert team["bob"]["with_consensus"]["share"] == 1
-    assert team["bob"]["open"] > 0
-    returned = people.ask("olga", "POST", f"{AT}/people/give-back", {"name": "bob"}).json()[
-        "returned"
-    ]
-    assert returned == team["bob"]["open"]
-    assert {one["open"] for one in people.ask("rey", "GET", f"{AT}/team").json()} == {0}
-    found = people.ask("rey", "GET", f"{AT}/agreement").json()
-    assert (found["items"], found["consensus"], found["alpha"]) == (3, "majority", None)
-    assert [(pair["first"], pair["second"], pair["items"]) for pair in found["pairs"]] == [
-        ("ann", "bob", 3)
-    ]
+def test_a_disagreement_is_decided_once_and_can_be_undone(team: Team) -> None:
+    decision = {"item": "t1", "label": "ham", "comment": "seen closely"}
+    assert team.post("rey", f"{AT}/decisions", decision)["new"] is True
+    again = team.post("rey", f"{AT}/decisions", decision)
+    assert again["new"] is False, "sent twice, stored once"
+    assert team.get("rey", f"{AT}/disagreements")["waiting"] == 0
+
+    (recent,) = team.get("rey", f"{AT}/decisions")
+    assert (recent["item"], recent["answer"], recent["comment"]) == ("t1", "ham", "seen closely")
+
+    # Others cannot undo it.
+    assert team.get("olga", f"{AT}/decisions") == []
+    assert team.post("olga", f"{AT}/decisions/undo", {})["undone"] is None
+
+    other_item = team.post("rey", f"{AT}/decisions/undo", {"item": "t2"})
+    assert other_item["undone"] is None
+    undone = team.post("rey", f"{AT}/decisions/undo", {"item": "t1"})
+    assert undone["undone"]["answer"] == "ham"
+    assert team.get("rey", f"{AT}/disagreements")["waiting"] == 1
 
 
-def test_another_consensus_holds_for_all_that_reads_the_campaign(people: People) -> None:
-    handlers = people.client.app.state.site.trainer.process.handlers  # type: ignore[attr-defined]
-    assert handlers.campaign(str(people.file)).settings.consensus == "majority"
-    people.ask("rey", "GET", f"{AT}/items")
-    told = people.ask("olga", "POST", f"{AT}/consensus", {"way": "dawid-skene"}).json()
-    assert told["consensus"] == "dawid-skene"
-    assert people.ask("olga", "POST", f"{AT}/consensus", {"way": "loudest"}).status_code == 422
-    assert people.ask("rey", "GET", f"{AT}/item?id=t2").json()["by"] == "dawid-skene"
-    assert handlers.campaign(str(people.file)).settings.consensus == "dawid-skene"
-    campaign = Campaign.open(people.file)
+def test_a_decision_can_be_that_an_item_does_not_belong(team: Team) -> None:
+    team.post("rey", f"{AT}/decisions", {"item": "t1", "label": None})
+    assert "flag" in team.get("rey", f"{AT}/item?id=t1")["state"]
+
+
+def test_a_decision_needs_a_class_of_the_campaign(team: Team) -> None:
+    response = team.send("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"})
+    assert response.status_code == 422
+
+
+# Members and agreement
+
+
+def test_the_team_shows_how_its_members_work(team: Team) -> None:
+    team.get("bob", f"{AT}/questions")
+    members = {member["name"]: member for member in team.get("rey", f"{AT}/team")}
+    assert list(members) == ["ann", "bob", "rey", "olga"]
+    assert (members["ann"]["role"], members["ann"]["answers"]) == ("annotator", 3)
+    assert members["rey"]["answers"] == 0
+
+    assert members["ann"]["matches_consensus"]["share"] == pytest.approx(2 / 3)
+    assert members["ann"]["matches_consensus"]["total"] == 3
+    assert members["bob"]["matches_consensus"]["share"] == 1
+    assert members["rey"]["matches_consensus"] is None
+    assert members["bob"]["open"] > 0
+
+
+def test_open_items_of_an_annotator_can_be_released(team: Team) -> None:
+    team.get("bob", f"{AT}/questions")
+    members = {member["name"]: member for member in team.get("rey", f"{AT}/team")}
+
+    released = team.post("olga", f"{AT}/people/release", {"name": "bob"})
+    assert released == {"name": "bob", "released": members["bob"]["open"]}
+    assert {member["open"] for member in team.get("rey", f"{AT}/team")} == {0}
+
+
+def test_agreement_is_measured_by_pair(team: Team) -> None:
+    agreement = team.get("rey", f"{AT}/agreement")
+    assert agreement["items"] == 3
+    assert agreement["consensus"] == "majority"
+    assert agreement["methods"] == ["majority", "dawid-skene"]
+    assert agreement["alpha"] is None, "three items are too few"
+    (pair,) = agreement["pairs"]
+    assert (pair["first"], pair["second"], pair["items"]) == ("ann", "bob", 3)
+
+
+def test_a_change_of_the_consensus_is_valid_everywhere_at_once(team: Team) -> None:
+    handlers = team.client.app.state.workspace.trainer.process.handlers  # type: ignore[attr-defined]
+    assert handlers.campaign(str(team.file)).settings.consensus == "majority"
+    team.get("rey", f"{AT}/items")  # caches the labels
+
+    changed = team.post("olga", f"{AT}/consensus", {"method": "dawid-skene"})
+    assert changed["consensus"] == "dawid-skene"
+    unknown = team.send("olga", "POST", f"{AT}/consensus", {"method": "loudest"})
+    assert unknown.status_code == 422
+
+    assert team.get("rey", f"{AT}/item?id=t2")["by"] == "dawid-skene"
+    assert handlers.campaign(str(team.file)).settings.consensus == "dawid-skene"
+    campaign = Campaign.open(team.file)
     assert campaign.history()[-1]["way"] == "dawid-skene"
     campaign.database.close()
 
 
-def test_people_come_and_go(people: People) -> None:
-    told = people.ask("olga", "POST", f"{AT}/people", {"name": "zoe", "role": "reviewer"})
-    assert told.status_code == 201
-    people.tokens["zoe"] = told.json()["token"]
-    assert people.ask("zoe", "GET", f"{AT}/disagreements").status_code == 200
-    people.ask("olga", "POST", f"{AT}/people/role", {"name": "zoe", "role": "annotator"})
-    assert people.ask("zoe", "GET", f"{AT}/disagreements").status_code == 403
-    renewed = people.ask("olga", "POST", f"{AT}/people/token", {"name": "zoe"}).json()["token"]
-    assert people.ask("zoe", "GET", AT).status_code == 401
-    people.tokens["zoe"] = renewed
-    assert people.ask("zoe", "GET", AT).status_code == 200
-    people.ask("olga", "POST", f"{AT}/people/revoke", {"name": "zoe"})
-    assert people.ask("zoe", "GET", AT).status_code == 401
-    assert (
-        people.ask("olga", "POST", f"{AT}/people/remove", {"name": "zoe"}).json()["name"] == "zoe"
-    )
-    assert "zoe" not in people.ask("olga", "GET", f"{AT}/team").text
-    assert people.ask("olga", "POST", f"{AT}/people", {"name": "olga"}).status_code == 422
-    assert people.ask("olga", "POST", f"{AT}/people", {"name": "import"}).status_code == 422
-    assert people.ask("olga", "POST", f"{AT}/people/token", {"name": "nobody"}).status_code == 404
+def test_members_are_added_changed_and_removed(team: Team) -> None:
+    added = team.send("olga", "POST", f"{AT}/people", {"name": "zoe", "role": "reviewer"})
+    assert added.status_code == 201
+    team.tokens["zoe"] = added.json()["token"]
+    assert team.send("zoe", "GET", f"{AT}/disagreements").status_code == 200
+
+    team.post("olga", f"{AT}/people/role", {"name": "zoe", "role": "annotator"})
+    assert team.send("zoe", "GET", f"{AT}/disagreements").status_code == 403
+
+    new_token = team.post("olga", f"{AT}/people/token", {"name": "zoe"})["token"]
+    assert team.send("zoe", "GET", AT).status_code == 401
+    team.tokens["zoe"] = new_token
+    assert team.send("zoe", "GET", AT).status_code == 200
+
+    team.post("olga", f"{AT}/people/revoke", {"name": "zoe"})
+    assert team.send("zoe", "GET", AT).status_code == 401
+
+    assert team.post("olga", f"{AT}/people/remove", {"name": "zoe"})["name"] == "zoe"
+    assert "zoe" not in team.send("olga", "GET", f"{AT}/team").text
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
-    [("revoke", {}), ("remove", {}), ("role", {"role": "annotator"})],
-    ids=lambda one: str(one),
+    ("path", "name", "status"),
+    [("people", "olga", 422), ("people", "import", 422), ("people/token", "nobody", 404)],
 )
-def test_a_campaign_keeps_an_owner(people: People, path: str, told: dict[str, str]) -> None:
-    answer = people.ask("olga", "POST", f"{AT}/people/{path}", {"name": "olga", **told})
-    assert answer.status_code == 403
-    assert "only owner" in answer.json()["detail"]
-    people.ask("olga", "POST", f"{AT}/people", {"name": "zoe", "role": "owner"})
-    assert (
-        people.ask("olga", "POST", f"{AT}/people/{path}", {"name": "olga", **told}).status_code
-        == 200
-    )
+def test_names_that_are_taken_reserved_or_unknown_are_refused(
+    team: Team, path: str, name: str, status: int
+) -> None:
+    assert team.send("olga", "POST", f"{AT}/{path}", {"name": name}).status_code == status
 
 
-def logged_in(people: People, name: str) -> str:
-    """Come in by a browser, and return what goes with forms."""
-    page = people.client.get("/login").text
-    csrf = page.split('name="csrf" value="')[1].split('"')[0]
-    people.client.post("/login", data={"csrf": csrf, "token": people.tokens[name]})
-    csrf = people.client.get("/api/v1/session").json()["csrf"]
-    return str(csrf)
+@pytest.mark.parametrize(
+    ("path", "change"), [("revoke", {}), ("remove", {}), ("role", {"role": "annotator"})]
+)
+def test_a_campaign_keeps_an_owner(team: Team, path: str, change: dict[str, str]) -> None:
+    body = {"name": "olga", **change}
+    refused = team.send("olga", "POST", f"{AT}/people/{path}", body)
+    assert refused.status_code == 403
+    assert "only owner" in refused.json()["detail"]
+
+    team.post("olga", f"{AT}/people", {"name": "zoe", "role": "owner"})
+    assert team.send("olga", "POST", f"{AT}/people/{path}", body).status_code == 200
 
 
-def test_the_team_s_page_shows_a_token_once(people: People) -> None:
-    csrf = logged_in(people, "olga")
-    page = people.client.post(
-        "/c/texts/people", data={"csrf": csrf, "name": "<b>zoe</b>", "role": "annotator"}
-    )
+# The page of the team
+
+
+def log_in(team: Team, name: str) -> str:
+    """Log in with a browser, and return the CSRF token."""
+    csrf = find_csrf_token(team.client.get("/login").text)
+    team.client.post("/login", data={"csrf": csrf, "token": team.tokens[name]})
+    return str(team.client.get("/api/v1/session").json()["csrf"])
+
+
+def find_shown_token(page: str) -> str:
+    return page.split('class="token">')[1].split("<")[0]
+
+
+def test_the_page_shows_a_token_once(team: Team) -> None:
+    csrf = log_in(team, "olga")
+    fields = {"csrf": csrf, "name": "<b>zoe</b>", "role": "annotator"}
+    page = team.client.post("/c/texts/people", data=fields)
     assert page.status_code == 200
-    token = page.text.split('class="token">')[1].split("<")[0]
-    people.tokens["zoe"] = token
-    assert people.ask("zoe", "GET", AT).json()["rights"] == ["answer"]
-    again = people.client.get("/c/texts/team").text
-    assert token not in again
-    assert "&lt;b&gt;zoe" in again
-    assert "<b>zoe" not in again
-    for what, told in (
-        ("role", "has the role reviewer"),
+    team.tokens["zoe"] = find_shown_token(page.text)
+    assert team.get("zoe", AT)["permissions"] == ["answer"]
+
+    reloaded = team.client.get("/c/texts/team").text
+    assert team.tokens["zoe"] not in reloaded
+    assert "&lt;b&gt;zoe" in reloaded
+    assert "<b>zoe" not in reloaded
+
+    without_csrf = team.client.post("/c/texts/people", data={"name": "eve"})
+    assert without_csrf.status_code == 403
+
+
+def test_the_page_changes_members(team: Team) -> None:
+    csrf = log_in(team, "olga")
+    for action, sentence in (
+        ("role", "now has the role reviewer"),
         ("token", "shown only once"),
-        ("revoke", "lets nobody in"),
-        ("give back", "0 open questions"),
+        ("revoke", "is revoked"),
+        ("release", "0 open items of bob were released."),
         ("remove", "is removed"),
     ):
-        given = {"csrf": csrf, "name": "<b>zoe</b>", "what": what, "role": "reviewer"}
-        assert told in people.client.post("/c/texts/people/change", data=given).text
-    wrong = (
-        {"what": "dance"},
-        {"what": "remove", "name": "olga"},
-        {"what": "role", "name": "bob", "role": "boss"},
-    )
-    for given in wrong:
-        answer = people.client.post("/c/texts/people/change", data={"csrf": csrf, **given})
-        assert answer.status_code == 422
-        assert 'role="alert"' in answer.text
-    assert (
-        "dawid-skene"
-        in people.client.post("/c/texts/consensus", data={"csrf": csrf, "way": "dawid-skene"}).text
-    )
-    assert (
-        people.client.post("/c/texts/consensus", data={"csrf": csrf, "way": "x"}).status_code == 422
-    )
-    assert people.client.post("/c/texts/people", data={"name": "eve"}).status_code == 403, (
-        "without the page's mark"
-    )
+        fields = {"csrf": csrf, "name": "bob", "action": action, "role": "reviewer"}
+        assert sentence in team.client.post("/c/texts/people/change", data=fields).text
 
 
-def test_the_first_person_is_whoever_names_them(tmp_path: Path) -> None:
-    file = begin(tmp_path / "texts.teeter", 30)
-    with served(file) as client:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": "dance"},
+        {"action": "remove", "name": "olga"},
+        {"action": "role", "name": "bob", "role": "boss"},
+    ],
+    ids=lambda fields: fields["action"],
+)
+def test_the_page_says_why_a_change_is_refused(team: Team, fields: dict[str, str]) -> None:
+    csrf = log_in(team, "olga")
+    response = team.client.post("/c/texts/people/change", data={"csrf": csrf, **fields})
+    assert response.status_code == 422
+    assert 'role="alert"' in response.text
+
+
+def test_the_page_changes_the_consensus(team: Team) -> None:
+    csrf = log_in(team, "olga")
+    changed = team.client.post("/c/texts/consensus", data={"csrf": csrf, "method": "dawid-skene"})
+    assert "now combined by dawid-skene" in changed.text
+    unknown = team.client.post("/c/texts/consensus", data={"csrf": csrf, "method": "x"})
+    assert unknown.status_code == 422
+
+
+def test_the_first_member_is_the_user_as_an_owner(tmp_path: Path) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(file) as client:
         csrf = client.headers["x-csrf-token"]
-        told = client.post(f"{AT}/people", json={"name": "zoe", "role": "annotator"})
-        assert "first person is an owner" in told.json()["detail"]
-        page = client.post("/c/texts/people", data={"csrf": csrf, "name": "zoe", "role": "owner"})
-        token = page.text.split('class="token">')[1].split("<")[0]
+        refused = client.post(f"{AT}/people", json={"name": "zoe", "role": "annotator"})
+        assert "first member must be an owner" in refused.json()["detail"]
+
+        fields = {"csrf": csrf, "name": "zoe", "role": "owner"}
+        token = find_shown_token(client.post("/c/texts/people", data=fields).text)
         session = client.get("/api/v1/session").json()
         assert (session["annotator"], session["needs_token"]) == ("zoe", True)
         assert client.get("/c/texts/team").status_code == 200
+
         client.cookies.clear()
-        assert client.get(AT).status_code == 401, "from now on nobody comes in without a token"
+        assert client.get(AT).status_code == 401, "from now on everyone needs a token"
         assert client.get(AT, headers={"authorization": f"Bearer {token}"}).status_code == 200
 
 
-def test_whoever_has_a_token_of_the_server_names_themselves_first(tmp_path: Path) -> None:
-    own = Tokens()
-    own.add("ann", SERVERS)
-    with served(
-        begin(tmp_path / "texts.teeter", 30), security=SecurityConfig(b"secret", own)
-    ) as client:
-        client.headers["authorization"] = f"Bearer {SERVERS}"
-        told = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
-        assert told.status_code == 422, "ann could not see the token, nor name anybody any more"
-        assert (
-            client.post("/c/texts/people", data={"name": "zoe", "role": "owner"}).status_code == 422
-        )
+def test_a_user_with_a_token_of_the_server_must_add_themselves_first(tmp_path: Path) -> None:
+    tokens = Tokens()
+    tokens.add("ann", SERVER_TOKEN)
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(file, security=SecurityConfig(b"secret", tokens)) as client:
+        client.headers["authorization"] = f"Bearer {SERVER_TOKEN}"
+        zoe = {"name": "zoe", "role": "owner"}
+        refused = client.post(f"{AT}/people", json=zoe)
+        assert refused.status_code == 422, "ann could not open the campaign any more"
+        assert client.post("/c/texts/people", data=zoe).status_code == 422
+
         page = client.post("/c/texts/people", data={"name": "ann", "role": "owner"})
         assert 'class="token"' in page.text
-        assert "manage" in client.get(AT).json()["rights"]
+        assert "manage" in client.get(AT).json()["permissions"]
 
 
-def test_labels_that_came_with_the_items_are_nobody_s(tmp_path: Path) -> None:
+# Answers and assignments of a team
+
+
+def test_labels_that_came_with_the_items_are_of_no_annotator(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
-    campaign.add({"id": f"t{k}", "text": f"text {k}", "label": "ham"} for k in range(10))
-    for k in range(10):
-        campaign.tell(f"t{k}", "spam" if k < 5 else "ham", "ann")
+    campaign.add({"id": f"t{row}", "text": f"text {row}", "label": "ham"} for row in range(10))
+    for row in range(10):
+        campaign.tell(f"t{row}", "spam" if row < 5 else "ham", "ann")
+
     assert campaign.agreement().items == 0
-    assert [one.name for one in campaign.team()] == ["ann"]
-    assert campaign.team()[0].quality.with_others is None
+    (stats,) = campaign.team()
+    assert stats.name == "ann"
+    assert stats.quality.with_others is None
     assert campaign.disagreements() == []
     campaign.database.close()
-    with served(tmp_path / "texts.teeter") as client:
-        assert client.get(AT).json()["team"] is False
-        assert [one["name"] for one in client.get(f"{AT}/team").json()] == ["ann"]
+
+    with serve_campaigns(tmp_path / "texts.teeter") as client:
+        assert client.get(AT).json()["is_team"] is False
+        (member,) = client.get(f"{AT}/team").json()
+        assert (member["name"], member["matches_consensus"]) == ("ann", None)
 
 
-def test_what_was_picked_ahead_is_given_without_the_trainer(
-    people: People, monkeypatch: pytest.MonkeyPatch
+def test_items_picked_ahead_are_assigned_without_the_worker(
+    team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = people.client.app.state.site  # type: ignore[attr-defined]
-    monkeypatch.setattr(site.trainer, "ensure_questions", lambda *_: None)
-    campaign = Campaign.open(people.file)
-    assert people.ask("ann", "GET", f"{AT}/questions").json()["questions"] == []
+    workspace = team.client.app.state.workspace  # type: ignore[attr-defined]
+    monkeypatch.setattr(workspace.trainer, "ensure_questions", lambda *_: None)
+    assert team.get("ann", f"{AT}/questions")["questions"] == []
+
+    campaign = Campaign.open(team.file)
     campaign.pick_ahead(24)
     campaign.database.close()
-    ann, bob = (
-        [one["item"] for one in people.ask(name, "GET", f"{AT}/questions?n=20").json()["questions"]]
-        for name in ("ann", "bob")
-    )
+
+    def list_questions(name: str) -> list[str]:
+        questions = team.get(name, f"{AT}/questions?n=20")["questions"]
+        return [question["item"] for question in questions]
+
+    ann = list_questions("ann")
+    bob = list_questions("bob")
     assert len(ann) == len(bob) == 20
-    assert set(ann) == set(bob), "two people answer each item"
-    again = people.ask("ann", "GET", f"{AT}/questions?n=20").json()["questions"]
-    assert [one["item"] for one in again] == ann, "what is open with somebody stays with them"
-    assert "start" in people.ask("rey", "GET", "/c/texts").text
-    team = {one["name"]: one["open"] for one in people.ask("rey", "GET", f"{AT}/team").json()}
-    assert team["rey"] > 0, "whoever opens the page has questions at once"
+    assert set(ann) == set(bob), "two annotators answer each item"
+    assert list_questions("ann") == ann, "open items stay with their annotator"
+
+    assert "start" in team.send("rey", "GET", "/c/texts").text
+    open_items = {member["name"]: member["open"] for member in team.get("rey", f"{AT}/team")}
+    assert open_items["rey"] > 0, "opening the page assigns items at once"
 
 
-def test_questions_are_picked_before_the_first_asks(people: People) -> None:
-    site = people.client.app.state.site  # type: ignore[attr-defined]
-    site.warm_up([people.file])
-    campaign = Campaign.open(people.file)
+def test_items_are_picked_before_the_first_annotator_comes(team: Team) -> None:
+    workspace = team.client.app.state.workspace  # type: ignore[attr-defined]
+    workspace.warm_up([team.file])
+
+    campaign = Campaign.open(team.file)
     with campaign.database.reading() as connection:
         assert campaign.repository.picks.count_ready(connection) > 20
         assert campaign.repository.picks.open_picks(connection) == []

@@ -10,15 +10,19 @@ from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens, make_token, remove_token, server_secret
 from web.labelled_campaigns import AT
-from web.servers import begin, csrf_of, served
+from web.servers import find_csrf_token, make_text_campaign, serve_campaigns
 
 
 def test_tokens_are_made_and_removed_while_the_server_runs(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     token = make_token(path, "ann")
     security = SecurityConfig(b"secret", Tokens.read(path), allowed_hosts=None)
-    with served(begin(tmp_path / "texts.teeter", 30), security=security) as client:
-        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": token})
+    with serve_campaigns(
+        make_text_campaign(tmp_path / "texts.teeter", 30), security=security
+    ) as client:
+        client.post(
+            "/login", data={"csrf": find_csrf_token(client.get("/login").text), "token": token}
+        )
         assert client.get(AT).status_code == 200
 
         bob = {"authorization": f"Bearer {make_token(path, 'bob')}"}
@@ -26,7 +30,9 @@ def test_tokens_are_made_and_removed_while_the_server_runs(tmp_path: Path) -> No
 
         new_token = make_token(path, "ann")
         assert client.get(AT).status_code == 401, "the session of the token that was replaced"
-        client.post("/login", data={"csrf": csrf_of(client.get("/login").text), "token": new_token})
+        client.post(
+            "/login", data={"csrf": find_csrf_token(client.get("/login").text), "token": new_token}
+        )
         assert client.get(AT).status_code == 200
 
         remove_token(path, "ann")

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.web.auth import SecurityConfig
-from web.servers import begin_images, served, text
+from web.servers import make_image_campaign, serve_campaigns, text
 
 
 def create_campaign(client: TestClient, **fields: object) -> dict[str, object]:
@@ -25,7 +25,7 @@ def create_campaign(client: TestClient, **fields: object) -> dict[str, object]:
 
 
 def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         table = "text,kind\n" + "".join(f'"{text(k)}",\n' for k in range(30))
         upload = ("mail.csv", table)
         job = create_campaign(client, name="mail", classes="spam, ham", keys="s,h", file=upload)
@@ -33,7 +33,7 @@ def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
 
         campaign = client.get("/api/v1/campaigns/mail").json()
         assert campaign["items"] == 30
-        assert [shown["key"] for shown in campaign["classes"]] == ["s", "h"]
+        assert [shown["shortcut"] for shown in campaign["classes"]] == ["s", "h"]
         assert (tmp_path / "mail.teeter").exists()
 
         same_name = create_campaign(client, name="mail", classes="a,b", file=upload)
@@ -46,17 +46,17 @@ def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
 
 
 def test_a_strategy_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> None:
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         upload = ("mail.csv", "text\none\ntwo\n")
         job = create_campaign(client, name="a", classes="a,b", strategy="lmd-s", file=upload)
         assert job["state"] == 422
         assert "Did you mean 'ldm-s'?" in str(job["detail"])
-        assert list(client.app.state.site.temp.iterdir()) == []  # type: ignore[attr-defined]
+        assert list(client.app.state.workspace.temp.iterdir()) == []  # type: ignore[attr-defined]
 
 
 def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
-    begin_images(tmp_path / "first.teeter", tmp_path / "digits", 12)
-    with served(folder=tmp_path) as client:
+    make_image_campaign(tmp_path / "first.teeter", tmp_path / "digits", 12)
+    with serve_campaigns(folder=tmp_path) as client:
         job = create_campaign(client, name="second", classes="a,b", folder="digits")
         assert job["state"] == "done"
         campaigns = client.get("/api/v1/campaigns").json()
@@ -65,7 +65,7 @@ def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mail.exe", "mail", "mail.csv.html", "../mail.zip"])
 def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         job = create_campaign(client, name="a", classes="a,b", file=(name, "text\none\ntwo\n"))
         assert job["state"] == 422
         assert ".csv" in str(job["detail"])
@@ -74,7 +74,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
 def test_the_name_of_an_upload_leads_nowhere(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
-    with served(folder=inside) as client:
+    with serve_campaigns(folder=inside) as client:
         upload = ("../../\u202e<b>mail\n.csv", "words\none\n")
         job = create_campaign(client, name="a", classes="a,b", text="nothing", file=upload)
         assert job["state"] == "failed"
@@ -84,7 +84,7 @@ def test_the_name_of_an_upload_leads_nowhere(tmp_path: Path) -> None:
 
 def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
     security = SecurityConfig(b"secret", upload_limit=10_000)
-    with served(folder=tmp_path, security=security) as client:
+    with serve_campaigns(folder=tmp_path, security=security) as client:
         upload = ("a.csv", "text\n" + "x\n" * 9000)
         job = create_campaign(client, name="a", classes="a,b", file=upload)
         assert job["state"] == 413
@@ -92,13 +92,13 @@ def test_an_oversized_upload_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_job_does_not_disclose_paths(tmp_path: Path) -> None:
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         upload = ("mail.csv", "words\none\n")
         job = create_campaign(client, name="a", classes="a,b", text="nothing like it", file=upload)
         assert job["state"] == "failed"
         detail = str(job["detail"])
         assert "mail.csv" in detail
-        assert str(client.app.state.site.temp) not in detail  # type: ignore[attr-defined]
+        assert str(client.app.state.workspace.temp) not in detail  # type: ignore[attr-defined]
         assert str(tmp_path) not in detail
 
 
@@ -115,8 +115,8 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
 
     security = SecurityConfig(b"secret", upload_limit=limit)
-    with served(folder=tmp_path, security=security) as client:
-        site = client.app.state.site  # type: ignore[attr-defined]
+    with serve_campaigns(folder=tmp_path, security=security) as client:
+        workspace = client.app.state.workspace  # type: ignore[attr-defined]
         for name, message in (
             ("wide", "unpacks to"),
             ("many", "unpacks to"),
@@ -126,7 +126,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
                 job = create_campaign(client, name=name, classes="a,b", file=file)
             assert job["state"] == 422
             assert message in str(job["detail"])
-            assert list(site.temp.iterdir()) == [], "nothing of it is left"
+            assert list(workspace.temp.iterdir()) == [], "nothing of it is left"
 
         with (tmp_path / "small.parquet").open("rb") as file:
             assert (
@@ -144,7 +144,7 @@ def test_a_full_disk_is_reported_without_paths(
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")
 
-    with served(folder=tmp_path) as client:
+    with serve_campaigns(folder=tmp_path) as client:
         monkeypatch.setattr(function, fail)
         files = {"file": ("mail.csv", "text\none\ntwo\n")}
         fields = {"name": "a", "classes": "a,b"}
@@ -152,4 +152,4 @@ def test_a_full_disk_is_reported_without_paths(
         assert response.status_code == 503
         assert response.json()["detail"].startswith("The server's disk is full.")
         assert "secret" not in response.text
-        assert list(client.app.state.site.temp.rglob("*")) == []  # type: ignore[attr-defined]
+        assert list(client.app.state.workspace.temp.rglob("*")) == []  # type: ignore[attr-defined]

@@ -266,7 +266,7 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
 
 def _require_login(workspace: Workspace, token_hint: str | None) -> None:
     """Check that a token exists, if one is needed to log in."""
-    campaign_tokens = workspace.roster
+    campaign_tokens = workspace.campaign_tokens
     if len(workspace.auth.config.tokens) or campaign_tokens.has_tokens():
         return
     if campaign_tokens.is_required():
@@ -400,7 +400,7 @@ def _run(
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):
         app = make_app(campaigns, security=security, folder=folder, batch=batch)
-        workspace: Workspace = app.state.site
+        workspace: Workspace = app.state.workspace
         try:
             _require_login(workspace, token_hint)
         except InputError:

@@ -1,13 +1,13 @@
-"""The REST interface: everything that the page can do, under /api/v1."""
+"""The REST API under /api/v1: everything that the page can do."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -15,16 +15,16 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.campaign import Settings
-from teeter.campaigns.db import ItemFilter, ItemQuery
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
+from teeter.campaigns.enums import Permission
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.errors import InputError, StoreError, UnknownItemError
-from teeter.web import schemas
-from teeter.web.background_requests import ExportLabels, ItemColumns, TrainModel
+from teeter.errors import InputError, StoreError
+from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind
 from teeter.web.images import image_response
 from teeter.web.permissions import (
     campaign_member,
+    current_session,
     current_user,
     get_workspace,
     owned_campaign,
@@ -32,380 +32,418 @@ from teeter.web.permissions import (
     require_campaign_creator,
     require_permission,
 )
-from teeter.web.service import AnswerIn, CampaignService, is_blind
+from teeter.web.schemas import (
+    AnswerIn,
+    AnswerOut,
+    CampaignOut,
+    ChangedPrediction,
+    ConfirmationIn,
+    ItemOut,
+    ItemsOut,
+    JobOut,
+    JobStarted,
+    LabelsOut,
+    ProgressOut,
+    QuestionOut,
+    QuestionsOut,
+    RecentAnswer,
+    SessionIn,
+    SessionOut,
+    SuspectsOut,
+    UndoIn,
+    UndoOut,
+)
+from teeter.web.service import CampaignService
 from teeter.web.uploads import save_upload
-from teeter.web.workspace import Workspace
+from teeter.web.workspace import CampaignOwner
 
-__all__ = ["about", "listed", "redact_paths", "router"]
+__all__ = ["VisibleCampaigns", "describe_campaign", "find_visible_campaigns", "router"]
 
 router = APIRouter(prefix="/api/v1")
 
-_NUMBER = 2**62
-"""Larger ones do not fit a database."""
+_MAX_ROW_ID = 2**62
+"""Larger numbers do not fit into a database."""
 
 _EXPORT_SECONDS = 600
+"""How long a client waits for an export."""
 
-Id = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
+ItemIdQuery = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
+RowIdQuery = Annotated[int | None, Query(ge=0, le=_MAX_ROW_ID)]
 
 
-def listed(request: Request) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the campaigns that are somebody's to see, and why others cannot be read now, by their names.
+@dataclass(frozen=True)
+class VisibleCampaigns:
+    """The campaigns that a user may see."""
 
-    Those of the folder that are gone are let go of. Where nothing can be read at all, that is refused.
+    campaigns: list[CampaignOut]
+    errors: dict[str, str]
+    """Why campaigns cannot be read now, by their names."""
+
+
+def find_visible_campaigns(request: Request) -> VisibleCampaigns:
+    """Return the campaigns that the user of a request may see.
+
+    Raises:
+        StoreError: there are campaigns, and none of them can be read.
     """
-    site = get_workspace(request)
-    for slug, desk in list(site.desks.items()):
-        file = None if site.folder is None else desk.path
-        if (
-            not desk.is_there()
-            and file is not None
-            and file.parent.resolve() == Path(site.folder or "").resolve()
-        ):
-            del site.desks[slug]
-            desk.close()
-    site.look_into_folder()
-    found: list[dict[str, Any]] = []
-    troubles: dict[str, StoreError] = {}
-    for desk in [one for one in list(site.desks.values()) if one.is_there()]:
+    workspace = get_workspace(request)
+    workspace.close_missing_campaigns()
+    workspace.open_folder_campaigns()
+
+    campaigns: list[CampaignOut] = []
+    errors: dict[str, StoreError] = {}
+    for service in list(workspace.services.values()):
+        if not service.is_in_place():
+            continue
+
         try:
-            if campaign_member(request, desk) is not None:
-                found.append(about(request, desk))
+            if campaign_member(request, service) is not None:
+                campaigns.append(describe_campaign(request, service))
         except StoreError as error:
-            troubles[desk.name] = error
-    if troubles and not found:
-        raise next(iter(troubles.values()))
-    return found, {name: redact_paths(site, str(error)) for name, error in troubles.items()}
+            errors[service.name] = error
+
+    if errors and not campaigns:
+        raise next(iter(errors.values()))
+
+    sentences = {name: workspace.redact_paths(str(error)) for name, error in errors.items()}
+    return VisibleCampaigns(campaigns, sentences)
 
 
-def redact_paths(site: Workspace, sentence: str) -> str:
-    """Return a sentence without where files and databases are, which is nobody's business."""
-    folders = {site.temp} if site.folder is None else {site.temp, site.folder.absolute()}
-    for desk in list(site.desks.values()):
-        folders |= set() if desk.images is None else {desk.images}
-        if desk.path is None:
-            sentence = sentence.replace(f"database {desk.said}", "database").replace(
-                desk.said, desk.name
-            )
-        else:
-            folders |= {desk.path.parent}
-    every = {form for one in folders for form in (one, one.resolve())}
-    for folder in sorted(every, key=lambda one: len(str(one)), reverse=True):
-        sentence = sentence.replace(f"{folder}{os.sep}", "").replace(
-            str(folder), folder.name or str(folder)
-        )
-    return sentence
+def describe_campaign(request: Request, service: CampaignService) -> CampaignOut:
+    """Return a campaign, its progress, and what the user of a request may do in it."""
+    permissions = permissions_in(request, service)
+    return get_workspace(request).describe_campaign(service, permissions)
 
 
-def about(request: Request, desk: CampaignService) -> dict[str, Any]:
-    """Return a campaign, how it stands, and what whoever asks may do there."""
-    site, rights = get_workspace(request), permissions_in(request, desk)
-    settings, (version, trained) = desk.campaign.settings, desk.newest_version()
-    news = site.trainer.status(desk.where)
-    news.version = news.version or version
-    if news.trained_at is None:
-        news.trained_at = trained
-    return {
-        "slug": desk.slug,
-        "name": desk.name,
-        "kind": settings.kind,
-        "strategy": settings.strategy,
-        "instructions": settings.instructions,
-        "classes": desk.classes(),
-        "model": version,
-        "news": redact_paths(site, news.describe()),
-        "rights": sorted(rights),
-        "team": desk.is_team(),
-        **desk.counts(),
-    }
+# Sessions
 
 
 @router.get("/session")
-def session(request: Request) -> schemas.SessionOut:
-    """Say who answers, and what a program must send with every change."""
-    needs = get_workspace(request).auth.requires_token()
-    csrf = request.state.session.csrf_token
-    return schemas.SessionOut(annotator=current_user(request), csrf=csrf, needs_token=needs)
+def get_session(request: Request) -> SessionOut:
+    """Return who answers, and the CSRF token that a program must send with every change."""
+    return SessionOut(
+        annotator=current_user(request),
+        csrf=current_session(request).csrf_token,
+        needs_token=get_workspace(request).auth.requires_token(),
+    )
 
 
 @router.post("/session")
-def choose_name(request: Request, told: schemas.SessionIn) -> schemas.SessionOut:
-    """Choose a name to answer by, where no token is needed."""
+def choose_name(request: Request, body: SessionIn) -> SessionOut:
+    """Choose a name to answer under, where no token is required."""
     auth = get_workspace(request).auth
     if auth.requires_token():
-        raise InputError("Here a token says who answers.")
-    session = auth.session_for_name(told.annotator)
+        raise InputError("Names cannot be chosen on this server: your token has your name.")
+
+    session = auth.session_for_name(body.annotator)
     request.state.session = session
-    return schemas.SessionOut(annotator=told.annotator, csrf=session.csrf_token, needs_token=False)
+    return SessionOut(annotator=body.annotator, csrf=session.csrf_token, needs_token=False)
+
+
+# Campaigns
 
 
 @router.get("/campaigns")
-def campaigns(request: Request) -> list[schemas.CampaignOut]:
-    """List the campaigns that can be read."""
-    return [schemas.CampaignOut(**one) for one in listed(request)[0]]
+def list_campaigns(request: Request) -> list[CampaignOut]:
+    """List the campaigns that you may see and that can be read."""
+    return find_visible_campaigns(request).campaigns
 
 
 @router.post("/campaigns", status_code=202)
-def make_campaign(
+def create_campaign(
     request: Request,
     *,
     name: Annotated[str, Form(max_length=80)],
-    classes: Annotated[str, Form(max_length=10_000, description="With commas between them.")],
+    classes: Annotated[str, Form(max_length=10_000, description="Comma-separated.")],
     file: Annotated[UploadFile | None, File(description="CSV, JSONL or Parquet.")] = None,
     folder: Annotated[
-        str, Form(max_length=200, description="A folder of images inside the server's.")
+        str, Form(max_length=200, description="A folder of images in the server's folder.")
     ] = "",
-    keys: Annotated[str, Form(max_length=200)] = "",
+    keys: Annotated[
+        str, Form(max_length=200, description="Comma-separated shortcuts of the first classes.")
+    ] = "",
     text: Annotated[str, Form(max_length=200, description="The column of texts.")] = "",
     id_column: Annotated[str, Form(max_length=200)] = "",
-    labels: Annotated[
-        str, Form(max_length=200, description="The column of labels that are known.")
-    ] = "",
+    labels: Annotated[str, Form(max_length=200, description="The column of known labels.")] = "",
     instructions: Annotated[str, Form(max_length=20_000)] = "",
     strategy: Annotated[str, Form(max_length=80)] = "ldm-s",
     audit: Annotated[int, Form(ge=0, le=1_000_000)] = 0,
     cost: Annotated[float | None, Form(ge=0, le=1e12, allow_inf_nan=False)] = None,
     budget: Annotated[float | None, Form(ge=0, le=1e15, allow_inf_nan=False)] = None,
-) -> dict[str, str]:
-    """Make a campaign from an uploaded file or a folder of images; answers with a job. Who makes it owns it."""
+) -> JobStarted:
+    """Create a campaign from an uploaded file or a folder of images, in the background.
+
+    If campaigns of this server have members, you become the owner of the new one.
+    """
     require_campaign_creator(request)
-    site = get_workspace(request)
-    path = site.place_for(name)
-    names = [one.strip() for one in classes.split(",")]
-    chosen = [one.strip() for one in keys.split(",") if one.strip()]
-    shortcuts_by_class(names, chosen)
-    uploaded = file is not None and bool(file.filename)
-    if uploaded == bool(folder):
-        raise InputError("Give a file or a folder of images, one of the two.")
-    # Checked before the upload is saved.
+    workspace = get_workspace(request)
+    path = workspace.new_campaign_path(name)
+
+    class_names = [class_name.strip() for class_name in classes.split(",")]
+    shortcuts = [key.strip() for key in keys.split(",") if key.strip()]
+    # All is checked before the upload is saved.
+    shortcuts_by_class(class_names, shortcuts)
     settings = Settings(
-        keys=chosen,
+        keys=shortcuts,
         instructions=instructions,
         strategy=strategy,
         audit=audit,
         cost=cost,
         budget=budget,
     )
-    limit = site.auth.config.upload_limit
-    things = (
-        save_upload(file, site.temp, limit)
-        if uploaded and file is not None
-        else site.inside(folder)
-    )
+
+    # Browsers send an empty file if none was chosen.
+    upload = file if file is not None and file.filename else None
+    if upload is not None and not folder:
+        source = save_upload(upload, workspace.temp, workspace.auth.config.upload_limit)
+    elif upload is None and folder:
+        source = workspace.find_folder(folder)
+    else:
+        raise InputError("Give either a file or a folder of images.")
+
+    owner = None
+    owned = owned_campaign(request)
+    if owned is not None:
+        owner = CampaignOwner(current_user(request), owned)
+
     columns = ItemColumns(text or None, id_column or None, labels or None)
-    own = owned_campaign(request)
-    owner = None if own is None else (current_user(request), own)
-    return {"job": site.make(things, path, names, settings, owner=owner, columns=columns)}
+    return workspace.create_campaign(
+        source, path, class_names, settings, owner=owner, columns=columns
+    )
 
 
-@router.get("/jobs/{number}")
-def job(request: Request, number: str) -> schemas.JobOut:
-    """Say what became of a job."""
-    site = get_workspace(request)
-    return schemas.JobOut(**_scrubbed(site, site.job(number)))
-
-
-def _scrubbed(site: Workspace, told: dict[str, Any]) -> dict[str, Any]:
-    """Return a job's state without where files are."""
-    return told if "detail" not in told else {**told, "detail": redact_paths(site, told["detail"])}
+@router.get("/jobs/{job_id}")
+def get_job(request: Request, job_id: str) -> JobOut:
+    """Return the state of background work that you started."""
+    return get_workspace(request).describe_job(job_id)
 
 
 @router.get("/campaigns/{slug}")
-def campaign(request: Request, slug: str) -> schemas.CampaignOut:
-    """Say how a campaign stands."""
-    return schemas.CampaignOut(**about(request, require_permission(request, slug, "answer")))
+def get_campaign(request: Request, slug: str) -> CampaignOut:
+    """Return a campaign and its progress."""
+    return describe_campaign(request, require_permission(request, slug, Permission.ANSWER))
+
+
+# Labelling
 
 
 @router.get("/campaigns/{slug}/questions")
-def questions(
+def list_questions(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
-) -> schemas.QuestionsOut:
-    """Return what to label next; where nothing waits yet, it is being picked: ask again."""
-    site = get_workspace(request)
-    desk, annotator = require_permission(request, slug, "answer"), current_user(request)
-    news = site.trainer.status(desk.where)
-    found = desk.questions(annotator, n, news.explanations)
-    few = min(n, site.batch // 2)
-    if len(found) < few and desk.give(annotator, site.batch):
-        found = desk.questions(annotator, n, news.explanations)
-    if len(found) <= site.batch // 2 or any(
-        "probabilities" not in one and not is_blind(one) for one in found
-    ):
-        site.trainer.ensure_questions(desk.where, annotator)
-    told = about(request, desk)
-    return schemas.QuestionsOut(
-        questions=found,
-        finished=not found and annotator in news.finished_annotators,
-        news=told["news"],
-        busy=news.activity is not None,
-        labelled=told["labelled"],
-        items=told["items"],
+) -> QuestionsOut:
+    """Return items to label.
+
+    If there are none and ``finished`` is false, they are being picked: ask again.
+    """
+    workspace = get_workspace(request)
+    service = require_permission(request, slug, Permission.ANSWER)
+    annotator = current_user(request)
+
+    status = workspace.trainer.status(service.location)
+    questions = service.list_questions(annotator, n, status.explanations)
+
+    low = workspace.batch // 2
+    if len(questions) < min(n, low) and service.assign_ready_items(annotator, workspace.batch):
+        questions = service.list_questions(annotator, n, status.explanations)
+
+    if len(questions) <= low or any(_lacks_explanation(question) for question in questions):
+        workspace.trainer.ensure_questions(service.location, annotator)
+
+    counts = service.count_items()
+    return QuestionsOut(
+        questions=questions,
+        finished=not questions and annotator in status.finished_annotators,
+        news=workspace.describe_news(service),
+        busy=status.activity is not None,
+        labelled=counts.labelled,
+        items=counts.items,
     )
+
+
+def _lacks_explanation(question: QuestionOut) -> bool:
+    return question.explanation is None and not question.pick.is_blind
 
 
 @router.post("/campaigns/{slug}/answers")
-def answer(request: Request, slug: str, told: schemas.AnswerIn) -> schemas.AnswerOut:
-    """Record an answer: it is on disk when this returns."""
-    site = get_workspace(request)
-    desk, annotator = require_permission(request, slug, "answer"), current_user(request)
-    new = desk.answer(
-        annotator, AnswerIn(told.item, AnswerKind(told.kind), told.label, told.comment)
-    )
-    site.trainer.ensure_questions(desk.where, annotator)
-    return schemas.AnswerOut(new=new, labelled=desk.counts()["labelled"])
+def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
+    """Record an answer. It is on disk when this returns."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    annotator = current_user(request)
+
+    answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
+    receipt = service.record_answer(answer)
+    get_workspace(request).trainer.ensure_questions(service.location, annotator)
+    return receipt
 
 
 @router.get("/campaigns/{slug}/answers")
-def last_answers(
+def list_recent_answers(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
-) -> list[dict[str, Any]]:
-    """Return your last answers, the newest first."""
-    return require_permission(request, slug, "answer").last(current_user(request), count)
+) -> list[RecentAnswer]:
+    """Return your last answers, newest first."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    return service.recent_answers(current_user(request), count)
 
 
 @router.post("/campaigns/{slug}/undo")
-def undo(request: Request, slug: str, told: schemas.UndoIn) -> schemas.UndoOut:
-    """Take back your last answer."""
-    return schemas.UndoOut(
-        undone=require_permission(request, slug, "answer").undo(current_user(request), told.item)
-    )
+def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoOut:
+    """Undo your last answer."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    return service.undo_answer(current_user(request), body.item)
 
 
 @router.post("/campaigns/{slug}/keep")
-def keep(request: Request, slug: str, told: schemas.ItemIn) -> schemas.AnswerOut:
-    """Say after a second look that a label is right."""
-    desk = require_permission(request, slug, "review")
-    desk.keep(current_user(request), told.item, told.comment)
-    return schemas.AnswerOut(new=True, labelled=desk.counts()["labelled"])
+def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerOut:
+    """Record that a label was reviewed and is right."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    return service.confirm_label(current_user(request), body.item, body.comment)
 
 
 @router.get("/campaigns/{slug}/suspects")
-def suspects(request: Request, slug: str, anew: bool = False) -> dict[str, Any]:
-    """Return labels that may be wrong, once they are found: ask again while the state is waiting."""
-    site, desk = get_workspace(request), require_permission(request, slug, "review")
-    told = site.suspects(desk, anew=anew)
-    if told["state"] != "done":
-        return _scrubbed(site, told)
-    return {"state": "done", "suspects": told["result"]["suspects"]}
+def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsOut:
+    """Return labels that may be wrong. Ask again while the state is ``waiting``."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    status = get_workspace(request).find_suspects(service, again=again)
+
+    suspects = [] if status.result is None else status.result.suspects
+    return SuspectsOut(state=status.state, detail=status.error, suspects=suspects)
 
 
 @router.post("/campaigns/{slug}/train", status_code=202)
-def train(request: Request, slug: str) -> dict[str, str]:
-    """Have a model trained now."""
-    site = get_workspace(request)
-    desk = require_permission(request, slug, "manage")
-    return {"job": site.remember(site.trainer.submit(TrainModel(desk.where)))}
+def train(request: Request, slug: str) -> JobStarted:
+    """Train a model now, in the background."""
+    return get_workspace(request).train(require_permission(request, slug, Permission.MANAGE))
+
+
+# Items
 
 
 @router.get("/campaigns/{slug}/items")
-def items(
+def list_items(
     request: Request,
     slug: str,
     *,
     search: Annotated[str, Query(max_length=500)] = "",
     label: Annotated[str, Query(max_length=1000)] = "",
-    state: Annotated[str, Query(json_schema_extra={"enum": list(ItemFilter)})] = "all",
-    after: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
-    before: Annotated[int | None, Query(ge=0, le=_NUMBER)] = None,
+    state: ItemFilter = ItemFilter.ALL,
+    after: RowIdQuery = None,
+    before: RowIdQuery = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
-) -> schemas.ItemsOut:
-    """List items in their order, so many behind the item of a number, or before it."""
-    if state not in list(ItemFilter):
-        raise InputError(f"{state!r} is none of {', '.join(ItemFilter)}.")
-    wanted = ItemQuery(search.strip(), label or None, ItemFilter(state), after, before, count)
-    found = require_permission(request, slug, "review").items(wanted)
-    first, last = (found[0]["number"], found[-1]["number"]) if found else (None, None)
-    return schemas.ItemsOut(items=found, after=last if len(found) == count else None, before=first)
+) -> ItemsOut:
+    """List items in the order in which they were added, after or before a row id."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    query = ItemQuery(search.strip(), label or None, state, after, before, count)
+    return service.list_items(query)
 
 
 @router.get("/campaigns/{slug}/item")
-def item(
+def get_item(
     request: Request,
     slug: str,
     id: Annotated[str | None, Query(max_length=4096)] = None,
-    place: Annotated[
-        int | None, Query(ge=0, le=_NUMBER, description="Its place on the map.")
+    index: Annotated[
+        int | None, Query(ge=0, le=_MAX_ROW_ID, description="Its index on the map.")
     ] = None,
-) -> dict[str, Any]:
-    """Return an item with all that people say of it; an annotator is told their own answer alone."""
-    desk = require_permission(request, slug, "answer")
-    only = None if "review" in permissions_in(request, desk) else current_user(request)
-    if place is None:
-        return desk.item(key=id or "", only=only)
-    numbers = desk.numbers()
-    if place >= len(numbers):
-        raise UnknownItemError(f"There is no item at place {place}.")
-    return desk.item(number=numbers[place], only=only)
+) -> ItemOut:
+    """Return an item, by its id or its index on the map. Annotators see only their own answer."""
+    service = require_permission(request, slug, Permission.ANSWER)
+
+    only_by = None
+    if Permission.REVIEW not in permissions_in(request, service):
+        only_by = current_user(request)
+
+    item = id or ""
+    if index is not None:
+        item = service.find_mapped_item(index)
+    return service.describe_item(item, only_by=only_by)
 
 
 @router.get("/campaigns/{slug}/image", response_class=Response)
-def image(request: Request, slug: str, id: Id) -> Response:
-    """Return an item's image."""
-    return image_response(require_permission(request, slug, "answer").image(id))
+def get_image(request: Request, slug: str, id: ItemIdQuery) -> Response:
+    """Return the image of an item."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    return image_response(service.find_image(id))
+
+
+# Progress and the map
 
 
 @router.get("/campaigns/{slug}/progress")
-def progress(request: Request, slug: str) -> dict[str, Any]:
-    """Return how the campaign stands, round by round."""
-    return require_permission(request, slug, "answer").progress()
+def get_progress(request: Request, slug: str) -> ProgressOut:
+    """Return the progress of the campaign, model by model."""
+    return require_permission(request, slug, Permission.ANSWER).describe_progress()
 
 
 @router.get("/campaigns/{slug}/flipped")
-def flipped(
+def list_changed_predictions(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20
-) -> list[dict[str, Any]]:
+) -> list[ChangedPrediction]:
     """Return items whose predicted class changed with the newest model."""
-    return require_permission(request, slug, "review").flipped(count)
+    return require_permission(request, slug, Permission.REVIEW).changed_predictions(count)
 
 
 @router.get("/campaigns/{slug}/map", response_class=Response)
-def chart(request: Request, slug: str, how: Literal["pca", "tsne", "ldm"] = "pca") -> Response:
-    """Return the map: a count (int32), then x, y (float32) and predicted class (int32) of every item; or their LDM.
+def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Response:
+    """Return a map of all items in binary form: the number of items, then columns of four bytes.
 
-    It is drawn in the background: ask again while the answer is 202.
+    The number is an int32. PCA and t-SNE have the columns x and y (float32) and the index of the
+    predicted class (int32, -1 for none); ``ldm`` has the LDM (float32). Maps are drawn in the
+    background: ask again while the status is 202.
     """
-    site = get_workspace(request)
-    told = site.chart(require_permission(request, slug, "review"), how)
-    if told["state"] != "done":
-        return JSONResponse(_scrubbed(site, told), 202)
-    headers = {"x-model-version": str(told["result"]["version"])}
+    service = require_permission(request, slug, Permission.REVIEW)
+    drawing = get_workspace(request).draw_map(service, kind)
+
+    if drawing.result is None:
+        job = JobOut(state=drawing.state, detail=drawing.error)
+        return JSONResponse(job.model_dump(mode="json"), 202)
+
     return FileResponse(
-        told["result"]["file"], media_type="application/octet-stream", headers=headers
+        drawing.result.file,
+        media_type="application/octet-stream",
+        headers={"x-model-version": str(drawing.result.version)},
     )
 
 
 @router.get("/campaigns/{slug}/labels")
-def labels(request: Request, slug: str) -> dict[str, Any]:
-    """Return the places of labelled items on the map, and the numbers of their classes."""
-    desk = require_permission(request, slug, "review")
-    return {"classes": list(desk.campaign.classes), "labels": desk.labelled_places()}
+def list_labels(request: Request, slug: str) -> LabelsOut:
+    """Return the labels of the items on the map."""
+    return require_permission(request, slug, Permission.REVIEW).labels_on_map()
 
 
 @router.get("/campaigns/{slug}/export", response_class=Response)
-async def export(
+async def export_labels(
     request: Request,
     slug: str,
     form: Annotated[str, Query(json_schema_extra={"enum": list(FORMATS)})] = "csv",
 ) -> Response:
-    """Return labels and predictions as a file."""
-    site, desk = (
-        get_workspace(request),
-        await run_in_threadpool(require_permission, request, slug, "export"),
-    )
+    """Return labels and predictions as a file.
+
+    In ``spreadsheet``, cells that a spreadsheet would run as formulas begin with an apostrophe.
+    ``csv`` is exact, for programs.
+    """
+    service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
+    workspace = get_workspace(request)
     if form not in FORMATS:
-        raise InputError(f"{form[:50]!r} is none of {', '.join(FORMATS)}.")
-    own = tempfile.mkdtemp(
-        dir=site.temp
-    )  # of this request alone: it is removed when the file is sent
-    waiting = site.trainer.submit(ExportLabels(desk.where, form, own))
+        raise InputError(f"There is no format {form[:50]!r}: choose {', '.join(FORMATS)}.")
+
+    # A folder for this request alone, which is removed when the file is sent.
+    folder = tempfile.mkdtemp(dir=workspace.temp)
+    future = workspace.trainer.submit(ExportLabels(service.location, form, folder))
+
     try:
-        exporting = asyncio.shield(asyncio.wrap_future(waiting))
+        # Shielded: neither the time limit nor a client that leaves may cancel the future, because
+        # the worker sets its result later.
+        exporting = asyncio.shield(asyncio.wrap_future(future))
         file = Path(await asyncio.wait_for(exporting, _EXPORT_SECONDS))
     except BaseException as error:
-        waiting.add_done_callback(lambda _: shutil.rmtree(own, ignore_errors=True))
+        # The worker may still write into the folder.
+        future.add_done_callback(lambda _: shutil.rmtree(folder, ignore_errors=True))
         if not isinstance(error, TimeoutError):
             raise
-        raise StoreError(
-            "The export takes long, for other work goes first: try again in a while."
-        ) from None
-    gone = BackgroundTask(shutil.rmtree, own, ignore_errors=True)
-    return FileResponse(file, filename=f"{desk.slug}-{form}{file.suffix}", background=gone)
+        raise StoreError("The server is busy with other work: try again later.") from None
+
+    return FileResponse(
+        file,
+        filename=f"{service.slug}-{form}{file.suffix}",
+        background=BackgroundTask(shutil.rmtree, folder, ignore_errors=True),
+    )

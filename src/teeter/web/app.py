@@ -106,7 +106,7 @@ def make_app(
         lifespan=run_workspace,
         middleware=security_middleware(workspace.auth),
     )
-    app.state.site = workspace
+    app.state.workspace = workspace
 
     app.include_router(api.router)
     app.include_router(team_api.router)
@@ -124,7 +124,7 @@ def make_app(
 
 async def _on_teeter_error(request: Request, error: TeeterError) -> Response:
     """Answer with the sentence of an error, without the paths in it."""
-    sentence = api.redact_paths(request.app.state.site, str(error))
+    sentence = request.app.state.workspace.redact_paths(str(error))
     return _error_response(request, sentence, status_of(error))
 
 
@@ -175,6 +175,6 @@ def _error_response(
     if request.url.path.startswith("/api/"):
         return JSONResponse({"detail": sentence}, status, headers)
 
-    response = pages.refusal(request, sentence, status)
+    response = pages.render_error(request, sentence, status)
     response.headers.update(headers or {})
     return response

@@ -1,9 +1,11 @@
-"""The pages: made on the server, kept alive by htmx and a little JavaScript of ours."""
+"""The pages: rendered on the server, and kept up to date by htmx and a little JavaScript."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query, Request
@@ -11,152 +13,258 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
-from teeter.campaigns.db import ItemFilter, ItemQuery
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
+from teeter.campaigns.enums import AnswerKind, Permission
 from teeter.campaigns.import_export import FORMATS
-from teeter.campaigns.shortcuts import RESERVED_KEYS
 from teeter.errors import InputError, UnknownResourceError
-from teeter.web.api import about, listed, redact_paths
+from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
 from teeter.web.auth import TooManyLoginsError, WrongTokenError
-from teeter.web.background_requests import TrainModel
+from teeter.web.background_requests import MapKind
 from teeter.web.charts import AccuracyPoint, accuracy_chart, labels_over_time_chart
 from teeter.web.permissions import (
     can_create_campaigns,
+    current_session,
     current_user,
     get_workspace,
     permissions_in,
     require_campaign_creator,
     require_permission,
 )
-from teeter.web.service import AnswerIn, CampaignService
+from teeter.web.schemas import (
+    CampaignOut,
+    DisagreementOut,
+    ItemRow,
+    LabelMode,
+    LabelPageStart,
+    ModelRound,
+    QuestionOut,
+    RecentAnswer,
+)
+from teeter.web.service import CampaignService
 
-__all__ = ["campaign_page", "page", "refusal", "router", "start_of"]
+__all__ = [
+    "QUESTIONS_ON_PAGE",
+    "CampaignPage",
+    "open_campaign_page",
+    "render_error",
+    "render_page",
+    "router",
+]
 
 router = APIRouter()
 
-_templates = Jinja2Templates(directory=Path(__file__).parent / "templates")
+QUESTIONS_ON_PAGE = 40
+"""Items that the labelling page has when it is loaded."""
+
+_ITEMS_PER_PAGE = 50
+"""Rows of a page of the table of items."""
+
+_CHANGED_PREDICTIONS = 12
+"""Changed predictions on the page of progress."""
+
+_RETRY_SECONDS = 60
+"""How long to wait after too many wrong tokens."""
+
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "
-    "sandbox allow-same-origin"  # without it images beside the page count as another site's
+    # Without allow-same-origin, images beside the page would count as those of another site.
+    "sandbox allow-same-origin"
 )
-_AHEAD = 40
-"""Questions that the page has at hand."""
+"""The Content-Security-Policy of reports, which may come from anywhere: no script of them runs."""
 
-_PAGE = 50
-"""Items on a page of the table."""
-
-_FORMS = {
-    "csv": "CSV, exact, for programs",
-    "spreadsheet": "CSV, safe to open in a spreadsheet",
-    "jsonl": "JSON lines",
-    "parquet": "Parquet",
-    "datasets": "A folder for Hugging Face datasets, zipped",
-    "prodigy": "Prodigy's JSON lines",
-    "doccano": "doccano's JSON lines",
+_EXPORT_FORMATS = {
+    "csv": "CSV with every cell exactly as it is, for programs.",
+    "spreadsheet": "CSV that is safe to open in a spreadsheet: no cell runs as a formula.",
+    "jsonl": "One JSON object per line.",
+    "parquet": "Parquet.",
+    "datasets": "A folder for Hugging Face Datasets, zipped.",
+    "prodigy": "JSON lines for Prodigy.",
+    "doccano": "JSON lines for doccano.",
 }
 
+_templates = Jinja2Templates(directory=Path(__file__).parent / "templates")
 
-def page(
-    request: Request, template: str, told: dict[str, Any] | None = None, status: int = 200
+
+def render_page(
+    request: Request, template: str, *, status: int = 200, **context: object
 ) -> Response:
-    """Return a page from its template, with what all pages show."""
-    site = get_workspace(request)
-    shared = {
-        "csrf": request.state.session.csrf_token,
-        "annotator": request.state.session.annotator,
-        "needs_token": site.auth.requires_token(),
-        "folder": site.folder,
+    """Return a page.
+
+    Args:
+        request: the request of the page.
+        template: the name of the template.
+        status: the HTTP status.
+        context: the variables of the template, besides those that all templates have.
+    """
+    workspace = get_workspace(request)
+    session = current_session(request)
+    shared: dict[str, object] = {
+        "csrf": session.csrf_token,
+        "annotator": session.annotator,
+        "needs_token": workspace.auth.requires_token(),
+        "folder": workspace.folder,
     }
-    return _templates.TemplateResponse(request, template, {**shared, **(told or {})}, status)
+    return _templates.TemplateResponse(request, template, shared | context, status)
+
+
+def render_error(request: Request, sentence: str, status: int) -> Response:
+    """Return a page that says what went wrong."""
+    return render_page(request, "refusal.html", status=status, sentence=sentence, code=status)
 
 
 def _wants_part(request: Request) -> bool:
-    """Return whether htmx asks for the changing part alone; to go back in the history it needs all of a page."""
-    return "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
+    """Return whether htmx asks for the changing part of a page only.
+
+    To go back in the history it asks for the whole page.
+    """
+    headers = request.headers
+    return "hx-request" in headers and "hx-history-restore-request" not in headers
 
 
-def campaign_page(
-    request: Request, slug: str, tab: str, what: str = "answer"
-) -> tuple[CampaignService, dict[str, Any]]:
-    """Return a campaign, if whoever asks may do this there, and what every page of it shows."""
-    desk = require_permission(request, slug, what)
-    return desk, {"campaign": about(request, desk), "tab": tab}
+@dataclass(frozen=True)
+class CampaignPage:
+    """A page of a campaign that is being made."""
+
+    request: Request
+    service: CampaignService
+    campaign: CampaignOut
+    tab: str
+    """The menu entry that is marked."""
+
+    def render(self, template: str, *, status: int = 200, **context: object) -> Response:
+        """Return the page. ``context`` has the variables of the template."""
+        return render_page(
+            self.request,
+            template,
+            status=status,
+            campaign=self.campaign,
+            tab=self.tab,
+            **context,
+        )
+
+    def render_labelling(
+        self,
+        mode: LabelMode,
+        *,
+        questions: list[QuestionOut] | list[DisagreementOut],
+        recent: list[RecentAnswer],
+        waiting: int = 0,
+    ) -> Response:
+        """Return the labelling page.
+
+        Args:
+            mode: what it is used for.
+            questions: the first items.
+            recent: what the annotator answered or decided last.
+            waiting: number of disagreements that need a decision.
+        """
+        start = LabelPageStart(
+            slug=self.service.slug,
+            campaign=self.service.compute_identity(),
+            annotator=current_user(self.request),
+            mode=mode,
+            kind=self.campaign.kind,
+            classes=self.campaign.classes,
+            strategy=self.campaign.strategy,
+            labelled=self.campaign.labelled,
+            items=self.campaign.items,
+            news=self.campaign.news,
+            questions=questions,
+            recent=recent,
+            waiting=waiting,
+        )
+        return self.render("label.html", start=start)
 
 
-def start_of(
-    request: Request, desk: CampaignService, told: dict[str, Any], mode: str, **more: Any
-) -> dict[str, Any]:
-    """Return what the page begins with on which items are gone through one by one."""
-    shown = ("kind", "classes", "strategy", "labelled", "items", "news")
-    own = {
-        "slug": desk.slug,
-        "campaign": desk.identity(),
-        "annotator": current_user(request),
-        "mode": mode,
-    }
-    return {
-        **own,
-        **{name: told["campaign"][name] for name in shown},
-        "questions": [],
-        "last": [],
-        **more,
-    }
+def open_campaign_page(
+    request: Request, slug: str, tab: str, permission: Permission
+) -> CampaignPage:
+    """Return a page of a campaign, to be rendered.
+
+    Args:
+        request: the request of the page.
+        slug: the campaign's name in addresses.
+        tab: the menu entry to mark.
+        permission: what the user needs to see the page.
+
+    Raises:
+        UnknownResourceError: there is no such campaign.
+        PermissionDeniedError: the user lacks the permission.
+    """
+    service = require_permission(request, slug, permission)
+    return CampaignPage(request, service, describe_campaign(request, service), tab)
 
 
-def refusal(request: Request, sentence: str, status: int) -> Response:
-    """Return a page that says what is wrong."""
-    return page(request, "refusal.html", {"sentence": sentence, "status": status}, status)
+# The server
 
 
 @router.get("/")
-def home(request: Request) -> Response:
-    """List campaigns and reports; a single campaign opens at once.
+def show_home(request: Request) -> Response:
+    """List campaigns and reports. A single campaign is opened instead."""
+    workspace = get_workspace(request)
+    visible = find_visible_campaigns(request)
 
-    Reviewers and owners of a team begin at its progress: to label is to take questions that others wait for.
-    """
-    site = get_workspace(request)
-    campaigns, troubles = listed(request)
-    if len(campaigns) == len(site.desks) == 1 and site.folder is None:
-        first = (
-            "/progress" if site.roster.is_required() and "decide" in campaigns[0]["rights"] else ""
+    if workspace.folder is None and len(visible.campaigns) == len(workspace.services) == 1:
+        return _redirect_to_only_campaign(request, visible.campaigns[0])
+
+    # Files and reports are of no concern to annotators.
+    if not can_create_campaigns(request):
+        return render_page(
+            request, "home.html", campaigns=visible.campaigns, unreadable={}, reports={}
         )
-        return RedirectResponse(f"/c/{campaigns[0]['slug']}{first}", 303)
-    told = {"campaigns": campaigns, "reports": {}, "left_out": {}, "makes": False}
-    if can_create_campaigns(request):
-        told |= {
-            "makes": site.folder is not None,
-            "reports": {name: folder.parent.name for name, folder in site.reports().items()},
-            "left_out": troubles
-            | {name: redact_paths(site, why) for name, why in site.left_out.items()},
-        }
-    return page(request, "home.html", told)
+
+    unreadable = dict(visible.errors)
+    for file, sentence in workspace.unreadable_files.items():
+        unreadable[file] = workspace.redact_paths(sentence)
+
+    reports = {slug: folder.parent.name for slug, folder in workspace.find_reports().items()}
+    return render_page(
+        request,
+        "home.html",
+        campaigns=visible.campaigns,
+        unreadable=unreadable,
+        reports=reports,
+        can_create=workspace.folder is not None,
+    )
+
+
+def _redirect_to_only_campaign(request: Request, campaign: CampaignOut) -> Response:
+    # Opening the labelling page assigns items, and others would have to wait for them. So people
+    # who decide rather than label begin at the progress.
+    has_members = get_workspace(request).campaign_tokens.is_required()
+    tab = ""
+    if has_members and Permission.DECIDE in campaign.permissions:
+        tab = "/progress"
+    return RedirectResponse(f"/c/{campaign.slug}{tab}", 303)
 
 
 @router.get("/login")
-def login(request: Request) -> Response:
+def show_login(request: Request) -> Response:
     """Ask for a token."""
-    return page(request, "login.html")
+    return render_page(request, "login.html")
 
 
 @router.post("/login")
 def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -> Response:
-    """Let somebody in by their token."""
+    """Log in with a token."""
     auth = get_workspace(request).auth
-    address = request.client.host if request.client else ""
+    address = "" if request.client is None else request.client.host
+
     try:
         request.state.session = auth.log_in(token.strip(), address)
     except TooManyLoginsError as error:
-        answer = page(request, "login.html", {"wrong": str(error)}, 429)
-        answer.headers["retry-after"] = "60"
-        return answer
+        response = render_page(request, "login.html", status=429, error=str(error))
+        response.headers["retry-after"] = str(_RETRY_SECONDS)
+        return response
     except WrongTokenError as error:
-        return page(request, "login.html", {"wrong": str(error)}, 401)
+        return render_page(request, "login.html", status=401, error=str(error))
+
     return RedirectResponse("/", 303)
 
 
 @router.post("/logout")
 def log_out(request: Request) -> Response:
-    """Forget who this browser speaks for."""
+    """End the session of the browser."""
     auth = get_workspace(request).auth
     request.state.session = auth.new_session()
     return RedirectResponse("/login" if auth.requires_token() else "/", 303)
@@ -164,201 +272,265 @@ def log_out(request: Request) -> Response:
 
 @router.post("/name")
 def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)] = "") -> Response:
-    """Choose a name to answer by, where no token is needed."""
+    """Choose a name to answer under, where no token is required."""
     auth = get_workspace(request).auth
+    if auth.requires_token():
+        raise InputError("Names cannot be chosen on this server: your token has your name.")
+
     name = annotator.strip()
-    if auth.requires_token() or not name or not name.isprintable():
-        raise InputError(
-            "A name is needed, of letters and the like; where tokens are in use, the token says it."
-        )
-    back = request.headers.get("referer", "/")
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}/"
+    if not name or not name.isprintable():
+        raise InputError("Enter a name of characters that can be displayed.")
     request.state.session = auth.session_for_name(name)
-    return RedirectResponse(back if back.startswith(own) else "/", 303)
+
+    # Back to the page with the form, if it is one of this server.
+    referer = request.headers.get("referer", "/")
+    origin = f"{request.url.scheme}://{request.headers.get('host', '')}/"
+    return RedirectResponse(referer if referer.startswith(origin) else "/", 303)
 
 
 @router.get("/new")
-def new(request: Request) -> Response:
-    """Offer to make a campaign."""
+def show_new_campaign(request: Request) -> Response:
+    """Show the form for a new campaign."""
     require_campaign_creator(request)
-    site = get_workspace(request)
-    told = {
-        "folders": site.image_folders(),
-        "strategies": strategies.names(),
-        "limit": site.auth.config.upload_limit,
-    }
-    return page(request, "new.html", told)
+    workspace = get_workspace(request)
+    return render_page(
+        request,
+        "new.html",
+        folders=workspace.list_folders(),
+        strategies=strategies.names(),
+        limit=workspace.auth.config.upload_limit,
+    )
+
+
+# Labelling
 
 
 @router.get("/c/{slug}")
-def label(request: Request, slug: str) -> Response:
-    """Show the page to label on."""
-    desk, told = campaign_page(request, slug, "label")
-    site, annotator = get_workspace(request), current_user(request)
-    news = site.trainer.status(desk.where)
-    waiting = desk.questions(annotator, _AHEAD, news.explanations)
-    if not waiting and desk.give(annotator, site.batch):
-        waiting = desk.questions(annotator, _AHEAD, news.explanations)
-    site.trainer.ensure_questions(desk.where, annotator)
-    start = start_of(request, desk, told, "label", questions=waiting, last=desk.last(annotator))
-    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
+def show_labelling(request: Request, slug: str) -> Response:
+    """Show items to label, one by one."""
+    page = open_campaign_page(request, slug, "label", Permission.ANSWER)
+    workspace = get_workspace(request)
+    service = page.service
+    annotator = current_user(request)
+
+    explanations = workspace.trainer.status(service.location).explanations
+    questions = service.list_questions(annotator, QUESTIONS_ON_PAGE, explanations)
+    if not questions and service.assign_ready_items(annotator, workspace.batch):
+        questions = service.list_questions(annotator, QUESTIONS_ON_PAGE, explanations)
+    workspace.trainer.ensure_questions(service.location, annotator)
+
+    recent = service.recent_answers(annotator)
+    return page.render_labelling(LabelMode.LABEL, questions=questions, recent=recent)
 
 
 @router.get("/c/{slug}/second-look")
-def second_look(request: Request, slug: str) -> Response:
-    """Show labels that may be wrong, one by one."""
-    desk, told = campaign_page(request, slug, "second-look", "review")
-    get_workspace(request).suspects(desk, anew=True)
-    start = start_of(request, desk, told, "suspects", last=desk.last(current_user(request)))
-    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
+def show_suspects(request: Request, slug: str) -> Response:
+    """Show labels that may be wrong, one by one. The page asks for them when they are found."""
+    page = open_campaign_page(request, slug, "second-look", Permission.REVIEW)
+    get_workspace(request).find_suspects(page.service, again=True)
+
+    recent = page.service.recent_answers(current_user(request))
+    return page.render_labelling(LabelMode.SUSPECTS, questions=[], recent=recent)
 
 
 @router.get("/c/{slug}/news")
-def news(request: Request, slug: str) -> Response:
-    """Return what goes on, as a piece of a page."""
-    _, told = campaign_page(request, slug, "")
-    return page(request, "part_news.html", told)
+def show_news(request: Request, slug: str) -> Response:
+    """Return what is being done in the background, as part of a page."""
+    page = open_campaign_page(request, slug, "", Permission.ANSWER)
+    return page.render("part_news.html")
+
+
+# Progress and the map
 
 
 @router.get("/c/{slug}/progress")
-def progress(request: Request, slug: str) -> Response:
-    """Show how the campaign stands; htmx asks for the changing part alone."""
-    desk, told = campaign_page(request, slug, "progress")
-    found = desk.progress()
-    rounds = found["rounds"]
-    measured = [
-        AccuracyPoint(one["labels"], **one["accuracy"]) for one in rounds if one["accuracy"]
-    ]
-    told |= {
-        "found": found,
-        "status": found["status"],
-        "most": max([*found["status"]["by_class"].values(), 1]),
-        "accuracy_curve": accuracy_chart(measured),
-        "label_curve": labels_over_time_chart(found["times"]),
-        "flipped": desk.flipped(12) if "review" in permissions_in(request, desk) else [],
-        "last_round": rounds[-1] if rounds else None,
-    }
-    part = _wants_part(request)
-    return page(request, "part_progress.html" if part else "progress.html", told)
+def show_progress(request: Request, slug: str) -> Response:
+    """Show the progress of the campaign. htmx asks for the changing part only."""
+    page = open_campaign_page(request, slug, "progress", Permission.ANSWER)
+    progress = page.service.describe_progress()
+
+    changed_predictions = []
+    if Permission.REVIEW in permissions_in(request, page.service):
+        changed_predictions = page.service.changed_predictions(_CHANGED_PREDICTIONS)
+
+    template = "part_progress.html" if _wants_part(request) else "progress.html"
+    return page.render(
+        template,
+        progress=progress,
+        largest_class=max([*progress.status.by_class.values(), 1]),
+        accuracy_curve=accuracy_chart(_accuracy_points(progress.rounds)),
+        label_curve=labels_over_time_chart(progress.times),
+        changed_predictions=changed_predictions,
+        last_round=progress.rounds[-1] if progress.rounds else None,
+    )
+
+
+def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
+    """Return the accuracies of the models that were measured."""
+    points = []
+    for model in rounds:
+        accuracy = model.accuracy
+        if accuracy is not None:
+            point = AccuracyPoint(model.labels, accuracy.share, accuracy.low, accuracy.high)
+            points.append(point)
+    return points
 
 
 @router.post("/c/{slug}/train")
 def train(request: Request, slug: str) -> Response:
-    """Have a model trained now, and say so."""
-    site, desk = get_workspace(request), require_permission(request, slug, "manage")
-    by_class = desk.progress()["status"]["by_class"]
-    if sum(count > 0 for count in by_class.values()) < 2:
+    """Train a model now, and return a sentence about it for the page."""
+    service = require_permission(request, slug, Permission.MANAGE)
+
+    label_counts = service.campaign.status().by_class.values()
+    if sum(count > 0 for count in label_counts) < 2:
         return PlainTextResponse("A model needs labels of two classes.")
-    site.trainer.submit(TrainModel(desk.where))
-    return PlainTextResponse("A model was asked for: it is trained in the background.")
+
+    get_workspace(request).train(service)
+    return PlainTextResponse("A model is being trained in the background.")
 
 
 @router.get("/c/{slug}/map")
-def map_page(request: Request, slug: str) -> Response:
-    """Show the pool in two dimensions."""
-    from importlib.util import find_spec
+def show_map(request: Request, slug: str) -> Response:
+    """Show all items as points."""
+    page = open_campaign_page(request, slug, "map", Permission.REVIEW)
+    # Drawn while the browser loads the page.
+    get_workspace(request).draw_map(page.service, MapKind.PCA)
+    return page.render("map.html", has_tsne=find_spec("openTSNE") is not None)
 
-    desk, told = campaign_page(request, slug, "map", "review")
-    get_workspace(request).chart(desk, "pca")
-    return page(request, "map.html", {**told, "has_tsne": find_spec("openTSNE") is not None})
+
+# Items
 
 
 @router.get("/c/{slug}/items")
-def items(
+def show_items(
     request: Request,
     slug: str,
     *,
     search: Annotated[str, Query(max_length=500)] = "",
     label: Annotated[str, Query(max_length=1000)] = "",
-    state: str = "all",
-    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-    before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    state: str = ItemFilter.ALL,
+    after: RowIdQuery = None,
+    before: RowIdQuery = None,
 ) -> Response:
-    """Show a page of the table of items."""
-    desk, told = campaign_page(request, slug, "items", "review")
-    wanted = ItemQuery(
-        search.strip(),
-        label or None,
-        ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL,
-        after,
-        before,
-        _PAGE,
+    """Show a page of the table of items. htmx asks for the table only."""
+    page = open_campaign_page(request, slug, "items", Permission.REVIEW)
+
+    # An unknown state, as of an old bookmark, shows all items.
+    filter_by = ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL
+    query = ItemQuery(search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE)
+    rows = page.service.list_items(query).items
+
+    template = "part_items.html" if _wants_part(request) else "items.html"
+    return page.render(
+        template,
+        rows=rows,
+        states=list(ItemFilter),
+        search=search,
+        label=label,
+        state=state,
+        next_query=_next_query(rows, query),
+        previous_query=_previous_query(rows, query),
     )
-    found = desk.items(wanted)
-    asked = {"search": search, "label": label, "state": state}
-    kept = {name: value for name, value in asked.items() if value and value != "all"}
-    full = len(found) == _PAGE
-    later, earlier = (
-        bool(found) and (full or before is not None),
-        bool(found) and (after is not None or before is not None),
-    )
-    told |= {
-        "rows": found,
-        "states": list(ItemFilter),
-        "asked": asked,
-        "next": urlencode({**kept, "after": found[-1]["number"]}) if later else None,
-        "previous": urlencode({**kept, "before": found[0]["number"]})
-        if earlier and not (before and not full)
-        else None,
-    }
-    part = _wants_part(request)
-    return page(request, "part_items.html" if part else "items.html", told)
+
+
+def _next_query(rows: list[ItemRow], query: ItemQuery) -> str | None:
+    """Return the query string of the next page; None on the last page."""
+    # A page that ends before an item has at least that item after it.
+    has_next = len(rows) == query.count or query.before is not None
+    if not rows or not has_next:
+        return None
+    return _page_query(query, "after", rows[-1].row_id)
+
+
+def _previous_query(rows: list[ItemRow], query: ItemQuery) -> str | None:
+    """Return the query string of the previous page; None on the first page."""
+    has_previous = query.after is not None
+    if query.before is not None:
+        has_previous = len(rows) == query.count
+    if not rows or not has_previous:
+        return None
+    return _page_query(query, "before", rows[0].row_id)
+
+
+def _page_query(query: ItemQuery, direction: str, row_id: int) -> str:
+    fields: dict[str, str | int] = {}
+    if query.search:
+        fields["search"] = query.search
+    if query.label is not None:
+        fields["label"] = query.label
+    if query.state is not ItemFilter.ALL:
+        fields["state"] = query.state
+
+    fields[direction] = row_id
+    return urlencode(fields)
 
 
 @router.get("/c/{slug}/item")
-def item(request: Request, slug: str, id: Annotated[str, Query(max_length=4096)] = "") -> Response:
-    """Show one item, with all that people say of it; an annotator is shown their own answer alone."""
-    desk, told = campaign_page(request, slug, "items")
-    found = desk.item(
-        key=id, only=None if "review" in permissions_in(request, desk) else current_user(request)
-    )
-    return page(request, "item.html", {**told, "one": found})
+def show_item(
+    request: Request, slug: str, id: Annotated[str, Query(max_length=4096)] = ""
+) -> Response:
+    """Show an item with its answers. Annotators see only their own answer."""
+    page = open_campaign_page(request, slug, "items", Permission.ANSWER)
+
+    only_by = None
+    if Permission.REVIEW not in page.campaign.permissions:
+        only_by = current_user(request)
+    return page.render("item.html", item=page.service.describe_item(id, only_by=only_by))
 
 
 @router.post("/c/{slug}/item")
-def correct(
+def answer_item(
     request: Request,
     slug: str,
     *,
     id: Annotated[str, Form(max_length=4096)],
     label: Annotated[str, Form(max_length=1000)] = "",
-    kind: Annotated[str, Form(max_length=10)] = "label",
+    kind: Annotated[AnswerKind, Form()] = AnswerKind.LABEL,
 ) -> Response:
-    """Record an answer about one item, from its page."""
-    if kind not in list(AnswerKind):
-        raise InputError(f"{kind!r} is none of {', '.join(AnswerKind)}.")
-    desk = require_permission(request, slug, "answer")
-    desk.answer(current_user(request), AnswerIn(id, AnswerKind(kind), label or None))
+    """Record an answer from the page of an item."""
+    service = require_permission(request, slug, Permission.ANSWER)
+    service.record_answer(Answer(id, current_user(request), kind, label or None))
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 
 @router.get("/c/{slug}/export")
-def export(request: Request, slug: str) -> Response:
-    """Offer the forms that labels go out in."""
-    _, told = campaign_page(request, slug, "export", "export")
-    return page(
-        request,
-        "export.html",
-        {**told, "forms": {form: _FORMS.get(form, form) for form in FORMATS}},
-    )
+def show_export(request: Request, slug: str) -> Response:
+    """Show the formats of an export."""
+    page = open_campaign_page(request, slug, "export", Permission.EXPORT)
+    formats = {form: _EXPORT_FORMATS.get(form, form) for form in FORMATS}
+    return page.render("export.html", formats=formats)
+
+
+# Reports
 
 
 @router.get("/reports/{name}")
-def report(request: Request, name: str) -> Response:
-    """Open a benchmark report; its links are inside its folder."""
+def show_report(request: Request, name: str) -> Response:
+    """Open a benchmark report, at an address from which its relative links work."""
     require_campaign_creator(request)
-    if name not in get_workspace(request).reports():
-        raise UnknownResourceError(f"There is no report {name[:100]!r} here.")
+    if name not in get_workspace(request).find_reports():
+        raise UnknownResourceError(f"There is no report {name[:100]!r}.")
     return RedirectResponse(f"/reports/{name}/index.html", 303)
 
 
 @router.get("/reports/{name}/{path:path}")
-def report_file(request: Request, name: str, path: str) -> Response:
-    """Return a file of a report; nothing outside its folder, and no script of it runs."""
+def show_report_file(request: Request, name: str, path: str) -> Response:
+    """Return a file of a report."""
     require_campaign_creator(request)
-    folder = get_workspace(request).reports().get(name)
-    root = None if folder is None else folder.resolve()
-    found = None if root is None or "\0" in path else (root / path).resolve()
-    if root is None or found is None or root not in found.parents or not found.is_file():
-        raise UnknownResourceError(f"There is no {path[:100]!r} in a report {name[:100]!r}.")
-    return FileResponse(found, headers={"content-security-policy": _REPORT_POLICY})
+    file = _find_report_file(get_workspace(request).find_reports().get(name), path)
+    if file is None:
+        raise UnknownResourceError(f"There is no file {path[:100]!r} in a report {name[:100]!r}.")
+    return FileResponse(file, headers={"content-security-policy": _REPORT_POLICY})
+
+
+def _find_report_file(folder: Path | None, path: str) -> Path | None:
+    """Return a file inside a folder; None if there is no such file, or it is outside."""
+    # A path with a NUL cannot be resolved.
+    if folder is None or "\0" in path:
+        return None
+
+    root = folder.resolve()
+    file = (root / path).resolve()
+    if root not in file.parents or not file.is_file():
+        return None
+    return file

@@ -34,7 +34,7 @@ __all__ = [
 
 def get_workspace(request: Request) -> Workspace:
     """Return the campaigns of the server."""
-    workspace: Workspace = request.app.state.site
+    workspace: Workspace = request.app.state.workspace
     return workspace
 
 
@@ -71,7 +71,7 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
     return Person(name, Role.OWNER, "", has_token=False)
 
 
-def permissions_in(request: Request, service: CampaignService) -> frozenset[str]:
+def permissions_in(request: Request, service: CampaignService) -> frozenset[Permission]:
     """Return what the annotator of a request may do in a campaign."""
     member = campaign_member(request, service)
     if member is None:
@@ -79,7 +79,7 @@ def permissions_in(request: Request, service: CampaignService) -> frozenset[str]
     return PERMISSIONS[member.role]
 
 
-def require_permission(request: Request, slug: str, permission: str) -> CampaignService:
+def require_permission(request: Request, slug: str, permission: Permission) -> CampaignService:
     """Return the campaign of an address.
 
     Args:
@@ -91,14 +91,14 @@ def require_permission(request: Request, slug: str, permission: str) -> Campaign
         UnknownResourceError: there is no such campaign.
         PermissionDeniedError: the annotator may not do this there.
     """
-    service = get_workspace(request).desk(slug)
+    service = get_workspace(request).service(slug)
     campaign_people.require_permission(campaign_member(request, service), permission)
     return service
 
 
 def owned_campaign(request: Request) -> CampaignService | None:
     """Return a campaign that names the annotator of a request as its owner, or None."""
-    for service in list(get_workspace(request).desks.values()):
+    for service in list(get_workspace(request).services.values()):
         # A campaign that cannot be read now is passed over.
         with suppress(StoreError):
             if not service.campaign.people.list():
@@ -114,7 +114,7 @@ def can_create_campaigns(request: Request) -> bool:
 
     Owners of a campaign may, and everybody if no campaign names annotators.
     """
-    campaign_tokens = get_workspace(request).roster
+    campaign_tokens = get_workspace(request).campaign_tokens
     return not campaign_tokens.is_required() or owned_campaign(request) is not None
 
 

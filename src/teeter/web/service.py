@@ -1,24 +1,27 @@
-"""A campaign as the page sees it: what to ask next, what was answered, how it stands. Never waits for a model."""
+"""A campaign as the pages and the REST API use it.
+
+Everything here reads or writes the database and returns at once: models are trained and items are
+picked by the background worker.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 from unicodedata import combining, normalize
 
 import numpy as np
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.consensus import ConsensusLabel
-from teeter.campaigns.db import Answer, Connection, ItemQuery, Pick, StoredItem
-from teeter.campaigns.enums import AnswerKind, ItemKind, PickArm
+from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
+from teeter.campaigns.db import Answer, Connection, ItemQuery, ModelSummary, Pick, StoredItem
+from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.people import require_name
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
@@ -26,438 +29,644 @@ from teeter.campaigns.snapshot import (
     Agreement,
     CampaignSnapshot,
     estimate_model_accuracy,
+    measure_agreement,
     read_snapshot,
 )
-from teeter.errors import FileError, StoreError
+from teeter.errors import FileError, StoreError, UnknownItemError
 from teeter.paths import resolve_inside
+from teeter.web.background_requests import Explanation
+from teeter.web.cache import cached_by
+from teeter.web.schemas import (
+    AnswerOut,
+    ChangedPrediction,
+    ClassOut,
+    ItemContent,
+    ItemOut,
+    ItemRow,
+    ItemsOut,
+    LabelsOut,
+    ModelRound,
+    PickOut,
+    ProgressOut,
+    QuestionOut,
+    RecentAnswer,
+    ShareOut,
+    UndoneAnswer,
+    UndoOut,
+)
 
-__all__ = ["AnswerIn", "CampaignService", "is_blind", "slug_of"]
+__all__ = ["CampaignService", "ItemCounts", "NewestModel", "make_slug"]
 
-_LONGEST_TEXT = 20_000
+_MAX_TEXT = 20_000
 """Characters of a text that are sent to the page."""
 
-_NUMBERS = 256
-"""Features that are sent to the page."""
+_MAX_FEATURES = 256
+"""Features of an item that are sent to the page."""
 
-_WAIT = 10
-"""Seconds that an answer waits for another process that is writing; the page waits 20 for the server."""
+_MAX_EXCERPT = 160
+"""Characters of a text in a table."""
 
+_WRITE_TIMEOUT = 10
+"""Seconds that an answer waits for another process that writes. The page waits 20 for us."""
 
-_LOOKED = 5.0
-"""Seconds before it is looked again whether several people have answered by now."""
+_TEAM_CHECK_SECONDS = 5.0
+"""How long it may take until a second annotator is noticed."""
 
 
 @dataclass(frozen=True)
-class AnswerIn:
-    """An answer as it comes from the page."""
+class ItemCounts:
+    """How many items a campaign has, and how many have answers of each kind."""
 
-    item: str
-    kind: AnswerKind
-    label: str | None = None
-    comment: str | None = None
+    items: int
+    labelled: int
+    skipped: int
+    unsure: int
+    flagged: int
 
 
-def slug_of(name: str, taken: Iterable[str]) -> str:
-    """Return a name for addresses: small letters, digits and hyphens, and none that is taken."""
-    letters = "".join(one for one in normalize("NFKD", name.casefold()) if not combining(one))
-    plain = re.sub(r"[^a-z0-9]+", "-", letters).strip("-") or "campaign"
-    slug, number = plain, 2
-    while slug in set(taken):
-        slug, number = f"{plain}-{number}", number + 1
+@dataclass(frozen=True)
+class NewestModel:
+    """The newest model of a campaign."""
+
+    version: int
+    """0 before there is a model."""
+    trained_at: float | None
+    """When it was trained, in seconds since 1970."""
+
+
+def make_slug(name: str, taken: Iterable[str]) -> str:
+    """Return a name for addresses: lower-case letters, digits and hyphens.
+
+    Args:
+        name: the name of a campaign or report.
+        taken: names that the new one must differ from.
+
+    Example:
+        >>> make_slug("Straße 1", taken=[]), make_slug("Spam!", taken=["spam"])
+        ('strasse-1', 'spam-2')
+    """
+    # NFKD splits letters from their accents.
+    decomposed = normalize("NFKD", name.casefold())
+    letters = "".join(character for character in decomposed if not combining(character))
+    stem = re.sub(r"[^a-z0-9]+", "-", letters).strip("-") or "campaign"
+
+    taken = set(taken)
+    slug = stem
+    number = 2
+    while slug in taken:
+        slug = f"{stem}-{number}"
+        number += 1
     return slug
 
 
-def is_blind(question: Mapping[str, Any]) -> bool:
-    """Return whether a question must not show what the model predicts."""
-    return PickArm(question["arm"]).is_random or bool(question.get("shared"))
-
-
 class CampaignService:
-    """One campaign, open to be labelled."""
+    """One campaign that is open to be labelled.
 
-    def __init__(self, where: str | Path, slug: str) -> None:
-        self.where, self.slug = str(where), slug
-        """Where it was opened: a file, or the address of a database."""
-        self._campaign = Campaign.open(where)
-        self._campaign.database.write_timeout = _WAIT
-        self.path = self._campaign.database.path
-        """Its file; None for a database on a server."""
-        self._numbers: tuple[int, list[int]] | None = None
-        self._size: tuple[int, int] | None = None
-        self._stood: tuple[int, CampaignSnapshot] | None = None
-        self._agreed: tuple[int, Agreement] | None = None
-        self._team: tuple[float, bool] | None = None
-        self._lock = threading.Lock()
+    Args:
+        location: the campaign's file or database URL.
+        slug: its name in addresses.
+    """
 
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self._campaign.name
+    def __init__(self, location: str | Path, slug: str) -> None:
+        self.location = str(location)
+        self.slug = slug
+        self._campaign = Campaign.open(location)
+        self._campaign.database.write_timeout = _WRITE_TIMEOUT
+        self._was_team = False
 
-    def identity(self) -> str:
-        """Return what tells this campaign from every other, also from a later one of the same name."""
-        with self.campaign.database.reading() as connection:
-            row = self.campaign.repository.campaign(connection)
-        return hashlib.blake2b(repr((row.name, row.created)).encode(), digest_size=8).hexdigest()
+    # The campaign itself
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign, if its file is still where it was opened: nothing is read from or written to a lost one."""
+        """The campaign.
+
+        Raises:
+            StoreError: its file was moved or removed. Nothing is read from or written to it then.
+        """
         self._require_file()
         return self._campaign
 
     @property
-    def said(self) -> str:
-        """Where it is, as people may read it."""
+    def name(self) -> str:
+        """The name that people know it by."""
+        return self._campaign.name
+
+    @property
+    def path(self) -> Path | None:
+        """Its file; None for a database on a server."""
+        return self._campaign.database.path
+
+    @property
+    def display_location(self) -> str:
+        """Its file or database URL, without a password."""
         return self._campaign.database.display_url
 
     @property
-    def images(self) -> Path | None:
-        """The folder its images are in."""
+    def image_folder(self) -> Path | None:
+        """The folder of its images; None if it has no images."""
         folder = self._campaign.settings.folder
         return None if folder is None else Path(folder)
 
-    def is_team(self) -> bool:
-        """Tell whether several people work on it: by its overlap, because it names them, or because they answered."""
-        if self._team is None or (not self._team[1] and time.monotonic() - self._team[0] > _LOOKED):
-            several = self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1
-            if not several:
-                with self.campaign.database.reading() as connection:
-                    several = self.campaign.repository.answers.has_several_annotators(
-                        connection, except_for=IMPORTED
-                    )
-            self._team = time.monotonic(), several
-        return self._team[1]
+    def compute_identity(self) -> str:
+        """Return a hash that differs for every campaign, also for a later one of the same name."""
+        with self.campaign.database.reading() as connection:
+            stored = self.campaign.repository.campaign(connection)
 
-    def is_there(self) -> bool:
+        identity = repr((stored.name, stored.created))
+        return hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
+
+    def is_in_place(self) -> bool:
         """Return whether its file is still where it was opened."""
         return self._campaign.database.is_in_place()
 
     def _require_file(self) -> None:
-        if not self.is_there():
-            name = self.name if self.path is None else self.path.name
-            raise StoreError(
-                f"{name} was moved or removed while it is served: put it back and start again."
-            )
+        if self.is_in_place():
+            return
 
-    def classes(self) -> list[dict[str, Any]]:
-        """Return the classes with their keys."""
-        return [{"name": name, "key": key} for name, key in self._keys().items()]
+        name = self.name if self.path is None else self.path.name
+        raise StoreError(
+            f"{name} was moved or removed while it is served: move it back, then restart the "
+            "server."
+        )
 
-    def _keys(self) -> dict[str, str | None]:
-        return shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
+    def is_team(self) -> bool:
+        """Return whether several people work on it. A campaign that was a team stays one."""
+        if not self._was_team:
+            self._was_team = self._has_several_people()
+        return self._was_team
 
-    def questions(
-        self, annotator: str, n: int, why: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        """Return what is waiting for an annotator, up to n, oldest first."""
+    @cached_by(lambda service: int(time.monotonic() / _TEAM_CHECK_SECONDS))
+    def _has_several_people(self) -> bool:
+        if self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1:
+            return True
+
+        answers = self.campaign.repository.answers
+        with self.campaign.database.reading() as connection:
+            return answers.has_several_annotators(connection, except_for=IMPORTED)
+
+    def list_classes(self) -> list[ClassOut]:
+        """Return the classes with their shortcuts."""
+        shortcuts = shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
+        return [ClassOut(name=name, shortcut=shortcut) for name, shortcut in shortcuts.items()]
+
+    def newest_model(self) -> NewestModel:
+        """Return the version of the newest model, and when it was trained."""
+        with self.campaign.database.reading() as connection:
+            summary = self.campaign.repository.models.newest_summary(connection)
+
+        if summary is None:
+            return NewestModel(version=0, trained_at=None)
+        trained_at = datetime.fromisoformat(summary.trained).timestamp()
+        return NewestModel(summary.version, trained_at)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._campaign.database.close()
+
+    # Questions
+
+    def list_questions(
+        self, annotator: str, n: int, explanations: Mapping[str, Explanation]
+    ) -> list[QuestionOut]:
+        """Return the items that wait for an annotator, oldest first.
+
+        Args:
+            annotator: who is to label them.
+            n: how many to return at most.
+            explanations: what the model makes of items, by item id.
+        """
         repository = self.campaign.repository
+        questions = []
         with self.campaign.database.reading() as connection:
             picks = repository.picks.open_picks(connection, annotator, n)
             rows = repository.items.by_id(connection, [pick.item for pick in picks])
-            told = [
-                self.shown(rows[pick.item], connection) | self._why_picked(pick) for pick in picks
-            ]
-        for one in told:
-            if not is_blind(one):
-                explanation = (why or {}).get(one["item"])
-                one |= {} if explanation is None else asdict(explanation)
-        return told
 
-    def _why_picked(self, pick: Pick | None) -> dict[str, Any]:
-        """Return how an item came to be picked; nothing if it was not.
+            for stored_pick in picks:
+                pick = self._describe_pick(stored_pick)
+                question = QuestionOut(
+                    item=stored_pick.item,
+                    content=self.read_content(rows[stored_pick.item], connection),
+                    pick=pick,
+                )
+                if not pick.is_blind:
+                    question.explanation = explanations.get(stored_pick.item)
+                questions.append(question)
 
-        What the model predicts is left out for items drawn at random, and for items that several
-        annotators answer: it would lead them to agree.
-        """
-        if pick is None:
-            return {}
-        why = {"arm": pick.arm, "rank": pick.rank}
-        if self.campaign.is_shared(pick.item):
-            return {**why, "shared": True}
-        return why if pick.arm.is_random else {**why, **pick.reason}
+        return questions
 
-    def give(self, annotator: str, n: int) -> bool:
-        """Ask an annotator about items that need no picking, up to n with those that wait; tell whether there were any.
+    def assign_ready_items(self, annotator: str, n: int) -> bool:
+        """Assign items that need no picking, until n items wait for an annotator.
 
-        What waits is counted again inside: the trainer may have asked them meanwhile.
+        Returns:
+            Whether n items wait for the annotator now, or at least one was assigned.
         """
         require_name(annotator)
-        with self.campaign.database.reading() as connection:
-            if not self.campaign.repository.picks.has_assignable(connection):
-                return False
         picks = self.campaign.repository.picks
+
+        with self.campaign.database.reading() as connection:
+            if not picks.has_assignable(connection):
+                return False
+
         with self.campaign.database.writing() as connection:
+            # Counted in the transaction that assigns: the worker may have assigned items meanwhile.
             missing = n - len(picks.open_picks(connection, annotator, n))
             return missing <= 0 or picks.assign(connection, annotator, missing) > 0
 
-    def shown(self, row: StoredItem, connection: Connection) -> dict[str, Any]:
-        """Return an item as the page shows it."""
-        content = row.content if row.kind is ItemKind.TEXT else None
-        long = content is not None and len(content) > _LONGEST_TEXT
-        told: dict[str, Any] = {
-            "item": row.item_id,
-            "kind": row.kind,
-            "text": content[:_LONGEST_TEXT] if content else None,
-        }
-        if long:
-            told["characters"] = len(content or "")
+    def _describe_pick(self, pick: Pick) -> PickOut:
+        """Return why an item was picked, without the prediction if annotators must not see it."""
+        described = PickOut(
+            arm=pick.arm, rank=pick.rank, is_shared=self.campaign.is_shared(pick.item)
+        )
+        if described.is_blind:
+            return described
+
+        for name, value in pick.reason.items():
+            if name == "predicted":
+                described.predicted = value
+            elif name == "probability":
+                described.probability = value
+            else:
+                described.scores[name] = value
+        return described
+
+    def read_content(self, row: StoredItem, connection: Connection) -> ItemContent:
+        """Return what annotators see of an item."""
+        content = ItemContent(kind=row.kind)
+
+        if row.kind is ItemKind.TEXT and row.content:
+            content.text = row.content[:_MAX_TEXT]
+            if len(row.content) > _MAX_TEXT:
+                content.characters = len(row.content)
+
         if row.kind is ItemKind.FEATURES:
             vector = self.campaign.repository.items.features_of(connection, row.row_id)
-            values = [] if vector is None else vector[:_NUMBERS].tolist()
-            told["features"] = [round(value, 5) for value in values]
-        return told
+            values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
+            content.features = [round(value, 5) for value in values]
 
-    def answer(self, annotator: str, said: AnswerIn) -> bool:
-        """Write an answer; it is on disk when this returns. False if the same was said already, as when sent twice."""
-        answer = Answer(said.item, annotator, said.kind, said.label, said.comment)
+        return content
+
+    # Answers
+
+    def record_answer(self, answer: Answer) -> AnswerOut:
+        """Record an answer. It is on disk when this returns.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+            InputError: the kind and the label do not fit.
+            StoreError: the answer could not be stored, or the file was moved meanwhile.
+        """
         receipt = self.campaign.answer(answer)
+        # A file that was moved while it was written to is not where people look for the answer.
         self._require_file()
-        return receipt.recorded
+        return AnswerOut(new=receipt.recorded, labelled=self.count_items().labelled)
 
-    def keep(self, annotator: str, item: str, comment: str | None = None) -> None:
-        """Say after a second look that a label is right."""
+    def confirm_label(self, annotator: str, item: str, comment: str | None = None) -> AnswerOut:
+        """Record that a label was reviewed and is right."""
         self.campaign.confirm_label(item, annotator, comment=comment)
         self._require_file()
+        return AnswerOut(new=True, labelled=self.count_items().labelled)
 
-    def undo(self, annotator: str, item: str | None = None) -> dict[str, Any] | None:
-        """Take back an annotator's last answer, if it is of ``item``; None if there is none, or it is of another."""
-        repository = self.campaign.repository
+    def undo_answer(self, annotator: str, item: str | None = None) -> UndoOut:
+        """Undo the last answer of an annotator.
+
+        Args:
+            annotator: whose answer to undo.
+            item: undo it only if it is about this item.
+        """
         undone = self.campaign.undo(annotator, item=item)
         if undone is None:
-            return None
+            return UndoOut(undone=None)
+
+        repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
             row = repository.items.get(connection, undone.answer.item)
             picks = repository.picks.last_picks(connection, annotator, [row.row_id])
-            shown = self.shown(row, connection) | self._why_picked(picks.get(row.row_id))
-        self._require_file()
-        before = None if undone.before is None else undone.before.label or undone.before.kind
-        return {**shown, "said": undone.answer.label or undone.answer.kind, "before": before}
+            pick = picks.get(row.row_id)
 
-    def last(self, annotator: str, count: int = 10) -> list[dict[str, Any]]:
-        """Return an annotator's last answers, the newest first."""
+            described = UndoneAnswer(
+                item=row.item_id,
+                content=self.read_content(row, connection),
+                pick=None if pick is None else self._describe_pick(pick),
+                answer=_format_answer(undone.answer),
+                previous=None if undone.before is None else _format_answer(undone.before),
+            )
+
+        self._require_file()
+        return UndoOut(undone=described)
+
+    def recent_answers(self, annotator: str, count: int = 10) -> list[RecentAnswer]:
+        """Return the last answers of an annotator, newest first."""
         repository = self.campaign.repository
+        recent = []
         with self.campaign.database.reading() as connection:
             answers = repository.answers.recent(connection, annotator, count)
-            rows = repository.items.by_id(connection, [one.item for one in answers])
+            rows = repository.items.by_id(connection, [answer.item for answer in answers])
             row_ids = [row.row_id for row in rows.values()]
             picks = repository.picks.last_picks(connection, annotator, row_ids)
-            return [
-                {
-                    **self.shown(rows[one.item], connection),
-                    **self._why_picked(picks.get(rows[one.item].row_id)),
-                    "said": one.label or one.kind,
-                    "comment": one.comment,
-                }
-                for one in answers
-            ]
 
-    def counts(self) -> dict[str, int]:
-        """Return how many items there are, and what was said of them."""
+            for answer in answers:
+                row = rows[answer.item]
+                pick = picks.get(row.row_id)
+                described = RecentAnswer(
+                    item=answer.item,
+                    content=self.read_content(row, connection),
+                    pick=None if pick is None else self._describe_pick(pick),
+                    answer=_format_answer(answer),
+                    comment=answer.comment,
+                )
+                recent.append(described)
+
+        return recent
+
+    # Labels
+
+    def _newest_change(self, connection: Connection) -> tuple[int, str]:
+        """Return a value that changes with every answer, decision and consensus method."""
+        newest_row_id = self.campaign.repository.history.newest_row_id(connection)
+        # The method is in the history too, but is written there before the settings change here.
+        return newest_row_id, self.campaign.settings.consensus
+
+    @cached_by(_newest_change)
+    def read_snapshot(self, connection: Connection) -> CampaignSnapshot:
+        """Return all answers and decisions, and the labels that follow from them."""
+        return read_snapshot(self.campaign.repository, connection, self.campaign.settings)
+
+    @cached_by(_newest_change)
+    def measure_agreement(self, connection: Connection) -> Agreement:
+        """Return how far annotators agree."""
+        answers = self.read_snapshot(connection).answers
+        return measure_agreement(answers, self.campaign.repository.classes.names(connection))
+
+    def count_items(self) -> ItemCounts:
+        """Return how many items there are, and how many have answers of each kind."""
         with self.campaign.database.reading() as connection:
             by_kind = self.campaign.repository.answers.count_items_by_kind(connection)
-            return {
-                "items": self._count(connection),
-                "labelled": by_kind[AnswerKind.LABEL],
-                "skipped": by_kind[AnswerKind.SKIP],
-                "unsure": by_kind[AnswerKind.UNSURE],
-                "flagged": by_kind[AnswerKind.FLAG],
-            }
+            return ItemCounts(
+                items=self._count_all_items(connection),
+                labelled=by_kind[AnswerKind.LABEL],
+                skipped=by_kind[AnswerKind.SKIP],
+                unsure=by_kind[AnswerKind.UNSURE],
+                flagged=by_kind[AnswerKind.FLAG],
+            )
 
-    def _count(self, connection: Connection) -> int:
-        """Return how many items there are; they are counted again only when one was added."""
-        newest = self.campaign.repository.items.newest_row_id(connection)
-        if self._size is None or self._size[0] != newest:
-            self._size = newest, self.campaign.repository.items.count(connection)
-        return self._size[1]
+    def _newest_item(self, connection: Connection) -> int:
+        return self.campaign.repository.items.newest_row_id(connection)
 
-    def items(self, wanted: ItemQuery) -> list[dict[str, Any]]:
+    @cached_by(_newest_item)
+    def _count_all_items(self, connection: Connection) -> int:
+        return self.campaign.repository.items.count(connection)
+
+    # Items
+
+    def list_items(self, query: ItemQuery) -> ItemsOut:
         """Return a page of the table of items."""
-        repository = self.campaign.repository
+        answers = self.campaign.repository.answers
         with self.campaign.database.reading() as connection:
-            standing = self.standing(connection)
-            rows = self._page_of(wanted, connection, standing)
-            said = repository.answers.for_items(connection, [row.row_id for row in rows])
-        return [_line(row, said[row.row_id], standing) for row in rows]
+            snapshot = self.read_snapshot(connection)
+            rows = self._search_items(query, connection, snapshot)
+            by_item = answers.for_items(connection, [row.row_id for row in rows])
 
-    def _page_of(
-        self, wanted: ItemQuery, connection: Connection, standing: CampaignSnapshot
+        items = [_describe_row(row, by_item[row.row_id], snapshot) for row in rows]
+        page = ItemsOut(items=items, after=None, before=None)
+        if items:
+            page.before = items[0].row_id
+        if len(items) == query.count:
+            page.after = items[-1].row_id
+        return page
+
+    def _search_items(
+        self, query: ItemQuery, connection: Connection, snapshot: CampaignSnapshot
     ) -> list[StoredItem]:
-        """Return a page of items; those of a class are what counts as that class, whatever single people say."""
-        repository, labels, found = self.campaign.repository, standing.labels, list[StoredItem]()
-        while len(found) < wanted.count:
-            rows = repository.items.search(connection, wanted)
-            of_class = [row for row in rows if wanted.label in (None, labels.get(row.item_id))]
-            back = wanted.before is not None
-            found = (
-                [*of_class, *found][-wanted.count :]
-                if back
-                else [*found, *of_class][: wanted.count]
-            )
-            if wanted.label is None or len(rows) < wanted.count:
-                break
-            wanted = (
-                replace(wanted, before=rows[0].row_id)
-                if back
-                else replace(wanted, after=rows[-1].row_id)
-            )
-        return found
+        """Return the items of a page.
 
-    def standing(self, connection: Connection) -> CampaignSnapshot:
-        """Return what items are by consensus and decisions; it is worked out again only when something was said."""
-        newest = self.campaign.repository.history.newest_row_id(connection)
-        if self._stood is None or self._stood[0] != newest:
-            self._stood = (
-                newest,
-                read_snapshot(self.campaign.repository, connection, self.campaign.settings),
-            )
-        return self._stood[1]
+        The database finds items that any annotator gave a class. Those whose label is another one
+        are left out here, so it takes as many searches as are needed to fill the page.
+        """
+        items = self.campaign.repository.items
+        labels = snapshot.labels
+        is_backwards = query.before is not None
 
-    def agreement(self) -> Agreement:
-        """Return how far people agree; it is worked out again only when something was said."""
-        with self.campaign.database.reading() as connection:
-            newest = self.campaign.repository.history.newest_row_id(connection)
-        if self._agreed is None or self._agreed[0] != newest:
-            self._agreed = newest, self.campaign.agreement()
-        return self._agreed[1]
+        page: list[StoredItem] = []
+        while True:
+            rows = items.search(connection, query)
+            matches = rows
+            if query.label is not None:
+                matches = [row for row in rows if labels.get(row.item_id) == query.label]
 
-    def forget_standing(self) -> None:
-        """Work out anew what items are."""
-        self._stood = None
+            if is_backwards:
+                page = [*matches, *page][-query.count :]
+            else:
+                page = [*page, *matches][: query.count]
 
-    def item(
-        self, *, key: str | None = None, number: int | None = None, only: str | None = None
-    ) -> dict[str, Any]:
-        """Return one item, by its id or by its number, with all that people say of it, or ``only`` one of them."""
+            is_last_search = query.label is None or len(rows) < query.count
+            if is_last_search or len(page) == query.count:
+                return page
+
+            if is_backwards:
+                query = replace(query, before=rows[0].row_id)
+            else:
+                query = replace(query, after=rows[-1].row_id)
+
+    def describe_item(self, item: str, *, only_by: str | None = None) -> ItemOut:
+        """Return an item with its answers.
+
+        Args:
+            item: its id.
+            only_by: an annotator; the answers of all others are hidden, and so is the label that
+                follows from them.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
-            if number is not None:
-                row = repository.items.get_by_row_id(connection, number)
-            else:
-                row = repository.items.get(connection, key or "")
-            said = repository.answers.for_item(connection, row.row_id)
-            shown = self.shown(row, connection)
-            standing = self.standing(connection)
-        if only is not None:
-            said = [one for one in said if one.annotator == only]
-            label = next((one.label for one in said if one.label is not None), None)
-            verdicts = (
-                {} if label is None else {row.item_id: ConsensusLabel(label, 1.0, "majority")}
-            )
-            standing = CampaignSnapshot(said, {}, verdicts, frozenset())
-        answers = [asdict(one) for one in said]
-        return {**_line(row, said, standing), **shown, "answers": answers, "audit": row.audit}
+            row = repository.items.get(connection, item)
+            answers = repository.answers.for_item(connection, row.row_id)
+            content = self.read_content(row, connection)
+            snapshot = self.read_snapshot(connection)
 
-    def image(self, key: str) -> Path:
-        """Return the file of an item's image; nothing outside the campaign's folder is given out."""
+        if only_by is not None:
+            answers = [answer for answer in answers if answer.annotator == only_by]
+            snapshot = _snapshot_of_answers(row.item_id, answers)
+
+        summary = _describe_row(row, answers, snapshot)
+        return ItemOut(
+            row_id=row.row_id,
+            item=row.item_id,
+            content=content,
+            label=summary.label,
+            state=summary.state,
+            by=summary.by,
+            annotators=summary.annotators,
+            audit=row.audit,
+            answers=answers,
+        )
+
+    def find_image(self, item: str) -> Path:
+        """Return the file of an item's image, which is inside the campaign's folder.
+
+        Raises:
+            UnknownItemError: there is no such item.
+            FileError: it is not an image, its file is missing or outside the folder.
+        """
         with self.campaign.database.reading() as connection:
-            row = self.campaign.repository.items.get(connection, key)
-        if row.kind is not ItemKind.IMAGE or self.images is None:
-            raise FileError(f"{key} is no image.")
-        return resolve_inside(row.content or "", self.images)
+            row = self.campaign.repository.items.get(connection, item)
 
-    def progress(self) -> dict[str, Any]:
-        """Return how the campaign stands, round by round."""
+        if row.kind is not ItemKind.IMAGE or self.image_folder is None:
+            raise FileError(f"{item} is not an image.")
+        return resolve_inside(row.content or "", self.image_folder)
+
+    # The map
+
+    @cached_by(_count_all_items)
+    def _mapped_row_ids(self, connection: Connection) -> list[int]:
+        """Return row ids by index on the map, which is the row in a model's input."""
+        return self.campaign.repository.items.row_ids_with_features(connection)
+
+    def find_mapped_item(self, index: int) -> str:
+        """Return the id of an item by its index on the map.
+
+        Raises:
+            UnknownItemError: the map has fewer items.
+        """
+        with self.campaign.database.reading() as connection:
+            row_ids = self._mapped_row_ids(connection)
+            if index >= len(row_ids):
+                raise UnknownItemError(f"No item has the index {index}: there are {len(row_ids)}.")
+
+            row = self.campaign.repository.items.get_by_row_id(connection, row_ids[index])
+        return row.item_id
+
+    def labels_on_map(self) -> LabelsOut:
+        """Return the indices of labelled items on the map, with the indices of their classes."""
+        classes = list(self.campaign.classes)
+        with self.campaign.database.reading() as connection:
+            labels = self.read_snapshot(connection).labels
+            rows = self.campaign.repository.items.by_id(connection, list(labels))
+            row_ids = self._mapped_row_ids(connection)
+
+        index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
+        index_of_class = {name: index for index, name in enumerate(classes)}
+
+        points = []
+        for item, label in labels.items():
+            # Items without features are not on the map.
+            index = index_of_row.get(rows[item].row_id)
+            if index is not None:
+                points.append((index, index_of_class[label]))
+        return LabelsOut(classes=classes, labels=points)
+
+    # Progress
+
+    def describe_progress(self) -> ProgressOut:
+        """Return the progress of the campaign, model by model."""
         status = self.campaign.status()
         with self.campaign.database.reading() as connection:
             models = self.campaign.repository.models.summaries(connection)
             times = self.campaign.repository.answers.label_times(connection)
-        rounds: list[dict[str, Any]] = [
-            {"version": model.version, "trained": model.trained, **model.facts} for model in models
-        ]
-        for one in rounds:
-            found = estimate_model_accuracy(one)
-            one["accuracy"] = (
-                None
-                if found is None
-                else {"share": found.share, "low": found.low, "high": found.high}
-            )
-        own = {"spent": status.spent, "budget": self.campaign.settings.budget}
-        return {"status": asdict(status), "rounds": rounds, "times": times, **own}
 
-    def flipped(self, count: int = 20) -> list[dict[str, Any]]:
-        """Return items whose predicted class changed with the newest model, those on the table first."""
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            kept = repository.models.newest_weights(connection, 2)
-            if len(kept) < 2:
-                return []
-            after, before = (load(weights)["predicted"] for weights in kept)
-            size = min(len(after), len(before))
-            places = np.flatnonzero(after[:size] != before[:size])[:count]
-            numbers = self.numbers()
-            chosen = {numbers[int(k)]: int(k) for k in places if int(k) < len(numbers)}
-            rows = repository.items.by_row_id(connection, list(chosen))
-            said = repository.answers.for_items(connection, list(chosen))
-            standing = self.standing(connection)
-        names = self.campaign.classes
-        return [
-            {
-                **_line(row, said[row_id], standing),
-                "from": names[before[chosen[row_id]]],
-                "to": names[after[chosen[row_id]]],
-            }
-            for row_id, row in rows.items()
-        ]
-
-    def numbers(self) -> list[int]:
-        """Return the items' numbers in the order in which models know them."""
-        with self._lock, self.campaign.database.reading() as connection:
-            count = self._count(connection)
-            if self._numbers is None or self._numbers[0] != count:
-                items = self.campaign.repository.items
-                self._numbers = count, items.row_ids_with_features(connection)
-        return self._numbers[1]
-
-    def labelled_places(self) -> list[tuple[int, int]]:
-        """Return the places of labelled items in the models' order, and the numbers of their classes."""
-        with self.campaign.database.reading() as connection:
-            labels = self.standing(connection).labels
-            rows = self.campaign.repository.items.by_id(connection, list(labels))
-        places = {number: place for place, number in enumerate(self.numbers())}
-        names = {name: k for k, name in enumerate(self.campaign.classes)}
-        return [
-            (places[rows[key].row_id], names[label])
-            for key, label in labels.items()
-            if rows[key].row_id in places
-        ]
-
-    def newest_version(self) -> tuple[int, float | None]:
-        """Return the number of the newest model, and when it was trained (seconds since 1970)."""
-        from datetime import datetime
-
-        with self.campaign.database.reading() as connection:
-            row = self.campaign.repository.models.newest_summary(connection)
-        return (
-            (0, None)
-            if row is None
-            else (row.version, datetime.fromisoformat(row.trained).timestamp())
+        return ProgressOut(
+            status=status,
+            rounds=[_describe_model(model) for model in models],
+            times=times,
+            spent=status.spent,
+            budget=self.campaign.settings.budget,
         )
 
-    def close(self) -> None:
-        """Let go of the campaign's file."""
-        self._campaign.database.close()
+    def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
+        """Return items whose predicted class changed with the newest model, in their order."""
+        repository = self.campaign.repository
+        classes = self.campaign.classes
+
+        with self.campaign.database.reading() as connection:
+            weights = repository.models.newest_weights(connection, 2)
+            if len(weights) < 2:
+                return []
+
+            after, before = (load(stored)["predicted"] for stored in weights)
+            row_ids = self._mapped_row_ids(connection)
+            # Items that were added between the two models have only one prediction.
+            size = min(len(after), len(before), len(row_ids))
+            indices = np.flatnonzero(after[:size] != before[:size])[:count].tolist()
+
+            rows = repository.items.by_row_id(connection, [row_ids[index] for index in indices])
+            answers = repository.answers.for_items(connection, list(rows))
+            snapshot = self.read_snapshot(connection)
+
+        changed = []
+        for index in indices:
+            row_id = row_ids[index]
+            summary = _describe_row(rows[row_id], answers[row_id], snapshot)
+            prediction = ChangedPrediction(
+                item=summary.item,
+                excerpt=summary.excerpt,
+                label=summary.label,
+                before=classes[before[index]],
+                after=classes[after[index]],
+            )
+            changed.append(prediction)
+        return changed
 
 
-def _line(row: StoredItem, said: Sequence[Answer], standing: CampaignSnapshot) -> dict[str, Any]:
-    """Return an item as a line of a table; that somebody flagged it shows beside its label."""
-    text = row.content or ""
-    verdict = standing.consensus.get(row.item_id)
-    label = None if verdict is None else verdict.label
-    others = sorted(
-        {one.kind for one in said if one.kind is not AnswerKind.LABEL}
-        | ({AnswerKind.FLAG} if row.item_id in standing.left_out else set())
+def _format_answer(answer: Answer) -> str:
+    return answer.label or answer.kind
+
+
+def _describe_row(
+    row: StoredItem, answers: Sequence[Answer], snapshot: CampaignSnapshot
+) -> ItemRow:
+    """Return an item as a row of a table."""
+    consensus = snapshot.consensus.get(row.item_id)
+    label = None if consensus is None else consensus.label
+
+    other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
+    if row.item_id in snapshot.left_out:
+        other_kinds.add(AnswerKind.FLAG)
+
+    state: list[str] = sorted(other_kinds)
+    if label is not None:
+        # Beside a label, skips and doubts are of no interest. A flag is: the item is left out.
+        flags = [kind for kind in state if kind == AnswerKind.FLAG]
+        state = [label, *flags]
+
+    excerpt = ""
+    if row.kind is ItemKind.TEXT and row.content:
+        excerpt = row.content[:_MAX_EXCERPT]
+        if len(row.content) > _MAX_EXCERPT:
+            excerpt += "…"
+
+    return ItemRow(
+        row_id=row.row_id,
+        item=row.item_id,
+        kind=row.kind,
+        excerpt=excerpt,
+        label=label,
+        state=", ".join(state),
+        by=None if consensus is None else consensus.by,
+        annotators=len({answer.annotator for answer in answers}),
     )
-    shown = [one for one in others if one is AnswerKind.FLAG or label is None]
-    return {
-        "number": row.row_id,
-        "item": row.item_id,
-        "kind": row.kind,
-        "excerpt": text[:160] + ("…" if len(text) > 160 else "")
-        if row.kind is ItemKind.TEXT
-        else "",
-        "label": label,
-        "state": ", ".join([*([] if label is None else [label]), *shown]),
-        "by": None if verdict is None else verdict.by,
-        "annotators": len({one.annotator for one in said}),
-    }
+
+
+def _snapshot_of_answers(item: str, answers: Sequence[Answer]) -> CampaignSnapshot:
+    """Return a campaign in which only the answers of one annotator about one item exist."""
+    consensus = {}
+    for answer in answers:
+        if answer.label is not None:
+            consensus[item] = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
+
+    return CampaignSnapshot(list(answers), {}, consensus, frozenset())
+
+
+def _describe_model(model: ModelSummary) -> ModelRound:
+    facts = model.facts
+    return ModelRound(
+        version=model.version,
+        trained=model.trained,
+        labels=facts["labels"],
+        classes=facts["classes"],
+        control=facts["control"],
+        audit=facts["audit"],
+        kappa=facts.get("kappa"),
+        changed=facts.get("changed"),
+        accuracy=ShareOut.from_estimate(estimate_model_accuracy(facts)),
+    )

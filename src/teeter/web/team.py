@@ -1,214 +1,311 @@
-"""A team on the page: what people disagree on, who decides, how everybody works and agrees, and who belongs to it."""
+"""The team of a campaign: disagreements and decisions, members, agreement and consensus."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
 
 from teeter.campaigns.consensus import ConsensusMethod
+from teeter.campaigns.db import Decision
 from teeter.campaigns.enums import AnswerKind, Permission, Role
 from teeter.campaigns.people import role_allows
 from teeter.campaigns.settings import IMPORTED, change_consensus
 from teeter.campaigns.snapshot import CampaignSnapshot
 from teeter.campaigns.stopping import estimate_accuracy
 from teeter.errors import InputError, PermissionDeniedError
+from teeter.web.schemas import (
+    AgreementOut,
+    AnswerOut,
+    DisagreementOut,
+    DisagreementsOut,
+    GivenAnswer,
+    MemberChanged,
+    MemberOut,
+    RecentAnswer,
+    ShareOut,
+    TokenOut,
+    UndoneAnswer,
+    UndoOut,
+)
 from teeter.web.service import CampaignService
 
-__all__ = [
-    "add_person",
-    "agreement",
-    "change_role",
-    "choose_consensus",
-    "decide",
-    "disagreements",
-    "give_back",
-    "last_decisions",
-    "members",
-    "new_token",
-    "remove_person",
-    "revoke",
-    "take_back",
-]
+__all__ = ["TeamService"]
 
 
-def disagreements(desk: CampaignService, count: int) -> dict[str, Any]:
-    """Return items on which people differ, the least clear first, with who says what; and how many there are in all."""
-    campaign = desk.campaign
-    with campaign.database.reading() as connection:
-        standing = desk.standing(connection)
-        waiting = standing.disagreements()
-        rows = campaign.repository.items.by_id(connection, [item for item, _ in waiting[:count]])
-        told = [
-            {
-                **desk.shown(rows[item], connection),
-                "answers": [
-                    {"annotator": name, "said": label} for name, label in sorted(said.items())
-                ],
-                "counts_as": standing.labels.get(item) if item not in standing.left_out else None,
-                "confidence": standing.confidence(item),
-            }
-            for item, said in waiting[:count]
-            if item in rows
-        ]
-    return {"disagreements": told, "waiting": len(waiting)}
+@dataclass
+class _Tally:
+    """How many labels of an annotator were compared, and how many of them match."""
+
+    matching: int = 0
+    total: int = 0
 
 
-def decide(
-    desk: CampaignService, reviewer: str, item: str, label: str | None, comment: str | None = None
-) -> bool:
-    """Settle what an item is; None: it does not belong. False if the same was decided already, as when sent twice."""
-    return desk.campaign.decide(item, label, reviewer, comment=comment)
+class TeamService:
+    """What reviewers and owners do in a campaign.
 
-
-def take_back(
-    desk: CampaignService, reviewer: str, item: str | None = None
-) -> dict[str, Any] | None:
-    """Take back a reviewer's last decision, if it is of ``item``; None if there is none, or it is of another."""
-    repository = desk.campaign.repository
-    undone = desk.campaign.undo_decision(reviewer, item=item)
-    if undone is None:
-        return None
-    with desk.campaign.database.reading() as connection:
-        shown = desk.shown(repository.items.get(connection, undone.item), connection)
-    return {**shown, "said": undone.label or AnswerKind.FLAG}
-
-
-def last_decisions(desk: CampaignService, reviewer: str, count: int = 10) -> list[dict[str, Any]]:
-    """Return a reviewer's last decisions as the page shows them, the newest first."""
-    repository = desk.campaign.repository
-    with desk.campaign.database.reading() as connection:
-        found = repository.decisions.recent(connection, reviewer, count)
-        rows = repository.items.by_id(connection, [one.item for one in found])
-        return [
-            {
-                **desk.shown(rows[one.item], connection),
-                "said": one.label or AnswerKind.FLAG,
-                "comment": one.comment,
-            }
-            for one in found
-        ]
-
-
-def members(desk: CampaignService) -> list[dict[str, Any]]:
-    """Return everybody who is named or has answered: their role, how much and how fast, how right, and what is open."""
-    campaign = desk.campaign
-    named = {one.name: one for one in campaign.people.list()}
-    worked = {one.name: one for one in campaign.team()}
-    with campaign.database.reading() as connection:
-        same = _with_consensus(desk.standing(connection))
-        still_open = campaign.repository.picks.count_open_by_annotator(connection)
-    names = [*named, *(name for name in sorted({*worked, *still_open}) if name not in named)]
-    told = []
-    for name in names:
-        work, person = worked.get(name), named.get(name)
-        told.append(
-            {
-                "name": name,
-                "role": None if person is None else person.role,
-                "has_token": person is not None and person.has_token,
-                "answers": 0 if work is None else work.answers,
-                "per_hour": None
-                if work is None or work.speed is None
-                else round(work.speed.per_hour),
-                "with_consensus": _share(*same[name]) if name in same else None,
-                "as_decided": None if work is None else _told(work.quality.with_decisions),
-                "open": still_open.get(name, 0),
-            }
-        )
-    return told
-
-
-def _with_consensus(standing: CampaignSnapshot) -> dict[str, tuple[int, int]]:
-    """Return of everybody how many of how many labels are what items count as, where two people or more labelled."""
-    said = [
-        one
-        for one in standing.answers
-        if one.kind is AnswerKind.LABEL and one.annotator != IMPORTED
-    ]
-    people = Counter(one.item for one in said)
-    labels, found = standing.labels, dict[str, tuple[int, int]]()
-    for one in said:
-        if people[one.item] > 1 and one.item in labels:
-            right, total = found.get(one.annotator, (0, 0))
-            found[one.annotator] = right + (labels[one.item] == one.label), total + 1
-    return found
-
-
-def _share(right: int, total: int) -> dict[str, float] | None:
-    return _told(estimate_accuracy(right, total))
-
-
-def _told(found: Any) -> dict[str, float] | None:
-    if found is None:
-        return None
-    return {"share": found.share, "low": found.low, "high": found.high, "of": found.total}
-
-
-def agreement(desk: CampaignService) -> dict[str, Any]:
-    """Return how far people agree: over all, by class and by pair; and how several answers become one."""
-    return {
-        **asdict(desk.agreement()),
-        "consensus": desk.campaign.settings.consensus,
-        "ways": list(ConsensusMethod),
-    }
-
-
-def choose_consensus(desk: CampaignService, way: str, who: str) -> None:
-    """Say how several answers become one label."""
-    campaign = desk.campaign
-    campaign.settings = change_consensus(
-        campaign.database, campaign.repository, campaign.settings, way, who=who
-    )
-    desk.forget_standing()
-
-
-def add_person(
-    desk: CampaignService, name: str, role: str, who: str, *, alone: bool = False
-) -> str:
-    """Name somebody, and return their token; the first is whoever asks, as an owner, who could name nobody else then.
-
-    Whoever is ``alone``, without a token, chooses the name that they go by from now on.
+    Args:
+        service: the campaign. Its members are changed in the name of ``user``.
+        user: who makes the changes, for the history.
     """
-    people = desk.campaign.people
-    if not people.list() and (role != Role.OWNER or not (alone or name.strip() == who)):
-        raise InputError("The first person is an owner, who names the others: add yourself.")
-    return people.add(name, role, who=who)
+
+    def __init__(self, service: CampaignService, user: str) -> None:
+        self._service = service
+        self._user = user
+
+    # Disagreements
+
+    def list_disagreements(self, count: int) -> DisagreementsOut:
+        """Return items that need a decision, the least clear first.
+
+        Args:
+            count: how many to return at most.
+        """
+        items = self._service.campaign.repository.items
+        described = []
+        with self._service.campaign.database.reading() as connection:
+            snapshot = self._service.read_snapshot(connection)
+            disagreements = snapshot.disagreements()
+            shown = disagreements[:count]
+            rows = items.by_id(connection, [item for item, _ in shown])
+            labels = snapshot.labels
+
+            for item, answer_by_annotator in shown:
+                answers = [
+                    GivenAnswer(annotator=annotator, answer=answer)
+                    for annotator, answer in sorted(answer_by_annotator.items())
+                ]
+                disagreement = DisagreementOut(
+                    item=item,
+                    content=self._service.read_content(rows[item], connection),
+                    answers=answers,
+                    label=None if item in snapshot.left_out else labels.get(item),
+                    confidence=snapshot.confidence(item),
+                )
+                described.append(disagreement)
+
+        return DisagreementsOut(disagreements=described, waiting=len(disagreements))
+
+    def decide(self, item: str, label: str | None, comment: str | None = None) -> AnswerOut:
+        """Decide on the label of an item. The decision is on disk when this returns.
+
+        Args:
+            item: its id.
+            label: its class; None if the item does not belong in the campaign.
+            comment: the reason.
+        """
+        is_new = self._service.campaign.decide(item, label, self._user, comment=comment)
+        return AnswerOut(new=is_new, labelled=self._service.count_items().labelled)
+
+    def undo_decision(self, item: str | None = None) -> UndoOut:
+        """Undo the last decision of the user.
+
+        Args:
+            item: undo it only if it is about this item.
+        """
+        campaign = self._service.campaign
+        decision = campaign.undo_decision(self._user, item=item)
+        if decision is None:
+            return UndoOut(undone=None)
+
+        with campaign.database.reading() as connection:
+            row = campaign.repository.items.get(connection, decision.item)
+            content = self._service.read_content(row, connection)
+
+        undone = UndoneAnswer(
+            item=decision.item, content=content, answer=_format_decision(decision)
+        )
+        return UndoOut(undone=undone)
+
+    def recent_decisions(self, count: int = 10) -> list[RecentAnswer]:
+        """Return the last decisions of the user, newest first."""
+        repository = self._service.campaign.repository
+        recent = []
+        with self._service.campaign.database.reading() as connection:
+            decisions = repository.decisions.recent(connection, self._user, count)
+            rows = repository.items.by_id(connection, [decision.item for decision in decisions])
+
+            for decision in decisions:
+                described = RecentAnswer(
+                    item=decision.item,
+                    content=self._service.read_content(rows[decision.item], connection),
+                    answer=_format_decision(decision),
+                    comment=decision.comment,
+                )
+                recent.append(described)
+
+        return recent
+
+    # Members
+
+    def has_members(self) -> bool:
+        """Return whether the campaign has members. Without members it is open to everyone."""
+        return bool(self._service.campaign.people.list())
+
+    def list_members(self) -> list[MemberOut]:
+        """Return all members, then others who have answered or have open items, by name."""
+        campaign = self._service.campaign
+        members = {person.name: person for person in campaign.people.list()}
+        stats_by_name = {stats.name: stats for stats in campaign.team()}
+
+        with campaign.database.reading() as connection:
+            tallies = _compare_with_consensus(self._service.read_snapshot(connection))
+            open_items = campaign.repository.picks.count_open_by_annotator(connection)
+
+        names = list(members)
+        names += sorted((set(stats_by_name) | set(open_items)) - set(members))
+
+        described = []
+        for name in names:
+            tally = tallies.get(name, _Tally())
+            matches_consensus = estimate_accuracy(tally.matching, tally.total)
+            member = MemberOut(
+                name=name,
+                role=None,
+                has_token=False,
+                answers=0,
+                per_hour=None,
+                matches_consensus=ShareOut.from_estimate(matches_consensus),
+                matches_decisions=None,
+                open=open_items.get(name, 0),
+            )
+
+            if name in members:
+                member.role = members[name].role
+                member.has_token = members[name].has_token
+
+            if name in stats_by_name:
+                stats = stats_by_name[name]
+                member.answers = stats.answers
+                member.matches_decisions = ShareOut.from_estimate(stats.quality.with_decisions)
+                if stats.speed is not None:
+                    member.per_hour = round(stats.speed.per_hour)
+
+            described.append(member)
+        return described
+
+    def add_member(self, name: str, role: str, *, has_token: bool) -> TokenOut:
+        """Add a member and return their token.
+
+        The first member must be the user, as an owner: the campaign is closed to everyone else from
+        then on, so no one could add an owner later.
+
+        Args:
+            name: the member's name.
+            role: a value of ``Role``.
+            has_token: whether the user logged in with a token. If not, they may choose the name
+                that they have from now on.
+
+        Raises:
+            InputError: the name cannot be used or is taken, or the first member is not an owner.
+            UnknownNameError: there is no such role.
+        """
+        name = name.strip()
+        if not self.has_members():
+            is_user = not has_token or name == self._user
+            if role != Role.OWNER or not is_user:
+                raise InputError("The first member must be an owner: add yourself.")
+
+        token = self._service.campaign.people.add(name, role, who=self._user)
+        return TokenOut(name=name, token=token)
+
+    def replace_token(self, name: str) -> TokenOut:
+        """Give a member a new token. The old one no longer works."""
+        token = self._service.campaign.people.new_token(name, who=self._user)
+        return TokenOut(name=name, token=token)
+
+    def revoke_token(self, name: str) -> MemberChanged:
+        """Revoke the token of a member. Their sessions end.
+
+        Raises:
+            PermissionDeniedError: they are the only owner.
+        """
+        self._require_other_owner(name)
+        self._service.campaign.people.revoke(name, who=self._user)
+        return MemberChanged(name=name)
+
+    def change_role(self, name: str, role: str) -> MemberChanged:
+        """Give a member another role.
+
+        Raises:
+            PermissionDeniedError: they are the only owner.
+        """
+        if role != Role.OWNER:
+            self._require_other_owner(name)
+        self._service.campaign.people.change_role(name, role, who=self._user)
+        return MemberChanged(name=name)
+
+    def remove_member(self, name: str) -> MemberChanged:
+        """Remove a member. Their answers stay, and others can get their open items.
+
+        Raises:
+            PermissionDeniedError: they are the only owner.
+        """
+        self._require_other_owner(name)
+        released = self._service.campaign.people.remove(name, who=self._user)
+        return MemberChanged(name=name, released=released)
+
+    def release_items(self, name: str) -> MemberChanged:
+        """Let others have the open items of an annotator."""
+        released = self._service.campaign.release_items(name, who=self._user)
+        return MemberChanged(name=name, released=released)
+
+    def _require_other_owner(self, name: str) -> None:
+        """Raise an error if no owner but ``name`` exists: no one could manage the campaign."""
+        people = self._service.campaign.people.list()
+        owners = [person.name for person in people if role_allows(person.role, Permission.MANAGE)]
+        if owners == [name]:
+            raise PermissionDeniedError(f"{name} is the only owner: add another owner first.")
+
+    # Agreement
+
+    def describe_agreement(self) -> AgreementOut:
+        """Return how far annotators agree, and how several answers become one label."""
+        campaign = self._service.campaign
+        with campaign.database.reading() as connection:
+            agreement = self._service.measure_agreement(connection)
+
+        return AgreementOut(
+            items=agreement.items,
+            observed=agreement.observed,
+            alpha=agreement.alpha,
+            by_class=agreement.by_class,
+            pairs=list(agreement.pairs),
+            consensus=campaign.settings.consensus,
+            methods=list(ConsensusMethod),
+        )
+
+    def choose_consensus(self, method: str) -> None:
+        """Choose how several answers become one label.
+
+        Raises:
+            UnknownNameError: there is no such method.
+        """
+        campaign = self._service.campaign
+        campaign.settings = change_consensus(
+            campaign.database, campaign.repository, campaign.settings, method, who=self._user
+        )
 
 
-def new_token(desk: CampaignService, name: str, who: str) -> str:
-    """Make somebody a token in the place of the one they had, and return it."""
-    return desk.campaign.people.new_token(name, who=who)
+def _format_decision(decision: Decision) -> str:
+    return decision.label or AnswerKind.FLAG
 
 
-def revoke(desk: CampaignService, name: str, who: str) -> None:
-    """Take somebody's token away."""
-    _require_other_owner(desk, name)
-    desk.campaign.people.revoke(name, who=who)
+def _compare_with_consensus(snapshot: CampaignSnapshot) -> dict[str, _Tally]:
+    """Compare the labels of each annotator with those of the items that two or more labelled."""
+    labels_by_item: dict[str, dict[str, str | None]] = {}
+    for answer in snapshot.answers:
+        # Labels that came with the items are of no annotator.
+        if answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED:
+            labels_by_item.setdefault(answer.item, {})[answer.annotator] = answer.label
 
+    tallies: dict[str, _Tally] = {}
+    for item, label_by_annotator in labels_by_item.items():
+        consensus = snapshot.consensus.get(item)
+        if consensus is None or len(label_by_annotator) < 2:
+            continue
 
-def change_role(desk: CampaignService, name: str, role: str, who: str) -> None:
-    """Give somebody another role."""
-    if role != Role.OWNER:
-        _require_other_owner(desk, name)
-    desk.campaign.people.change_role(name, role, who=who)
+        for annotator, label in label_by_annotator.items():
+            tally = tallies.setdefault(annotator, _Tally())
+            tally.total += 1
+            tally.matching += label == consensus.label
 
-
-def remove_person(desk: CampaignService, name: str, who: str) -> int:
-    """Let somebody go, and return how many open questions of theirs went back."""
-    _require_other_owner(desk, name)
-    return desk.campaign.people.remove(name, who=who)
-
-
-def give_back(desk: CampaignService, name: str, who: str) -> int:
-    """Let others have somebody's open questions; return how many there were."""
-    return desk.campaign.release_items(name, who=who)
-
-
-def _require_other_owner(desk: CampaignService, name: str) -> None:
-    """Refuse to leave a campaign without an owner: nobody could name one from the page."""
-    owners = [
-        one for one in desk.campaign.people.list() if role_allows(one.role, Permission.MANAGE)
-    ]
-    if [one.name for one in owners] == [name]:
-        raise PermissionDeniedError(f"{name} is the only owner: name another first.")
+    return tallies

@@ -1,133 +1,149 @@
-"""The REST interface of a team: disagreements and decisions, people and their tokens, agreement and consensus."""
+"""The REST API of a team: disagreements, decisions, members, agreement and consensus."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from teeter.web import schemas, team
-from teeter.web.permissions import current_user, get_workspace, require_permission
+from teeter.campaigns.enums import Permission
+from teeter.web.permissions import (
+    current_session,
+    current_user,
+    get_workspace,
+    require_permission,
+)
+from teeter.web.schemas import (
+    AgreementOut,
+    AnswerOut,
+    ConsensusIn,
+    DecisionIn,
+    DisagreementsOut,
+    MemberChanged,
+    MemberOut,
+    NameIn,
+    PersonIn,
+    RecentAnswer,
+    TokenOut,
+    UndoIn,
+    UndoOut,
+)
+from teeter.web.team import TeamService
 
-__all__ = ["router"]
+__all__ = ["require_team_permission", "router"]
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 
+def require_team_permission(request: Request, slug: str, permission: Permission) -> TeamService:
+    """Return the team of a campaign, for the user of a request.
+
+    Raises:
+        UnknownResourceError: there is no such campaign.
+        PermissionDeniedError: the user may not do this there.
+    """
+    service = require_permission(request, slug, permission)
+    return TeamService(service, current_user(request))
+
+
+# Disagreements
+
+
 @router.get("/disagreements")
-def disagreements(
+def list_disagreements(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
-) -> schemas.DisagreementsOut:
-    """Return items on which people disagree, the least clear first, with who says what."""
-    return schemas.DisagreementsOut(
-        **team.disagreements(require_permission(request, slug, "decide"), n)
-    )
+) -> DisagreementsOut:
+    """Return items that annotators disagree about, the least clear first."""
+    return require_team_permission(request, slug, Permission.DECIDE).list_disagreements(n)
 
 
 @router.post("/decisions")
-def decide(request: Request, slug: str, told: schemas.DecisionIn) -> schemas.AnswerOut:
-    """Settle what an item is, whatever people say of it: it is on disk when this returns."""
-    desk = require_permission(request, slug, "decide")
-    new = team.decide(desk, current_user(request), told.item, told.label, told.comment)
-    return schemas.AnswerOut(new=new, labelled=desk.counts()["labelled"])
+def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
+    """Decide on the label of an item. The decision is on disk when this returns."""
+    team = require_team_permission(request, slug, Permission.DECIDE)
+    return team.decide(body.item, body.label, body.comment)
 
 
 @router.get("/decisions")
-def last_decisions(
+def list_recent_decisions(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
-) -> list[dict[str, Any]]:
-    """Return your last decisions, the newest first."""
-    return team.last_decisions(
-        require_permission(request, slug, "decide"), current_user(request), count
-    )
+) -> list[RecentAnswer]:
+    """Return your last decisions, newest first."""
+    return require_team_permission(request, slug, Permission.DECIDE).recent_decisions(count)
 
 
 @router.post("/decisions/undo")
-def undo(request: Request, slug: str, told: schemas.UndoIn) -> schemas.UndoOut:
-    """Take back your last decision."""
-    return schemas.UndoOut(
-        undone=team.take_back(
-            require_permission(request, slug, "decide"), current_user(request), told.item
-        )
-    )
+def undo_decision(request: Request, slug: str, body: UndoIn) -> UndoOut:
+    """Undo your last decision."""
+    return require_team_permission(request, slug, Permission.DECIDE).undo_decision(body.item)
+
+
+# Members
 
 
 @router.get("/team")
-def members(request: Request, slug: str) -> list[schemas.MemberOut]:
-    """Return everybody who is named or has answered, and how they work."""
-    return [
-        schemas.MemberOut(**one)
-        for one in team.members(require_permission(request, slug, "review"))
-    ]
-
-
-@router.get("/agreement")
-def agreement(request: Request, slug: str) -> schemas.AgreementOut:
-    """Return how far people agree: over all, by class and by pair."""
-    return schemas.AgreementOut(**team.agreement(require_permission(request, slug, "review")))
-
-
-@router.post("/consensus")
-def consensus(request: Request, slug: str, told: schemas.ConsensusIn) -> schemas.AgreementOut:
-    """Choose how several answers become one label."""
-    desk = require_permission(request, slug, "manage")
-    team.choose_consensus(desk, told.way, current_user(request))
-    return schemas.AgreementOut(**team.agreement(desk))
+def list_members(request: Request, slug: str) -> list[MemberOut]:
+    """Return all members and others who have answered, and how they work."""
+    return require_team_permission(request, slug, Permission.REVIEW).list_members()
 
 
 @router.post("/people", status_code=201)
-def add_person(request: Request, slug: str, told: schemas.PersonIn) -> schemas.TokenOut:
-    """Name somebody; their token is shown this once. The first one is an owner, and from then on all need tokens."""
-    desk = require_permission(request, slug, "manage")
-    token = team.add_person(
-        desk,
-        told.name,
-        told.role,
-        current_user(request),
-        alone=not request.state.session.token_prefix,
-    )
-    get_workspace(request).roster.refresh()
-    return schemas.TokenOut(name=told.name.strip(), token=token)
+def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
+    """Add a member and return their token, which is shown only once.
+
+    The first member is an owner. From then on everyone needs a token.
+    """
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    has_token = bool(current_session(request).token_prefix)
+
+    token = team.add_member(body.name, body.role, has_token=has_token)
+    get_workspace(request).campaign_tokens.refresh()
+    return token
 
 
 @router.post("/people/token")
-def new_token(request: Request, slug: str, told: schemas.NameIn) -> schemas.TokenOut:
-    """Make somebody a token in the place of the one they had; it is shown this once."""
-    token = team.new_token(
-        require_permission(request, slug, "manage"), told.name, current_user(request)
-    )
-    return schemas.TokenOut(name=told.name, token=token)
+def replace_token(request: Request, slug: str, body: NameIn) -> TokenOut:
+    """Give a member a new token, which is shown only once. The old one no longer works."""
+    return require_team_permission(request, slug, Permission.MANAGE).replace_token(body.name)
 
 
 @router.post("/people/revoke")
-def revoke(request: Request, slug: str, told: schemas.NameIn) -> schemas.DoneOut:
-    """Take somebody's token away; who came in by it is out."""
-    team.revoke(require_permission(request, slug, "manage"), told.name, current_user(request))
-    return schemas.DoneOut(name=told.name)
+def revoke_token(request: Request, slug: str, body: NameIn) -> MemberChanged:
+    """Revoke the token of a member. Their sessions end."""
+    return require_team_permission(request, slug, Permission.MANAGE).revoke_token(body.name)
 
 
 @router.post("/people/role")
-def change_role(request: Request, slug: str, told: schemas.PersonIn) -> schemas.DoneOut:
-    """Give somebody another role."""
-    team.change_role(
-        require_permission(request, slug, "manage"), told.name, told.role, current_user(request)
-    )
-    return schemas.DoneOut(name=told.name)
+def change_role(request: Request, slug: str, body: PersonIn) -> MemberChanged:
+    """Give a member another role."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    return team.change_role(body.name, body.role)
 
 
 @router.post("/people/remove")
-def remove_person(request: Request, slug: str, told: schemas.NameIn) -> schemas.DoneOut:
-    """Let somebody go: their answers stay, and open questions go to others."""
-    returned = team.remove_person(
-        require_permission(request, slug, "manage"), told.name, current_user(request)
-    )
-    return schemas.DoneOut(name=told.name, returned=returned)
+def remove_member(request: Request, slug: str, body: NameIn) -> MemberChanged:
+    """Remove a member. Their answers stay, and others can get their open items."""
+    return require_team_permission(request, slug, Permission.MANAGE).remove_member(body.name)
 
 
-@router.post("/people/give-back")
-def give_back(request: Request, slug: str, told: schemas.NameIn) -> schemas.DoneOut:
-    """Let others have somebody's open questions."""
-    returned = team.give_back(
-        require_permission(request, slug, "manage"), told.name, current_user(request)
-    )
-    return schemas.DoneOut(name=told.name, returned=returned)
+@router.post("/people/release")
+def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
+    """Let others have the open items of an annotator."""
+    return require_team_permission(request, slug, Permission.MANAGE).release_items(body.name)
+
+
+# Agreement
+
+
+@router.get("/agreement")
+def get_agreement(request: Request, slug: str) -> AgreementOut:
+    """Return how far annotators agree: overall, by class and by pair."""
+    return require_team_permission(request, slug, Permission.REVIEW).describe_agreement()
+
+
+@router.post("/consensus")
+def choose_consensus(request: Request, slug: str, body: ConsensusIn) -> AgreementOut:
+    """Choose how several answers become one label."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    team.choose_consensus(body.method)
+    return team.describe_agreement()

@@ -1,126 +1,171 @@
-"""The pages of a team: disagreements to decide on, and who works how."""
+"""The pages of a team: disagreements to decide, and its members and their agreement."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
+from teeter.campaigns.enums import Permission, Role
 from teeter.campaigns.people import ROLES
-from teeter.campaigns.shortcuts import RESERVED_KEYS
 from teeter.errors import InputError, PermissionDeniedError
-from teeter.web import team
-from teeter.web.pages import campaign_page, page, start_of
-from teeter.web.permissions import current_user, get_workspace, require_permission
+from teeter.web.pages import QUESTIONS_ON_PAGE, open_campaign_page
+from teeter.web.permissions import current_session, current_user, get_workspace
+from teeter.web.schemas import LabelMode, MemberChanged, TokenOut
+from teeter.web.team import TeamService
+from teeter.web.team_api import require_team_permission
 
-__all__ = ["router"]
+__all__ = ["MemberAction", "router"]
 
 router = APIRouter()
 
-_AHEAD = 40
-"""Disagreements that the page has at hand."""
+_SHOWN_ERRORS = (InputError, PermissionDeniedError)
+"""Errors that are shown on the page of the team, so that the form can be corrected."""
 
-_REFUSED = (InputError, PermissionDeniedError)
-"""What is told on the page itself."""
+NameField = Annotated[str, Form(max_length=80)]
+ChoiceField = Annotated[str, Form(max_length=20)]
 
-Name = Annotated[str, Form(max_length=80)]
+
+class MemberAction(StrEnum):
+    """What the page of the team can do with a member."""
+
+    ROLE = "role"
+    TOKEN = "token"
+    REVOKE = "revoke"
+    RELEASE = "release"
+    REMOVE = "remove"
 
 
 @router.get("/c/{slug}/disagreements")
-def disagreements(request: Request, slug: str) -> Response:
-    """Show items on which people disagree, one by one."""
-    desk, told = campaign_page(request, slug, "disagreements", "decide")
-    found, last = team.disagreements(desk, _AHEAD), team.last_decisions(desk, current_user(request))
-    more = {"questions": found["disagreements"], "waiting": found["waiting"], "last": last}
-    start = start_of(request, desk, told, "decide", **more)
-    return page(request, "label.html", {**told, "start": start, "taken": RESERVED_KEYS})
+def show_disagreements(request: Request, slug: str) -> Response:
+    """Show items that annotators disagree about, one by one."""
+    page = open_campaign_page(request, slug, "disagreements", Permission.DECIDE)
+    team = TeamService(page.service, current_user(request))
+
+    listed = team.list_disagreements(QUESTIONS_ON_PAGE)
+    return page.render_labelling(
+        LabelMode.DECIDE,
+        questions=listed.disagreements,
+        recent=team.recent_decisions(),
+        waiting=listed.waiting,
+    )
 
 
 @router.get("/c/{slug}/team")
-def members(request: Request, slug: str) -> Response:
-    """Show who works on a campaign and how they agree."""
-    return _team(request, slug)
+def show_team(request: Request, slug: str) -> Response:
+    """Show the members of a campaign and how far they agree."""
+    return _render_team(request, slug)
 
 
-def _team(request: Request, slug: str, status: int = 200, **more: Any) -> Response:
-    desk, told = campaign_page(request, slug, "team", "review")
-    named = bool(desk.campaign.people.list())
-    told |= {
-        "members": team.members(desk),
-        "agreement": team.agreement(desk),
-        "roles": ROLES,
-        "named": named,
-    }
-    return page(request, "team.html", {**told, **more}, status)
+def _render_team(
+    request: Request,
+    slug: str,
+    *,
+    notice: str | None = None,
+    error: str | None = None,
+    token: TokenOut | None = None,
+) -> Response:
+    """Return the page of the team.
+
+    Args:
+        request: the request of the page.
+        slug: the campaign's name in addresses.
+        notice: what was just changed.
+        error: why a change was refused.
+        token: a new token to show.
+    """
+    page = open_campaign_page(request, slug, "team", Permission.REVIEW)
+    team = TeamService(page.service, current_user(request))
+    return page.render(
+        "team.html",
+        status=200 if error is None else 422,
+        members=team.list_members(),
+        agreement=team.describe_agreement(),
+        roles=ROLES,
+        has_members=team.has_members(),
+        notice=notice,
+        error=error,
+        token=token,
+    )
 
 
 @router.post("/c/{slug}/people")
-def add_person(
-    request: Request,
-    slug: str,
-    name: Name = "",
-    role: Annotated[str, Form(max_length=20)] = "annotator",
+def add_member(
+    request: Request, slug: str, name: NameField = "", role: ChoiceField = Role.ANNOTATOR
 ) -> Response:
-    """Name somebody, and show their token this once."""
-    desk = require_permission(request, slug, "manage")
-    site, session = get_workspace(request), request.state.session
+    """Add a member, and show their token."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    workspace = get_workspace(request)
+    has_token = bool(current_session(request).token_prefix)
+
     if not name.strip().isprintable():
-        raise InputError("A name is needed, of letters and the like.")
+        raise InputError("Enter a name of characters that can be displayed.")
     try:
-        token = team.add_person(
-            desk, name, role, current_user(request), alone=not session.token_prefix
-        )
-    except _REFUSED as error:
-        return _team(request, slug, 422, wrong=str(error))
-    site.roster.refresh()
-    if session.token_prefix:
-        return _team(request, slug, token=token, of=name.strip())
-    # Whoever names the first comes in by that token from now on: nobody does without one any more.
-    request.state.session = site.auth.log_in(token, "")
-    return _team(request, slug, token=token, of=name.strip())
+        token = team.add_member(name, role, has_token=has_token)
+    except _SHOWN_ERRORS as error:
+        return _render_team(request, slug, error=str(error))
+
+    workspace.campaign_tokens.refresh()
+    if not has_token:
+        # They added themselves. From now on everyone needs a token, so they are logged in with it.
+        request.state.session = workspace.auth.log_in(token.token, "")
+    return _render_team(request, slug, token=token)
 
 
 @router.post("/c/{slug}/people/change")
-def change_person(
+def change_member(
     request: Request,
     slug: str,
-    name: Name = "",
-    what: Annotated[str, Form(max_length=20)] = "",
-    role: Annotated[str, Form(max_length=20)] = "",
+    name: NameField = "",
+    action: ChoiceField = "",
+    role: ChoiceField = "",
 ) -> Response:
-    """Change somebody's role or token, take their open questions back, or let them go."""
-    desk, by = require_permission(request, slug, "manage"), current_user(request)
+    """Change the role or token of a member, release their items, or remove them."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
     try:
-        if what == "token":
-            return _team(request, slug, token=team.new_token(desk, name, by), of=name)
-        return _team(request, slug, done=_changed(desk, name, what, role, by))
-    except _REFUSED as error:
-        return _team(request, slug, 422, wrong=str(error))
+        if action == MemberAction.TOKEN:
+            return _render_team(request, slug, token=team.replace_token(name))
+        return _render_team(request, slug, notice=_change_member(team, name, action, role))
+    except _SHOWN_ERRORS as error:
+        return _render_team(request, slug, error=str(error))
 
 
-def _changed(desk: Any, name: str, what: str, role: str, by: str) -> str:
-    if what == "role":
-        team.change_role(desk, name, role, by)
-        return f"{name} has the role {role}."
-    if what == "revoke":
-        team.revoke(desk, name, by)
-        return f"The token of {name} lets nobody in any more."
-    if what in ("give back", "remove"):
-        count = (team.give_back if what == "give back" else team.remove_person)(desk, name, by)
-        gone = f"{count} open question{'' if count == 1 else 's'} of {name} went back"
-        return f"{gone}." if what == "give back" else f"{name} is removed; {gone}."
-    raise InputError(f"{what!r} is none of role, token, revoke, give back and remove.")
+def _change_member(team: TeamService, name: str, action: str, role: str) -> str:
+    """Change a member, and return a sentence about it.
+
+    Raises:
+        InputError: there is no such action, member or role.
+        PermissionDeniedError: they are the only owner.
+    """
+    match action:
+        case MemberAction.ROLE:
+            team.change_role(name, role)
+            return f"{name} now has the role {role}."
+        case MemberAction.REVOKE:
+            team.revoke_token(name)
+            return f"The token of {name} is revoked."
+        case MemberAction.RELEASE:
+            return f"{_describe_release(team.release_items(name))}."
+        case MemberAction.REMOVE:
+            return f"{name} is removed. {_describe_release(team.remove_member(name))}."
+
+    raise InputError(f"There is no action {action!r}: choose {', '.join(MemberAction)}.")
+
+
+def _describe_release(change: MemberChanged) -> str:
+    if change.released == 1:
+        return f"1 open item of {change.name} was released"
+    return f"{change.released} open items of {change.name} were released"
 
 
 @router.post("/c/{slug}/consensus")
-def consensus(
-    request: Request, slug: str, way: Annotated[str, Form(max_length=20)] = ""
-) -> Response:
+def choose_consensus(request: Request, slug: str, method: ChoiceField = "") -> Response:
     """Choose how several answers become one label."""
-    desk = require_permission(request, slug, "manage")
+    team = require_team_permission(request, slug, Permission.MANAGE)
     try:
-        team.choose_consensus(desk, way, current_user(request))
-    except _REFUSED as error:
-        return _team(request, slug, 422, wrong=str(error))
-    return _team(request, slug, done=f"Several answers become one by {way}.")
+        team.choose_consensus(method)
+    except _SHOWN_ERRORS as error:
+        return _render_team(request, slug, error=str(error))
+    return _render_team(request, slug, notice=f"Several answers are now combined by {method}.")

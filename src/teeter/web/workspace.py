@@ -1,52 +1,110 @@
-"""What one server has: its campaigns, the trainer beside them, and the folder that new campaigns and reports are in."""
+"""What a server holds: its campaigns, its workers, and the folder for new campaigns."""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.enums import ItemKind, Permission, Role
 from teeter.errors import FileError, InputError, TeeterError, UnknownResourceError
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (
+    CampaignCreated,
     CreateCampaign,
     DrawMap,
     FindSuspects,
     ItemColumns,
+    MapFile,
     MapKind,
     PickAhead,
+    SuspectsFound,
+    TrainModel,
 )
 from teeter.web.campaign_tokens import CampaignTokens
-from teeter.web.service import CampaignService, slug_of
+from teeter.web.schemas import (
+    CampaignOut,
+    CreatedCampaign,
+    JobOut,
+    JobStarted,
+    JobState,
+    TrainedModel,
+)
+from teeter.web.service import CampaignService, NewestModel, make_slug
 
-__all__ = ["Workspace"]
+__all__ = ["CampaignOwner", "JobStatus", "Workspace"]
 
-log = logging.getLogger(__name__)
+_MAX_JOBS = 200
+"""Jobs whose results are kept."""
 
-_JOBS = 200
-"""Results that are remembered."""
+_MAX_READY_ITEMS = 500
+"""Items that are picked before the first annotator comes."""
 
-_AHEAD = 500
-"""Items that are picked before the first asks."""
+_SUSPECTS = 100
+"""Labels that may be wrong to search for."""
+
+_CAMPAIGN_NAME = re.compile(r"\w[\w .-]{0,79}")
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class JobStatus(Generic[ResultT]):
+    """How far background work is."""
+
+    state: JobState
+    result: ResultT | None = None
+    """The result, once it is done."""
+    error: str | None = None
+    """Why it failed."""
+
+
+@dataclass(frozen=True)
+class CampaignOwner:
+    """The owner of a new campaign."""
+
+    name: str
+    source: CampaignService
+    """A campaign that they own, whose token they use for the new one too."""
+
+
+@dataclass
+class _MapDrawings:
+    """The drawings of one map."""
+
+    current: Future[MapFile] | None = None
+    """The newest drawing that is finished."""
+    next: Future[MapFile] | None = None
+    """The drawing that is being made."""
 
 
 class Workspace:
-    """Campaigns by the names they have in addresses, and what is done for them in the background."""
+    """The campaigns of a server, and the background work for them.
+
+    Args:
+        locations: files or database URLs of campaigns to open.
+        security: who may use the server.
+        folder: open all campaigns in it too, and create new campaigns there.
+        batch: number of items that are picked at a time.
+
+    Raises:
+        FileError: the folder does not exist.
+        StoreError: a campaign cannot be opened. One of the folder is skipped instead.
+    """
 
     def __init__(
         self,
-        places: Sequence[str | Path] = (),
+        locations: Sequence[str | Path] = (),
         *,
         security: SecurityConfig,
         folder: Path | None = None,
@@ -54,222 +112,403 @@ class Workspace:
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
-        self.folder, self.batch = folder, batch
-        self.trainer, self.maker = BackgroundWorker(batch), BackgroundWorker(batch)
-        self.desks: dict[str, CampaignService] = {}
-        self.roster = CampaignTokens(self.desks)
-        self.auth = Authenticator(security, self.roster)
-        self.left_out: dict[str, str] = {}
-        """Files of the folder that could not be opened, and why."""
-        self._jobs: dict[str, Future[Any]] = {}
-        """What was asked for, under numbers that only whoever asked for it knows."""
-        self._drawn: dict[str, Future[Any]] = {}
-        """Maps and suspects of each campaign, told to those who may see them there."""
+
+        self.folder = folder
+        self.batch = batch
+        self.trainer = BackgroundWorker(batch)
+        self.slow_worker = BackgroundWorker(batch)
+        """Creates campaigns and draws slow maps, so that they do not delay the trainer."""
+
+        self.services: dict[str, CampaignService] = {}
+        """The open campaigns by slug."""
+        self.campaign_tokens = CampaignTokens(self.services)
+        self.auth = Authenticator(security, self.campaign_tokens)
+        self.unreadable_files: dict[str, str] = {}
+        """Files of the folder that cannot be opened, and why."""
+
+        self._jobs: dict[str, Callable[[], JobOut]] = {}
+        """Functions that return the state of a job, by ids that only those who started it know."""
+        self._drawings: dict[tuple[str, MapKind], _MapDrawings] = {}
+        """By the slug of a campaign and the kind of map."""
+        self._searches: dict[str, Future[SuspectsFound]] = {}
+        """The newest search for wrong labels, by the slug of a campaign."""
         self._lock = threading.Lock()
+
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
-        for place in places:
-            self.open(place)
-        self.look_into_folder()
+        for location in locations:
+            self.open(location)
+        self.open_folder_campaigns()
 
-    def open(self, where: str | Path) -> CampaignService:
-        """Open a campaign's file, or a database by its address, once."""
+    # Campaigns
+
+    def open(self, location: str | Path) -> CampaignService:
+        """Open a campaign, unless it is open already."""
         with self._lock:
-            known = next(
-                (desk for desk in self.desks.values() if _place(desk.where) == _place(where)), None
-            )
-            if known is not None:
-                return known
-            desk = CampaignService(where, "")
-            self.roster.refresh()
-            desk.slug = slug_of(desk.name, self.desks)
-            self.desks[desk.slug] = desk
-            return desk
+            for service in self.services.values():
+                if _normalize_location(service.location) == _normalize_location(location):
+                    return service
 
-    def look_into_folder(self) -> None:
-        """Open the campaigns of the folder that are not open yet; one that cannot be is told of, not fatal."""
+            service = CampaignService(location, slug="")
+            service.slug = make_slug(service.name, self.services)
+            self.services[service.slug] = service
+            # It may have members.
+            self.campaign_tokens.refresh()
+            return service
+
+    def open_folder_campaigns(self) -> None:
+        """Open the new campaigns of the folder, and note those that cannot be opened."""
         if self.folder is None:
             return
+
         for path in sorted(self.folder.glob("*.teeter")):
             try:
                 self.open(path)
-                self.left_out.pop(path.name, None)
             except TeeterError as error:
-                self.left_out[path.name] = str(error)
+                self.unreadable_files[path.name] = str(error)
+            else:
+                self.unreadable_files.pop(path.name, None)
 
-    def desk(self, slug: str) -> CampaignService:
-        """Return the campaign of an address."""
-        if slug not in self.desks:
-            raise UnknownResourceError(f"There is no campaign {slug[:100]!r} here.")
-        return self.desks[slug]
+    def close_missing_campaigns(self) -> None:
+        """Close the campaigns of the folder whose files are gone."""
+        if self.folder is None:
+            return
 
-    def reports(self) -> dict[str, Path]:
-        """Return the benchmark reports of the folder, by their names in addresses."""
-        found: dict[str, Path] = {}
+        for slug, service in list(self.services.items()):
+            if service.is_in_place() or service.path is None:
+                continue
+            if service.path.parent.resolve() == self.folder.resolve():
+                del self.services[slug]
+                service.close()
+
+    def service(self, slug: str) -> CampaignService:
+        """Return the campaign with a name in addresses.
+
+        Raises:
+            UnknownResourceError: there is no such campaign.
+        """
+        service = self.services.get(slug)
+        if service is None:
+            raise UnknownResourceError(f"There is no campaign {slug[:100]!r}.")
+        return service
+
+    def describe_news(self, service: CampaignService) -> str:
+        """Return what is being done for a campaign in the background, in one sentence."""
+        return self._describe_news(service, service.newest_model())
+
+    def _describe_news(self, service: CampaignService, newest_model: NewestModel) -> str:
+        status = self.trainer.status(service.location)
+
+        # A worker that was just started has not trained: the database knows the newest model.
+        status.version = status.version or newest_model.version
+        if status.trained_at is None:
+            status.trained_at = newest_model.trained_at
+
+        return self.redact_paths(status.describe())
+
+    def describe_campaign(
+        self, service: CampaignService, permissions: Collection[Permission]
+    ) -> CampaignOut:
+        """Return a campaign and its progress.
+
+        Args:
+            service: the campaign.
+            permissions: what the user may do in it.
+        """
+        settings = service.campaign.settings
+        counts = service.count_items()
+        newest_model = service.newest_model()
+        return CampaignOut(
+            slug=service.slug,
+            name=service.name,
+            kind=ItemKind(settings.kind),
+            strategy=settings.strategy,
+            instructions=settings.instructions,
+            classes=service.list_classes(),
+            items=counts.items,
+            labelled=counts.labelled,
+            skipped=counts.skipped,
+            unsure=counts.unsure,
+            flagged=counts.flagged,
+            model=newest_model.version,
+            news=self._describe_news(service, newest_model),
+            permissions=sorted(permissions),
+            is_team=service.is_team(),
+        )
+
+    def redact_paths(self, sentence: str) -> str:
+        """Return a sentence without the places of files and databases on the server."""
+        folders = {self.temp}
         if self.folder is not None:
-            for pattern in ("*/report/index.html", "*/*/report/index.html"):
-                for page in sorted(self.folder.glob(pattern)):
-                    run = page.parent.parent
-                    found[slug_of(run.relative_to(self.folder).as_posix(), found)] = page.parent
-        return found
+            folders.add(self.folder.absolute())
 
-    def image_folders(self) -> list[str]:
+        # A copy: other threads open and close campaigns meanwhile.
+        for service in list(self.services.values()):
+            if service.image_folder is not None:
+                folders.add(service.image_folder)
+            if service.path is not None:
+                folders.add(service.path.parent)
+            else:
+                location = service.display_location
+                sentence = sentence.replace(f"database {location}", "database")
+                sentence = sentence.replace(location, service.name)
+
+        folders |= {folder.resolve() for folder in folders}
+        # The longest first: a folder may be inside another one.
+        for folder in sorted(folders, key=lambda folder: len(str(folder)), reverse=True):
+            sentence = sentence.replace(f"{folder}{os.sep}", "")
+            sentence = sentence.replace(str(folder), folder.name or str(folder))
+        return sentence
+
+    # The folder
+
+    def find_reports(self) -> dict[str, Path]:
+        """Return the benchmark reports of the folder, by their names in addresses."""
+        reports: dict[str, Path] = {}
+        if self.folder is None:
+            return reports
+
+        for pattern in ("*/report/index.html", "*/*/report/index.html"):
+            for page in sorted(self.folder.glob(pattern)):
+                report = page.parent
+                run_name = report.parent.relative_to(self.folder).as_posix()
+                reports[make_slug(run_name, reports)] = report
+        return reports
+
+    def list_folders(self) -> list[str]:
         """Return the names of the folders inside the folder, which may hold images."""
         if self.folder is None:
             return []
-        return sorted(
-            one.name
-            for one in self.folder.iterdir()
-            if one.is_dir() and not one.name.startswith(".")
-        )
 
-    def inside(self, name: str) -> Path:
-        """Return a folder inside the folder; one that leads out of it is refused."""
+        folders = [path for path in self.folder.iterdir() if path.is_dir()]
+        return sorted(path.name for path in folders if not path.name.startswith("."))
+
+    def find_folder(self, name: str) -> Path:
+        """Return a folder inside the folder.
+
+        Raises:
+            InputError: the server has no folder.
+            FileError: there is no such folder, or it leads out of the server's folder.
+        """
         if self.folder is None:
             raise InputError("This server was started without --folder.")
-        root = self.folder.resolve()
-        found = (root / name.replace("\0", "_")).resolve()
-        if root not in found.parents or not found.is_dir():
-            raise FileError(f"There is no folder {name[:100]!r} in {self.folder.name}.")
-        return found
 
-    def place_for(self, name: str) -> Path:
-        """Return where a new campaign's file goes."""
-        if self.folder is None:
-            raise InputError(
-                "New campaigns are made on the page where the server was started with --folder."
-            )
-        plain = name.strip()
-        if not re.fullmatch(r"[\w][\w .-]{0,79}", plain):
-            raise InputError(
-                "A campaign's name has letters, digits, spaces, hyphens and dots, 80 at most."
-            )
-        path = self.folder / f"{plain}.teeter"
-        if path.exists():
-            raise InputError(f"There is a campaign called {plain} already: give another name.")
+        root = self.folder.resolve()
+        # A path with a NUL cannot be resolved.
+        path = (root / name.replace("\0", "_")).resolve()
+        if root not in path.parents or not path.is_dir():
+            raise FileError(f"There is no folder {name[:100]!r} in {self.folder.name}.")
         return path
 
-    def make(
+    def new_campaign_path(self, name: str) -> Path:
+        """Return the file of a campaign that is to be created.
+
+        Raises:
+            InputError: the server has no folder, or the name is invalid or taken.
+        """
+        if self.folder is None:
+            raise InputError(
+                "Campaigns can be created on the page only if the server was started with --folder."
+            )
+
+        name = name.strip()
+        if not _CAMPAIGN_NAME.fullmatch(name):
+            raise InputError(
+                "The name of a campaign has at most 80 letters, digits, spaces, hyphens and dots, "
+                "and begins with a letter or digit."
+            )
+
+        path = self.folder / f"{name}.teeter"
+        if path.exists():
+            raise InputError(f"There is already a campaign called {name}: choose another name.")
+        return path
+
+    # Background work
+
+    def create_campaign(
         self,
-        things: Path,
+        source: Path,
         path: Path,
         classes: Sequence[str],
         settings: Settings,
         *,
-        owner: tuple[str, CampaignService] | None = None,
+        owner: CampaignOwner | None,
         columns: ItemColumns,
-    ) -> str:
-        """Make a campaign in the background, and return the number under which its state is told.
+    ) -> JobStarted:
+        """Create a campaign in the background.
 
-        ``owner`` is who owns it, by name, and a campaign whose token they may have come in by.
+        Args:
+            source: a file of items, which is removed if it was uploaded, or a folder of images.
+            path: the campaign's file.
+            classes: its classes.
+            settings: its settings.
+            owner: its first member; None for a campaign that is open to everyone.
+            columns: the columns of the source.
         """
-        future = self.maker.submit(
-            CreateCampaign(str(things), str(path), tuple(classes), settings, columns)
-        )
-        done: Future[Any] = Future()
+        opened: Future[CreatedCampaign] = Future()
 
-        def opened(made: Future[Any]) -> None:
-            if things.is_relative_to(self.temp):
-                shutil.rmtree(things.parent, ignore_errors=True)
+        def open_created(creating: Future[CampaignCreated]) -> None:
+            if source.is_relative_to(self.temp):
+                shutil.rmtree(source.parent, ignore_errors=True)
+
             try:
-                told = made.result()
+                created = creating.result()
                 if owner is not None:
-                    _hand_over(path, *owner)
-                done.set_result({**asdict(told), "file": path.name, "slug": self.open(path).slug})
-            except BaseException as error:  # handed on to whoever asks, without where files are
-                done.set_exception(InputError(str(error).replace(f"{things.parent}{os.sep}", "")))
+                    _add_owner(path, owner)
 
-        future.add_done_callback(opened)
-        return self.remember(done)
+                result = CreatedCampaign(
+                    slug=self.open(path).slug,
+                    file=path.name,
+                    new=created.new,
+                    duplicates=created.duplicates,
+                    labelled=created.labelled,
+                )
+                opened.set_result(result)
+            except BaseException as error:  # shown to the user who asks for the job
+                sentence = str(error).replace(f"{source.parent}{os.sep}", "")
+                opened.set_exception(InputError(sentence))
 
-    def remember(self, future: Future[Any]) -> str:
-        """Keep what will come of a job under a number."""
-        number = secrets.token_urlsafe(12)
+        def describe() -> JobOut:
+            status = self._read_status(opened)
+            return JobOut(state=status.state, detail=status.error, result=status.result)
+
+        request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
+        self.slow_worker.submit(request).add_done_callback(open_created)
+        return self._add_job(describe)
+
+    def train(self, service: CampaignService) -> JobStarted:
+        """Train a model in the background."""
+        training = self.trainer.submit(TrainModel(service.location))
+
+        def describe() -> JobOut:
+            status = self._read_status(training)
+            job = JobOut(state=status.state, detail=status.error)
+            if status.result is not None:
+                job.result = TrainedModel(trained=status.result.trained)
+            return job
+
+        return self._add_job(describe)
+
+    def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
+        """Keep a job, and return the id by which its state is found."""
+        job_id = secrets.token_urlsafe(12)
         with self._lock:
-            self._jobs[number] = future
-            for old in list(self._jobs)[: max(0, len(self._jobs) - _JOBS)]:
-                del self._jobs[old]
-        return number
+            self._jobs[job_id] = describe
+            while len(self._jobs) > _MAX_JOBS:
+                del self._jobs[next(iter(self._jobs))]  # the oldest
 
-    def job(self, number: str) -> dict[str, Any]:
-        """Return the state of a job: waiting, done or failed."""
-        future = self._jobs.get(number)
-        if future is None:
-            raise UnknownResourceError("There is no such job here.")
-        return _state(future)
+        return JobStarted(job=job_id)
 
-    def chart(self, desk: CampaignService, how: str) -> dict[str, Any]:
-        """Return where the map is, and its state; it is drawn in the background, anew for a new model."""
-        slot = f"map {how} {desk.slug}"
-        version, _ = desk.newest_version()
+    def describe_job(self, job_id: str) -> JobOut:
+        """Return the state of a job.
+
+        Raises:
+            UnknownResourceError: there is no such job.
+        """
+        describe = self._jobs.get(job_id)
+        if describe is None:
+            raise UnknownResourceError("There is no such job.")
+        return describe()
+
+    def draw_map(self, service: CampaignService, kind: MapKind) -> JobStatus[MapFile]:
+        """Return the newest map, and start to draw it again if there is a newer model.
+
+        An outdated map is returned until the new one is ready.
+        """
+        version = service.newest_model().version
         with self._lock:
-            held, coming = self._drawn.get(slot), self._drawn.get(slot + " next")
-            if coming is not None and coming.done():
-                self._drawn[slot] = held = coming
-                del self._drawn[slot + " next"]
-                coming = None
-        told = None if held is None else _state(held)
-        stale = told is None or told["state"] == "failed" or told["result"]["version"] != version
-        if stale and coming is None and not (told and told["state"] == "failed" and how == "tsne"):
-            worker = (
-                self.trainer if how == "pca" else self.maker
-            )  # what takes long does not hold up models
-            coming = worker.submit(DrawMap(desk.where, MapKind(how), str(self.temp)))
+            drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
+            if drawings.next is not None and drawings.next.done():
+                drawings.current = drawings.next
+                drawings.next = None
+
+        status: JobStatus[MapFile] = JobStatus(JobState.WAITING)
+        if drawings.current is not None:
+            status = self._read_status(drawings.current)
+
+        # t-SNE fails if its package is missing, and would fail again.
+        is_hopeless = status.state is JobState.FAILED and kind is MapKind.TSNE
+        is_outdated = status.result is None or status.result.version != version
+        if is_outdated and drawings.next is None and not is_hopeless:
+            # PCA is fast. The others would delay the next model.
+            worker = self.trainer if kind is MapKind.PCA else self.slow_worker
+            drawings.next = worker.submit(DrawMap(service.location, kind, str(self.temp)))
+
+        return status
+
+    def find_suspects(
+        self, service: CampaignService, *, again: bool = False
+    ) -> JobStatus[SuspectsFound]:
+        """Return labels that may be wrong, once they are found.
+
+        Args:
+            service: the campaign.
+            again: search again if a search is finished.
+        """
+        with self._lock:
+            search = self._searches.get(service.slug)
+
+        if search is None or (again and search.done()):
+            search = self.trainer.submit(FindSuspects(service.location, _SUSPECTS))
             with self._lock:
-                self._drawn[slot + " next"] = coming
-        return told or {"state": "waiting"}
+                self._searches[service.slug] = search
 
-    def suspects(self, desk: CampaignService, *, anew: bool = False) -> dict[str, Any]:
-        """Return labels that may be wrong, once they are found."""
-        slot = f"suspects {desk.slug}"
-        with self._lock:
-            held = self._drawn.get(slot)
-        if held is None or (anew and held.done()):
-            held = self.trainer.submit(FindSuspects(desk.where, 100))
-            with self._lock:
-                self._drawn[slot] = held
-        return _state(held)
+        return self._read_status(search)
+
+    def _read_status(self, future: Future[ResultT]) -> JobStatus[ResultT]:
+        """Return the state of a future, without paths in its error."""
+        if not future.done():
+            return JobStatus(JobState.WAITING)
+        if future.cancelled():
+            return JobStatus(JobState.FAILED, error="The server is being stopped.")
+
+        error = future.exception()
+        if error is not None:
+            return JobStatus(JobState.FAILED, error=self.redact_paths(str(error)))
+        return JobStatus(JobState.DONE, result=future.result())
+
+    def warm_up(self, locations: Iterable[str | Path] = ()) -> None:
+        """Start the trainer, and pick items for the annotators who are expected.
+
+        Args:
+            locations: campaigns that are about to be labelled, because the server was started for
+                them. Campaigns with members are prepared in any case.
+        """
+        self.trainer.start()
+        expected = {self.open(location).slug for location in locations}
+
+        for service in self.services.values():
+            n_members = len(service.campaign.people.list())
+            is_expected = service.slug in expected
+
+            if is_expected and not self.auth.requires_token():
+                annotator = self.auth.config.default_annotator
+                self.trainer.ensure_questions(service.location, annotator)
+            elif is_expected or n_members:
+                n_annotators = n_members or len(self.auth.config.tokens)
+                n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
+                self.trainer.submit(PickAhead(service.location, n_items))
 
     def close(self) -> None:
-        """End what runs in the background, and let go of the files."""
+        """Stop the workers, close the campaigns and remove temporary files."""
         self.trainer.stop()
-        self.maker.stop()
-        for desk in self.desks.values():
-            desk.close()
+        self.slow_worker.stop()
+        for service in self.services.values():
+            service.close()
         shutil.rmtree(self.temp, ignore_errors=True)
 
-    def warm_up(self, places: Iterable[str | Path] = ()) -> None:
-        """Start the trainer, and have questions picked for campaigns that are about to be labelled, by one or many."""
-        self.trainer.start()
-        named = {desk.slug: len(desk.campaign.people.list()) for desk in self.desks.values()}
-        asked_for = {self.open(place).slug for place in places}
-        for desk in self.desks.values():
-            if desk.slug in asked_for and not self.auth.requires_token():
-                self.trainer.ensure_questions(desk.where, self.auth.config.default_annotator)
-            elif desk.slug in asked_for or named[desk.slug]:
-                people = named[desk.slug] or len(self.auth.config.tokens)
-                self.trainer.submit(PickAhead(desk.where, min(people * self.batch, _AHEAD)))
 
-
-def _hand_over(path: Path, name: str, other: CampaignService) -> None:
-    """Name the owner of a campaign that was made, who comes in by the token that they have."""
+def _add_owner(path: Path, owner: CampaignOwner) -> None:
+    """Make a user the owner of a new campaign, with the token that they have in another one."""
     campaign = Campaign.open(path)
     try:
-        campaign.people.add_as_in(other.campaign.people, name, "owner", who=name)
+        other_people = owner.source.campaign.people
+        campaign.people.add_as_in(other_people, owner.name, Role.OWNER, who=owner.name)
     finally:
         campaign.database.close()
 
 
-def _place(where: str | Path) -> str:
-    return str(where) if "://" in str(where) else str(Path(where).resolve())
-
-
-def _state(future: Future[Any]) -> dict[str, Any]:
-    if not future.done():
-        return {"state": "waiting"}
-    if future.cancelled():
-        return {"state": "failed", "detail": "The server is being stopped."}
-    error = future.exception()
-    if error is not None:
-        return {"state": "failed", "detail": str(error)}
-    result = future.result()
-    return {"state": "done", "result": result if isinstance(result, dict) else asdict(result)}
+def _normalize_location(location: str | Path) -> str:
+    """Return a location that is the same for two paths of one file."""
+    if "://" in str(location):
+        return str(location)
+    return str(Path(location).resolve())

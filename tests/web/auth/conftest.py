@@ -11,12 +11,12 @@ from fastapi.testclient import TestClient
 from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens
 from web.auth.requests import TOKEN
-from web.servers import begin, served
+from web.servers import make_text_campaign, serve_campaigns
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    with served(begin(tmp_path / "texts.teeter", 30)) as client:
+    with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 30)) as client:
         yield client
 
 
@@ -27,5 +27,7 @@ def token_client(tmp_path: Path) -> Iterator[TestClient]:
     tokens.add("ann", TOKEN)
     tokens.add("bob", TOKEN + "-of-bob")
     security = SecurityConfig(b"secret", tokens, allowed_hosts=None)
-    with served(begin(tmp_path / "texts.teeter", 30), security=security) as client:
+    with serve_campaigns(
+        make_text_campaign(tmp_path / "texts.teeter", 30), security=security
+    ) as client:
         yield client

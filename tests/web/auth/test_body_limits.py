@@ -15,7 +15,7 @@ from teeter.web.auth import SecurityConfig
 from teeter.web.auth.body_limits import BodyLimitMiddleware
 from web.auth.requests import send_slowly
 from web.labelled_campaigns import AT
-from web.servers import begin, served
+from web.servers import make_text_campaign, serve_campaigns
 
 JSON = {"content-type": "application/json"}
 COOKIE = SecurityConfig(b"").cookie_name
@@ -71,8 +71,8 @@ def test_a_slow_body_is_not_waited_for(
 
     # Another server with the same secret opens the session: on a busy machine that may take longer
     # than a fifth of a second.
-    file = begin(tmp_path / "texts.teeter", 30)
-    with served(file) as client:
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(file) as client:
         headers = {
             "host": "127.0.0.1",
             "content-type": content_type,
@@ -85,7 +85,7 @@ def test_a_slow_body_is_not_waited_for(
     security = SecurityConfig(b"secret", **limits)
     app = make_app([file], security=security, folder=tmp_path, warm=False)
     status, sent_headers = asyncio.run(send_slowly(app, path, headers))
-    app.state.site.close()
+    app.state.workspace.close()
     assert status == 408
     assert sent_headers[b"connection"] == b"close"
 

@@ -17,7 +17,7 @@ def test_a_database_that_is_away_lets_nobody_in(
     def fail(*_: object) -> bool:
         raise StoreError("The database db.example:5432 does not answer.")
 
-    campaign_tokens = client.app.state.site.roster  # type: ignore[attr-defined]
+    campaign_tokens = client.app.state.workspace.campaign_tokens  # type: ignore[attr-defined]
     monkeypatch.setattr(campaign_tokens, "is_required", fail)
 
     for path in ("/c/texts", AT):

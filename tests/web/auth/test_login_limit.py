@@ -9,11 +9,11 @@ from teeter.web.auth import login_limit
 from teeter.web.auth.login_limit import FailedLoginLimit
 from web.auth.requests import TOKEN
 from web.labelled_campaigns import AT
-from web.servers import csrf_of
+from web.servers import find_csrf_token
 
 
 def test_wrong_tokens_in_the_form_are_slowed_down(token_client: TestClient) -> None:
-    csrf = csrf_of(token_client.get("/login").text)
+    csrf = find_csrf_token(token_client.get("/login").text)
     statuses = [
         token_client.post("/login", data={"csrf": csrf, "token": f"wrong {number}"}).status_code
         for number in range(12)

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from web.auth.requests import TOKEN
 from web.labelled_campaigns import AT
-from web.servers import csrf_of
+from web.servers import find_csrf_token
 
 
 def test_the_api_asks_for_a_token(token_client: TestClient) -> None:
@@ -44,7 +44,7 @@ def test_every_route_is_closed(token_client: TestClient) -> None:
 
 def test_annotators_log_in_and_out(token_client: TestClient) -> None:
     page = token_client.get("/login").text
-    response = token_client.post("/login", data={"csrf": csrf_of(page), "token": TOKEN})
+    response = token_client.post("/login", data={"csrf": find_csrf_token(page), "token": TOKEN})
     assert response.status_code == 200
 
     session = token_client.get("/api/v1/session").json()

@@ -13,7 +13,7 @@ from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.auth.sessions import Session, SessionCookie
 from web.auth.requests import TOKEN
 from web.labelled_campaigns import AT
-from web.servers import BASE, csrf_of
+from web.servers import BASE, find_csrf_token
 
 COOKIE = SecurityConfig(b"").cookie_name
 
@@ -96,7 +96,7 @@ def test_a_cookie_of_a_server_without_tokens_is_no_login(token_client: TestClien
 
 def test_a_login_gets_a_new_session(token_client: TestClient) -> None:
     """A session that an attacker planted before the login is not the one after it."""
-    csrf = csrf_of(token_client.get("/login").text)
+    csrf = find_csrf_token(token_client.get("/login").text)
     planted = token_client.cookies[COOKIE]
     token_client.post("/login", data={"csrf": csrf, "token": TOKEN})
     assert token_client.cookies[COOKIE] != planted

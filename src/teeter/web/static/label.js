@@ -22,7 +22,7 @@ let isFinished = false;  // nothing is left
 let isFetching = false;
 let fetchTimer = null;
 let labelled = start.labelled;
-let recent = start.last.map((answer) => ({ question: answer, said: answer.said, state: "saved" }));
+let recent = start.recent.map((given) => ({ question: given, answer: given.answer, state: "saved" }));
 const savedAt = new Map();  // item -> time at which its answer was saved
 const skipped = new Set();  // disagreements and suspects that were skipped on this page
 
@@ -64,7 +64,7 @@ function handleFailure(entry, error, isFinal) {
 }
 
 function discard(entry) {
-  recent = recent.filter((answer) => answer.question.item !== entry.body.item || answer.state === "saved");
+  recent = recent.filter((given) => given.question.item !== entry.body.item || given.state === "saved");
   byId("alarm").hidden = true;
   outbox.discard(entry);
   drawRecent();
@@ -72,8 +72,8 @@ function discard(entry) {
 
 function markSaved(item, count) {
   savedAt.set(item, performance.now());
-  const answer = recent.find((entry) => entry.question.item === item && entry.state !== "saved");
-  if (answer) answer.state = "saved";
+  const given = recent.find((entry) => entry.question.item === item && entry.state !== "saved");
+  if (given) given.state = "saved";
 
   labelled = count;
   drawCount();
@@ -137,7 +137,7 @@ async function fetchQuestions() {
 
 // Probabilities and neighbours may arrive after the item itself.
 function addExplanation(items) {
-  if (!current || current.probabilities) return;
+  if (!current || current.explanation) return;
 
   const explained = items.find((item) => item.item === current.item);
   if (explained) {
@@ -159,9 +159,8 @@ async function fetchSuspects() {
     queue = result.suspects.map((suspect) => ({
       ...suspect,
       isSuspect: true,
-      said: suspect.label,
-      kind: start.kind,
-      text: suspect.content,
+      answer: suspect.label,
+      content: { kind: start.kind, text: suspect.content },
     }));
   }
 
@@ -187,7 +186,7 @@ async function fetchDisagreements() {
 
 function preloadImages() {
   for (const item of queue.slice(0, PRELOADED)) {
-    if (item.kind === "image") new Image().src = imageUrl(item.item);
+    if (item.content?.kind === "image") new Image().src = imageUrl(item.item);
   }
 }
 
@@ -206,14 +205,14 @@ function answer(kind, label) {
 
   const item = current;
   const comment = byId("comment").value.trim() || null;
-  const isConfirmed = kind === "keep" || (item.isSuspect && kind === "label" && label === item.said);
+  const isConfirmed = kind === "keep" || (item.isSuspect && kind === "label" && label === item.answer);
 
   // Outside of labelling, a skip records nothing.
   if (kind === "skip" && (item.isSuspect || item.isCorrection || isDeciding)) {
     skipped.add(item.item);
   } else if (isConfirmed) {
     if (!item.isSuspect) return;
-    remember(item, `${item.said} confirmed`);
+    remember(item, `${item.answer} confirmed`);
     outbox.post("keep", { item: item.item, comment });
   } else if (isDeciding) {
     remember(item, label ?? kind);
@@ -228,9 +227,9 @@ function answer(kind, label) {
   showNext();
 }
 
-function remember(item, said) {
+function remember(item, answer) {
   recent = recent.filter((entry) => entry.question.item !== item.item);
-  recent.unshift({ question: { ...item, said, isCorrection: false }, said, state: "saving" });
+  recent.unshift({ question: { ...item, answer, isCorrection: false }, answer, state: "saving" });
   recent.length = Math.min(recent.length, RECENT);
   drawRecent();
 }
@@ -239,12 +238,12 @@ function undo() {
   const newest = recent.shift();
   if (!newest) return say("There is nothing to undo.");
 
-  const { question, said } = newest;
+  const { question } = newest;
   const path = isDeciding ? "decisions/undo" : "undo";
   if (!outbox.withdraw(question.item)) outbox.post(path, { item: question.item });
 
   if (current) queue.unshift(current);
-  current = { ...question, said: question.isSuspect ? question.label : undefined, undone: said };
+  current = { ...question, answer: question.isSuspect ? question.label : null, undone: newest.answer };
   skipped.delete(current.item);
   draw();
   drawRecent();
@@ -252,7 +251,7 @@ function undo() {
 
 function change(entry) {
   if (current && !current.isCorrection) queue.unshift(current);
-  current = { ...entry.question, isCorrection: true, isSuspect: false, said: entry.said };
+  current = { ...entry.question, isCorrection: true, isSuspect: false, answer: entry.answer };
   draw();
   byId("stage").focus();
 }
@@ -311,7 +310,7 @@ function draw() {
   }
 
   for (const button of buttons) {
-    button.classList.toggle("said", Boolean(current?.said) && button.dataset.label === current.said);
+    button.classList.toggle("current", Boolean(current?.answer) && button.dataset.label === current.answer);
     button.disabled = !current;
   }
 
@@ -319,10 +318,10 @@ function draw() {
 }
 
 function describeMode() {
-  if (current.isCorrection) return `You answered ${current.said}. Choose another answer, or press space to leave it.`;
-  if (current.isSuspect) return `Labelled ${current.said} (${percent(current.chance)} likely), predicted ${current.predicted}.`;
+  if (current.isCorrection) return `You answered ${current.answer}. Choose another answer, or press space to leave it.`;
+  if (current.isSuspect) return `Labelled ${current.answer} (${percent(current.chance)} likely), predicted ${current.predicted}.`;
   if (current.undone) return `${current.undone} undone. ${isDeciding ? "Decide" : "Answer"} again.`;
-  if (isDeciding && current.answers) return current.answers.map((entry) => `${entry.annotator}: ${entry.said}`).join(" · ");
+  if (isDeciding && current.answers) return current.answers.map((entry) => `${entry.annotator}: ${entry.answer}`).join(" · ");
   return null;
 }
 
@@ -344,7 +343,7 @@ function drawWhy() {
   if (!current) why.append(element("p", { class: "soft", text: "–" }));
   else if (isDeciding) drawAnswers(why);
   else if (current.isSuspect) why.append(element("p", { text: describeSuspect() }));
-  else if (current.isCorrection || current.rank === undefined) why.append(element("p", { text: "You have answered this item before." }));
+  else if (current.isCorrection || !current.pick) why.append(element("p", { text: "You have answered this item before." }));
   else drawPick(why);
 }
 
@@ -368,18 +367,20 @@ function drawPick(why) {
 
 // Why an item is shown without the model's opinion; null if it is shown with it.
 function blindReason() {
-  if (current.arm === "control") return "Control item: drawn at random to measure accuracy.";
-  if (current.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used to train.";
-  if (current.shared) return "Several people label this item, to measure how well they agree.";
+  const { pick } = current;
+  if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
+  if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used to train.";
+  if (pick.is_shared) return "Several people label this item, to measure how well they agree.";
   return null;
 }
 
 function describePick() {
-  if (current.predicted === undefined) return `Chosen to cover the data before there is a model (rank ${current.rank}).`;
+  const { rank, predicted, scores } = current.pick;
+  if (predicted === null) return `Chosen to cover the data before there is a model (rank ${rank}).`;
 
-  const chosen = `Chosen by ${start.strategy}, rank ${current.rank} in its batch.`;
-  if (current.ldm === undefined) return chosen;
-  return `${chosen} LDM ${Number(current.ldm).toPrecision(2)}: a small change of the model would change its prediction.`;
+  const chosen = `Chosen by ${start.strategy}, rank ${rank} in its batch.`;
+  if (scores.ldm === undefined) return chosen;
+  return `${chosen} LDM ${scores.ldm.toPrecision(2)}: a small change of the model would change its prediction.`;
 }
 
 function drawAnswers(why) {
@@ -389,18 +390,19 @@ function drawAnswers(why) {
   }
 
   const lines = current.answers.map((entry) => element("li", {},
-    element("b", { text: entry.said }),
+    element("b", { text: entry.answer }),
     element("span", { text: entry.annotator })));
-  const label = current.counts_as
-    ? `Until you decide, its label is ${current.counts_as} (confidence ${percent(current.confidence)}).`
+  const label = current.label
+    ? `Until you decide, its label is ${current.label} (confidence ${percent(current.confidence)}).`
     : "Until you decide, it is left out.";
 
-  why.append(element("ul", { class: "sayings" }, ...lines), element("p", { class: "soft", text: label }));
+  why.append(element("ul", { class: "given" }, ...lines), element("p", { class: "soft", text: label }));
 }
 
 function drawProbabilities(why) {
-  let shares = current.probabilities ?? [];
-  if (!shares.length && current.predicted) shares = [[current.predicted, current.probability]];
+  const { predicted, probability } = current.pick;
+  let shares = current.explanation?.probabilities ?? [];
+  if (!shares.length && predicted) shares = [[predicted, probability]];
   if (!shares.length) return;
 
   const rows = element("div", { class: "odds", role: "group", "aria-label": "Predicted probabilities" });
@@ -417,10 +419,11 @@ function drawProbabilities(why) {
 }
 
 function drawNeighbours(why) {
-  if (!current.neighbours?.length) return;
+  const neighbours = current.explanation?.neighbours ?? [];
+  if (!neighbours.length) return;
 
-  const isImage = current.kind === "image";
-  const lines = current.neighbours.map((neighbour) => element("li", {},
+  const isImage = current.content.kind === "image";
+  const lines = neighbours.map((neighbour) => element("li", {},
     element("b", { text: neighbour.label }),
     isImage
       ? element("img", { src: imageUrl(neighbour.item), alt: neighbour.item })
@@ -438,7 +441,7 @@ function drawRecent() {
 }
 
 function makeRecentLine(entry) {
-  const { question, said, state } = entry;
+  const { question, answer, state } = entry;
   const isSaved = state === "saved";
 
   const mark = element("span", {
@@ -448,9 +451,9 @@ function makeRecentLine(entry) {
     "aria-label": state,
     role: "img",
   });
-  const content = question.kind === "image"
+  const content = question.content?.kind === "image"
     ? [element("img", { src: imageUrl(question.item), alt: question.item }), element("span", { class: "what", text: question.item })]
-    : [element("span", { class: "what", text: question.text ?? question.item })];
+    : [element("span", { class: "what", text: question.content?.text ?? question.item })];
   const button = element("button", {
     type: "button",
     text: "Change",
@@ -458,7 +461,7 @@ function makeRecentLine(entry) {
     on: { click: () => change(entry) },
   });
 
-  return element("li", {}, mark, element("b", { text: said }), ...content, button);
+  return element("li", {}, mark, element("b", { text: answer }), ...content, button);
 }
 
 // ---- Keys and buttons
@@ -473,20 +476,20 @@ const actions = {
 };
 
 const actionByKey = { " ": actions.skip, u: actions.unsure, f: actions.flag, Backspace: undo, "?": actions.help, "=": actions.keep };
-const classByKey = new Map(start.classes.filter((entry) => entry.key).map((entry) => [entry.key, entry.name]));
+const classByKey = new Map(start.classes.filter((entry) => entry.shortcut).map((entry) => [entry.shortcut, entry.name]));
 
-function makeClassButton({ name, key }) {
-  const shortcut = typesToFind ? null : key;
+function makeClassButton({ name, shortcut }) {
+  const key = typesToFind ? null : shortcut;
 
   const button = element("button", {
     type: "button",
     class: "choice",
     "data-label": name,
-    "aria-keyshortcuts": shortcut,
+    "aria-keyshortcuts": key,
     on: { click: (event) => { releaseFocus(event); answer("label", name); } },
   });
 
-  if (shortcut) button.append(element("kbd", { text: shortcut }));
+  if (key) button.append(element("kbd", { text: key }));
   button.append(name);
   return button;
 }
@@ -544,11 +547,11 @@ function actionWhileFinding(event) {
 
 function listUnsent() {
   for (const entry of outbox.entries) {
-    const isListed = recent.some((answer) => answer.question.item === entry.body.item);
+    const isListed = recent.some((given) => given.question.item === entry.body.item);
     if (isUndo(entry) || isListed) continue;
 
-    const said = entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "flag" : "confirmed");
-    recent.unshift({ question: { item: entry.body.item }, said, state: "saving" });
+    const answer = entry.body.label ?? entry.body.kind ?? (entry.what === "decisions" ? "flag" : "confirmed");
+    recent.unshift({ question: { item: entry.body.item }, answer, state: "saving" });
   }
 }
 

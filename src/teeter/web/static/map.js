@@ -33,7 +33,7 @@ const pixelRatio = () => window.devicePixelRatio || 1;
 // Layouts are computed in the background: ask until the result is there. Returns null if a newer load has begun.
 async function waitForLayout(layout, delay, load) {
   for (;;) {
-    const response = await request(apiUrl(`/map?how=${layout}`));
+    const response = await request(apiUrl(`/map?kind=${layout}`));
     if (load !== latestLoad) return null;
     if (response.status !== 202) return response;
 
@@ -198,7 +198,7 @@ async function openItem(index) {
   opened = index;
   draw();
 
-  const item = await requestJson(apiUrl(`/item?place=${index}`));
+  const item = await requestJson(apiUrl(`/item?index=${index}`));
   const facts = [item.label ? `Label: ${item.state}` : item.state || "Not labelled"];
   if (points.predicted[index] >= 0) facts.push(`predicted ${start.classes[points.predicted[index]]}`);
   if (ldm && !Number.isNaN(ldm[index])) facts.push(`LDM ${ldm[index].toPrecision(2)}`);

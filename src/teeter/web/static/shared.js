@@ -83,15 +83,17 @@ async function refreshToken() {
 
 /** Return an element that shows an item. */
 export function showItem(item) {
-  if (item.kind === "image") return element("img", { src: imageUrl(item.item), alt: `Image ${item.item}` });
-  if (item.kind === "features") return showFeatures(item);
+  // An answer that an earlier page could not send has no content.
+  const content = item.content ?? {};
+  if (content.kind === "image") return element("img", { src: imageUrl(item.item), alt: `Image ${item.item}` });
+  if (content.kind === "features") return showFeatures(item);
 
-  const text = item.text ?? item.item;
+  const text = content.text ?? item.item;
   const isShort = text.length < 140 && !text.includes("\n");
   const words = element("div", { class: isShort ? "words short" : "words", text });
 
-  if (item.characters) {
-    words.append(element("p", { class: "soft", text: `… cut: the text has ${item.characters.toLocaleString()} characters` }));
+  if (content.characters) {
+    words.append(element("p", { class: "soft", text: `… cut: the text has ${content.characters.toLocaleString()} characters` }));
   }
 
   return words;
@@ -99,7 +101,7 @@ export function showItem(item) {
 
 // Features as bars around zero, and the first of them as numbers for people who do not see the bars.
 function showFeatures(item) {
-  const values = item.features ?? [];
+  const values = item.content.features ?? [];
   const [width, height] = [800, 200];
   const label = `Features of ${item.item}: ${values.slice(0, 20).join(", ")}`;
   const canvas = element("canvas", { role: "img", "aria-label": label });
