@@ -107,7 +107,7 @@ def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -
 def test_a_job_loads_the_state_once_for_training_picking_and_explaining(
     handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = begin(tmp_path / "texts.teeter", 40)
+    path = make_text_campaign(tmp_path / "texts.teeter", 40)
     campaign = Campaign.open(path)
     for number in range(1, 11):
         campaign.tell(f"t{number}", true_label(f"t{number}"))
@@ -133,7 +133,7 @@ def test_items_are_ready_for_the_next_of_several_annotators(
     handlers: TaskHandlers, tmp_path: Path
 ) -> None:
     path = tmp_path / "texts.teeter"
-    begin_labelled(path, 40)
+    make_labelled_campaign(path, 40)
     for annotator in ("ann", "bob"):
         handlers.run(EnsureQuestions(str(path), annotator, batch=5), ignore)
 
@@ -147,7 +147,7 @@ def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
     handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "texts.teeter"
-    begin_labelled(path, 40)
+    make_labelled_campaign(path, 40)
     batches: list[int] = []
 
     def find_nothing(_: Campaign, batch: int, *, state: RoundState | None = None) -> bool:
