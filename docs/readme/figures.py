@@ -34,6 +34,7 @@ CAMPAIGNS = {
     "banking77": "questions to a bank, 77 classes",
 }
 LABEL_COUNTS = {"sms_spam": (20, 40, 100, 200, 300), "banking77": (100, 300, 600, 1000, 1500)}
+CLASS_COUNTS = {"sms_spam": 2, "banking77": 77}
 WIDTH = 100
 
 
@@ -80,10 +81,22 @@ def runs() -> str:
     savings = [comparison.savings["ldm-s"] for comparison in comparisons]
     shares = [saving.saved / saving.baseline for saving in savings]
 
+    beaten = 0
+    alone_in_front = 0
+    for comparison in comparisons:
+        accuracy = comparison.run.curves().accuracy
+        rivals = [name for name in comparison.gains if name != "ldm-s"]
+        gains = {name: comparison.gains[name].mean for name in rivals}
+        best_rival = max(gains, key=gains.__getitem__)
+        lead = gain_over(accuracy["ldm-s"], accuracy[best_rival])
+        if lead.significant:
+            beaten += lead.mean < 0
+            alone_in_front += lead.mean > 0
+
     conclusion = (
         f"The honest conclusion: LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. "
-        f"It is among the best on {len(comparisons)} of {len(comparisons)} datasets and alone in "
-        "front on none; `margin` is close everywhere."
+        f"On {len(comparisons) - beaten} of {len(comparisons)} datasets no strategy is "
+        f"significantly better, and on {alone_in_front or 'none'} is it alone in front."
     )
     table: str = pages["table_of_runs"]()
     return f"{table}\n\n{textwrap.fill(conclusion, WIDTH, break_on_hyphens=False)}"
@@ -144,7 +157,15 @@ def how_many_labels() -> str:
             values = np.interp(shown, label_counts, mean)
             lines.append(f"| `{strategy}` | {' | '.join(f'{value:.1%}' for value in values)} |")
         lines.append("")
-    return "\n".join(lines).rstrip()
+
+    parts = []
+    for name, title in CAMPAIGNS.items():
+        label_counts, curves = accuracy_curves(name)
+        labels = 10 * CLASS_COUNTS[name]
+        accuracy = np.interp(labels, label_counts, curves["ldm-s"].mean(axis=0))
+        parts.append(f"{labels:,} labels and {accuracy:.0%} for {title}")
+    lines.append(f"Ten labels per class were {parts[0]}, and {parts[1]}.")
+    return "\n".join(lines)
 
 
 def targets() -> str:
