@@ -14,7 +14,7 @@ __all__ = ["try_sample"]
 
 SampleArgument = Annotated[
     str,
-    typer.Argument(metavar="[texts|images]", help="The sample that the browser shows first."),
+    typer.Argument(metavar="SAMPLE", help="The sample to show first: texts or images."),
 ]
 FolderOption = Annotated[
     Path, typer.Option(metavar="FOLDER", help="Folder for the sample campaigns.")
