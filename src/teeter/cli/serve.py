@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teeter.web.tokens import Tokens
     from teeter.web.workspace import Workspace
 
-__all__ = ["serve", "serve_on_this_machine"]
+__all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
 FIRST_PORT = 8765
 
@@ -144,7 +144,7 @@ def serve(
     The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
     """
-    _require_web_packages()
+    require_web_packages()
 
     if make_token is not None:
         _make_token(make_token, tokens)
@@ -192,7 +192,7 @@ def serve_on_this_machine(
         open_page: whether to open a browser; None for a terminal.
         path: what follows the address in the browser.
     """
-    _require_web_packages()
+    require_web_packages()
     options = _uvicorn_options(None)
     listener = _listen(_LOOPBACK, port)
     try:
@@ -213,10 +213,11 @@ def serve_on_this_machine(
         listener.close()
 
 
-def _require_web_packages() -> None:
+def require_web_packages() -> None:
+    """Raise MissingExtraError if a package that serves the page is not installed."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("teeter serve needs pip install 'teeter[web]'.")
+            raise MissingExtraError("The page needs pip install 'teeter[web]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:

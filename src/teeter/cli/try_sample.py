@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 
 from teeter.cli.output import progress, spinner
-from teeter.cli.serve import OpenOption, PortOption, serve_on_this_machine
+from teeter.cli.serve import (
+    OpenOption,
+    PortOption,
+    require_web_packages,
+    serve_on_this_machine,
+)
 
 __all__ = ["try_sample"]
 
@@ -38,6 +43,8 @@ def try_sample(
     with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to
     continue, and delete the folder when you are done. It needs pip install 'teeter[web]'.
     """
+    require_web_packages()
+
     with spinner("Loading"):  # importing torch takes seconds
         from teeter.samples import SAMPLES, find_sample, make_sample, remove_sample, sample_file
 
