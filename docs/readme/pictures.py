@@ -2,7 +2,7 @@
 
     python docs/readme/pictures.py [FOLDER]
 
-Needs playwright and Chromium. A person who knows the answers labels the sample projects on the real
+Needs playwright, Chromium and openTSNE. A person who knows the answers labels the sample projects on the real
 page; what is seen is what a user sees, except for the key that is shown in the corner.
 """
 
@@ -40,7 +40,7 @@ PICTURES = (
 
 VIEW = {"width": 960, "height": 600}
 GALLERY_VIEW = {"width": 1180, "height": 760}
-COLOURS = 96
+COLOURS = 255
 ANSWERS = 24
 """Enough for a batch of 20 and the model after it."""
 
@@ -132,8 +132,10 @@ def show_key(page: Page, key: str) -> None:
             document.body.append(cap);
           }
           cap.textContent = key;
+          const stage = document.getElementById("stage").getBoundingClientRect();
           Object.assign(cap.style, {
-            display: key ? "grid" : "none", position: "fixed", left: "24px", bottom: "24px",
+            display: key ? "grid" : "none", position: "fixed",
+            left: `${stage.right - 80}px`, top: `${stage.bottom - 80}px`,
             width: "64px", height: "64px", placeItems: "center", borderRadius: "12px",
             background: "#1c2430", color: "#fff", font: "600 32px system-ui", zIndex: 99,
           });
@@ -202,11 +204,13 @@ def film_labelling(browser: Any, address: str, labels: dict[str, str], path: Pat
 
 
 def draw_map(page: Page, address: str) -> None:
-    """Show the map, coloured by the predicted class."""
+    """Show the map by t-SNE, coloured by the predicted class."""
     page.goto(f"{address}/map")
     page.get_by_label("Colour by").select_option("predicted")
+    page.get_by_label("Layout").select_option("tsne")
     page.get_by_text(re.compile(r"\d items")).first.wait_for()
-    page.wait_for_timeout(700)
+    page.wait_for_function("() => /\\d items/.test(document.getElementById('status').textContent)")
+    page.wait_for_timeout(1500)
 
 
 def photograph(browser: Any, address: str, folder: Path) -> None:
