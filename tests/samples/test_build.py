@@ -10,7 +10,7 @@ import pytest
 from teeter.campaigns import Campaign
 from teeter.errors import FileError
 from teeter.samples import SAMPLES, Sample, make_sample, remove_sample, sample_file
-from teeter.samples.build import BATCH, ROUNDS
+from teeter.samples.build import AUDIT_SET, BATCH, ROUNDS
 from teeter.samples.catalogue import read_items
 
 
@@ -35,10 +35,11 @@ def test_a_new_sample_has_all_that_the_pages_show(
     campaign = Campaign.open(path)
     try:
         status = campaign.status()
-        assert status.labelled == BATCH * ROUNDS
+        assert status.labelled == AUDIT_SET + BATCH * ROUNDS
         assert status.version == ROUNDS
         assert status.accuracy is not None
-        assert status.accuracy.total >= 15
+        assert status.accuracy.total == AUDIT_SET
+        assert status.accuracy.share > 0.7, "the model has learned"
         assert min(status.by_class.values()) > 0, "every class has been seen"
 
         # Both wrong labels are among the first that Review shows.

@@ -26,11 +26,12 @@ BATCH = 20
 ROUNDS = 4
 """Trained models of a new sample."""
 
-_SLIPS = (27, 53)
-"""Which answers, from 0, name the wrong class."""
+AUDIT_SET = 60
+"""Random items that are labelled first and never trained on. With so many, Progress shows a curve that
+rises with the labels; a handful of control items would show chance."""
 
-_CONTROL = 0.25
-"""The share of random items: more than a campaign's default, so that Progress has much to show."""
+_SLIPS = (27, 53)
+"""Which answers that models are trained on, from 0, name the wrong class."""
 
 _SECONDS_PER_ANSWER = 6
 """The pace of the answers in the history, so that they do not seem to come all at once."""
@@ -80,7 +81,7 @@ def make_sample(
     settings = Settings(
         kind=sample.kind,
         folder=str(image_folder) if sample.kind == "image" else None,
-        control=_CONTROL,
+        audit=AUDIT_SET,
         instructions=sample.instructions,
     )
     labels = {item.content: item.label for item in items}
@@ -114,7 +115,7 @@ class _PastClock:
     """A clock that starts in the past and moves only when it is told to."""
 
     def __init__(self, end: datetime) -> None:
-        duration = timedelta(seconds=_SECONDS_PER_ANSWER * BATCH * ROUNDS)
+        duration = timedelta(seconds=_SECONDS_PER_ANSWER * (AUDIT_SET + BATCH * ROUNDS))
         self.now = end - duration
 
     def __call__(self) -> datetime:
@@ -126,25 +127,44 @@ class _PastClock:
 
 
 def _label(campaign: Campaign, labels: dict[str, str], clock: _PastClock, on_step: OnStep) -> None:
-    """Answer as an annotator would who makes two slips, and train after each batch."""
+    """Answer as an annotator would who makes two slips, and train after each batch.
+
+    Args:
+        campaign: the campaign, whose items have no answers yet.
+        labels: the true labels by content.
+        clock: the campaign's clock.
+        on_step: called after each round.
+    """
     classes = campaign.classes
+    with campaign.database.reading() as connection:
+        audit_ids = campaign.repository.items.audit_set(connection)
+        audit_items = campaign.repository.items.by_id(connection, sorted(audit_ids))
+    _answer(
+        campaign,
+        clock,
+        {item_id: labels[str(item.content)] for item_id, item in audit_items.items()},
+    )
+
     answer_count = 0
-
     for round_number in range(ROUNDS):
-        questions = campaign.ask(BATCH)
+        answers = {}
+        for question in campaign.ask(BATCH):
+            label = labels[str(question.content)]
+            if answer_count in _SLIPS:
+                wrong = (classes.index(label) + 1) % len(classes)
+                label = classes[wrong]
+            answers[question.item] = label
+            answer_count += 1
 
-        # In one transaction: each one waits for the disk.
-        with campaign.database.writing() as connection:
-            for question in questions:
-                label = labels[str(question.content)]
-                if answer_count in _SLIPS:
-                    wrong = (classes.index(label) + 1) % len(classes)
-                    label = classes[wrong]
-
-                clock.advance()
-                answer = Answer(question.item, DEFAULT_ANNOTATOR, AnswerKind.LABEL, label)
-                campaign.answer(answer, connection=connection)
-                answer_count += 1
-
+        _answer(campaign, clock, answers)
         campaign.train()
         on_step(round_number + 1, ROUNDS)
+
+
+def _answer(campaign: Campaign, clock: _PastClock, labels: dict[str, str]) -> None:
+    """Record labels by item id, in one transaction: each transaction waits for the disk."""
+    with campaign.database.writing() as connection:
+        for item, label in labels.items():
+            clock.advance()
+            answer = Answer(item, DEFAULT_ANNOTATOR, AnswerKind.LABEL, label)
+            campaign.answer(answer, connection=connection)
