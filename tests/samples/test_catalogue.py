@@ -31,7 +31,7 @@ def test_images_are_files_whose_names_do_not_tell_their_class(tmp_path: Path) ->
     items = read_items(sample, tmp_path / "images")
     for item in items[:20]:
         with image.open(tmp_path / "images" / item.content) as picture:
-            assert picture.size == (280, 280)
+            assert picture.size == (224, 224)
             darkest, lightest = picture.getextrema()
             assert lightest - darkest > 100, "something is drawn"
         assert item.label not in item.content

@@ -19,7 +19,7 @@ _SHEET_COLUMNS = 20
 """Images per row of the file that holds them all."""
 
 _IMAGE_SIDE = 28
-_SHOWN_SIDE = 280
+_SHOWN_SIDE = 224
 """Pixels along each side of an image as it is drawn, and as the page shows it."""
 
 
@@ -145,9 +145,8 @@ def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
 
             # The names must not give the classes away.
             item = SampleItem(f"{number:03}.png", label)
-            image.resize((_SHOWN_SIDE, _SHOWN_SIDE), Image.Resampling.LANCZOS).save(
-                folder / item.content
-            )
+            shown = image.resize((_SHOWN_SIDE, _SHOWN_SIDE), Image.Resampling.LANCZOS)
+            shown.save(folder / item.content, compress_level=1)
             items.append(item)
 
     return items
