@@ -171,6 +171,7 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     assert load_dataset("rings").classes == ("inner", "middle", "outer")
 
 
+@pytest.mark.slow
 def test_a_package_s_network_can_be_a_model_file(
     install: Install, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,6 +319,7 @@ def test_every_strategy_can_be_used_by_name(
     assert len({question.item for question in campaign.ask(10)}) == 10
 
 
+@pytest.mark.slow
 def test_a_network_can_be_the_head(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, replace(PLAIN, head="mlp"))
     answer_all(campaign, 12)
@@ -422,6 +423,7 @@ def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
     assert {question.item for question in campaign.ask(5)} == {"new", "dull"}
 
 
+@pytest.mark.slow
 def test_a_text_of_ten_million_characters_is_asked_about_and_trained_on(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
     long = "word " * 2_000_000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from campaigns.fake_clock import FakeClock
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import MOST_READY, Campaign, Settings
 from teeter.campaigns.enums import PickArm
 
@@ -20,7 +20,7 @@ VECTORS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 MakeCampaign = Callable[..., Campaign]
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeCampaign]:
     campaigns: list[Campaign] = []
 

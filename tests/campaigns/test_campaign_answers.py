@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
@@ -18,7 +18,7 @@ from teeter.errors import InputError, UnknownNameError
 VECTORS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0)
     location = new_place(request.param, tmp_path)

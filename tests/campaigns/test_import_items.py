@@ -257,6 +257,7 @@ def audit_set(campaign: Campaign) -> set[int]:
         return {int(item[1:]) for item in campaign.repository.items.audit_set(connection)}
 
 
+@pytest.mark.slow
 def test_items_added_later_enter_the_audit_set_in_proportion(tmp_path: Path) -> None:
     campaign = create_campaign(tmp_path, replace(SETTINGS, audit=50), 200)
     assert len(audit_set(campaign)) == 50

@@ -49,6 +49,7 @@ def test_the_audit_set_is_asked_in_random_order(
     assert lowest < np.mean(positions) < highest, "of 40 in random order, the mean is 19.5"
 
 
+@pytest.mark.slow
 def test_asked_one_by_one_every_fourth_item_is_of_the_audit_set(tmp_path: Path) -> None:
     settings = replace(SETTINGS, audit=50, strategy="random")
     campaign = create_campaign(tmp_path, settings, draw_features(200))
@@ -71,6 +72,7 @@ def test_the_audit_set_is_asked_if_nothing_else_is_left(tmp_path: Path) -> None:
     assert count == 40
 
 
+@pytest.mark.slow
 def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
     tmp_path: Path,
 ) -> None:
@@ -156,7 +158,14 @@ def test_items_of_other_annotators_are_not_asked_even_if_they_are_picked(
     assert not items_of_bob & set(items_of_ann)
 
 
-@pytest.mark.parametrize("strategy", ["dbal", "batchbald", "ensemble"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param("dbal", marks=pytest.mark.slow),
+        pytest.param("batchbald", marks=pytest.mark.slow),
+        "ensemble",
+    ],
+)
 def test_strategies_that_need_a_network_pick_with_one(strategy: str, tmp_path: Path) -> None:
     features = draw_features(40)
     settings = replace(SETTINGS, strategy=strategy, head="mlp")

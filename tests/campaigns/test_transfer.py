@@ -93,7 +93,7 @@ def describe(campaign: Campaign) -> dict[str, object]:
     ("here", "there"),
     [
         ("sqlite", "postgresql"),
-        ("postgresql", "sqlite"),
+        pytest.param("postgresql", "sqlite", marks=pytest.mark.slow),
         pytest.param("sqlite", "sqlite", marks=pytest.mark.slow),
         pytest.param("postgresql", "postgresql", marks=pytest.mark.slow),
     ],

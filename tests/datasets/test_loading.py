@@ -228,7 +228,15 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openml-6",
+        pytest.param("openml-156", marks=pytest.mark.slow),
+        pytest.param("openml-44135", marks=pytest.mark.slow),
+        pytest.param("mnist", marks=pytest.mark.slow),
+    ],
+)
 def test_the_real_ones_are_of_the_paper_s_sizes(
     name: str, real_data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

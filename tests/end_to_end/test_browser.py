@@ -403,6 +403,7 @@ def begin_with_classes(path: Path, count: int) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "many.teeter"
     names = begin_with_classes(file, 40)

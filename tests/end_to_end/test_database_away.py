@@ -191,6 +191,7 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
     assert len(held(place)) == 4
 
 
+@pytest.mark.slow
 def test_every_page_says_that_the_database_is_away(
     database: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

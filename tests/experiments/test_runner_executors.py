@@ -53,6 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_setting(SETTING, tmp_path_factory.mktemp("alone"), device="cpu")
 
 
+@pytest.mark.slow
 def test_workers_find_what_one_process_finds(alone: Run, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     run = run_setting(

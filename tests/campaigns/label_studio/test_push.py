@@ -52,6 +52,7 @@ def test_a_deleted_task_keeps_its_answers_and_is_sent_again_for_the_missing_ones
     assert overlaps == {"n0": 1, "n1": 2}
 
 
+@pytest.mark.slow
 def test_many_tasks_are_sent_and_read_in_several_requests(
     backend: LabelStudioBackend, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,6 +257,7 @@ class Play:
         )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_the_campaign_holds_what_annotations_say(steps: list[tuple[str, int, str]]) -> None:
