@@ -1,4 +1,6 @@
-"""The runner: it compares alike, records what is done, and goes on as if it had never been stopped."""
+"""The runner: it compares alike, records what is done, and goes on as if it had
+never been stopped.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +67,8 @@ def test_stopped_after_some_rounds_it_goes_on(rounds: int, whole: Run, tmp_path:
     part = run_setting(TINY, tmp_path, rounds=rounds, device="cpu")
     assert {len(some) for some in by_cells(part.rounds).values()} == {rounds + 1}
     assert part.finished
+    assert part.is_shortened
+    assert (part.last_round, whole.is_shortened) == (rounds, False)
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
     ) == results_without_times(whole)
