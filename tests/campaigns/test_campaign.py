@@ -359,7 +359,7 @@ def test_answers_are_charged_to_the_budget(tmp_path: Path) -> None:
 )
 def test_impossible_settings_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
-        Settings(**values)
+        Settings(**values).require_strategy()
 
 
 @pytest.mark.parametrize("classes", [(), ("one",), ("one", "one"), ("one", " ")])
@@ -393,7 +393,7 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
     Campaign.create(tmp_path / "colours.teeter", "second", CLASSES)
     with pytest.raises(InputError, match="has several campaigns: say which of colours, second"):
         Campaign.open(tmp_path / "colours.teeter")
-    with pytest.raises(InputError, match="There is nothing to ask about: add items first"):
+    with pytest.raises(InputError, match="The campaign has no items: add some first"):
         Campaign.open(tmp_path / "colours.teeter", "second").ask(3)
     assert campaign.status().labelled == 1
 

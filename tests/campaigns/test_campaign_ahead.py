@@ -1,4 +1,6 @@
-"""Picking keeps ahead of people: annotators who poll always find items, and only counts decide how many are picked."""
+"""Picking keeps ahead of people: annotators who poll always find items, and only counts decide how
+many are picked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The one write path: an answer is recorded once however often it is sent, and validated before it is stored."""
+"""The one write path: an answer is recorded once however often it is sent, and validated before it
+is stored.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,7 @@ def test_an_answer_inside_a_transaction_is_stored_with_it(campaign: Campaign) ->
     ("answer", "message"),
     [
         (Answer("p0", "ann", AnswerKind.LABEL), "A label needs a class"),
-        (Answer("p0", "ann", AnswerKind.SKIP, "left"), "the other kinds of answers have none"),
+        (Answer("p0", "ann", AnswerKind.SKIP, "left"), "a skip, unsure or flag has none"),
         (Answer("p0", "ann", "bad"), "'bad' is not a kind of answer: choose from label, skip"),  # type: ignore[arg-type]
         (Answer("p0", " ", AnswerKind.SKIP), "An annotator needs a name"),
         (Answer("p0", "import", AnswerKind.SKIP), "reserved for labels that came with the items"),

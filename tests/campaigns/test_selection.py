@@ -1,4 +1,6 @@
-"""Batches: picks of the strategy, control items drawn from all items, and items of the audit set."""
+"""Batches: picks of the strategy, control items drawn from all items, and items of
+the audit set.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,6 @@ from campaigns.random_campaigns import (
     item_number,
     label_batch,
 )
-from teeter.campaigns import campaign as campaign_module
 from teeter.campaigns import selection, training
 from teeter.campaigns.campaign import Campaign
 
@@ -151,7 +152,7 @@ def test_items_of_other_annotators_are_not_asked_even_if_they_are_picked(
         taken = [selection.Pick(item, 1, "picked", {}) for item in sorted(items_of_bob)]
         return [*taken, *choose_picks(state, settings, n)]
 
-    monkeypatch.setattr(campaign_module, "choose_picks", choose_taken_items_too)
+    monkeypatch.setattr(selection, "choose_picks", choose_taken_items_too)
     items_of_ann = [question.item for question in campaign.ask(10, "ann")]
 
     assert len(items_of_ann) == 10

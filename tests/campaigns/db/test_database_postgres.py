@@ -1,4 +1,6 @@
-"""Campaigns on PostgreSQL: restarted, killed, shared or unavailable, it loses nothing and says why."""
+"""Campaigns on PostgreSQL: restarted, killed, shared or unavailable, it loses
+nothing and says why.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Leases and overlap: an item is open with one annotator unless several are wanted, and none is lost."""
+"""Leases and overlap: an item is open with one annotator unless several are wanted, and none is
+lost.
+"""
 
 from __future__ import annotations
 

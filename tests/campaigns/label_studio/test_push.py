@@ -1,4 +1,6 @@
-"""Tasks that a sync creates: how many, in which order, for how many annotators, with what content."""
+"""Tasks that a sync creates: how many, in which order, for how many annotators,
+with what content.
+"""
 
 from __future__ import annotations
 
