@@ -34,7 +34,9 @@ def test_an_error_on_a_page_is_a_page(tmp_path: Path, path: str, status: int) ->
         assert response.headers["content-type"] == "text/html; charset=utf-8"
         assert "Back to the start" in response.text
 
-        assert client.get("/api/v1/nothing").json() == {"detail": "There is no such page here."}
+        assert client.get("/api/v1/nothing").json() == {
+            "detail": "There is no page at this address."
+        }
         assert client.get("/static/nothing.js").status_code == 404
         refused = client.put("/c/texts")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
