@@ -1,4 +1,6 @@
-"""A skorch classifier in a pipeline of scikit-learn, fitted again each round: pip install 'teeter[skorch]'."""
+"""A skorch classifier in a pipeline of scikit-learn, fitted again each round: pip install
+'teeter[skorch]'.
+"""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -1,4 +1,6 @@
-"""Groups of a run by workers: the same rounds as in one process, also when a worker is lost or the run goes on."""
+"""Groups of a run by workers: the same rounds as in one process, also when a worker is lost or the
+run goes on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Raw rows through a model on the workers: the same picks as from features that were computed before."""
+"""Raw rows through a model on the workers: the same picks as from features that were computed
+before.
+"""
 
 from __future__ import annotations
 
