@@ -36,8 +36,8 @@ BATCH = 20
 PAUSE = 1500
 """Milliseconds that the server gets to train a model and pick with it."""
 
-COLOURS = 64
-"""Colours of a saved picture. A palette makes the files a third as large."""
+COLOURS = 256
+"""Colours of a saved picture. A palette makes the files half as large."""
 
 SUBJECTS = (
     "The manager",

@@ -265,8 +265,8 @@ class ItemRepository:
         if query.before is not None:
             statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
             statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
-            rows = connection.execute(statement).all()
-            return [_stored_item(row) for row in reversed(rows)]
+            last_rows = connection.execute(statement).all()
+            return [_stored_item(row) for row in reversed(last_rows)]
 
         if query.after is not None:
             statement = statement.where(ITEMS.id > _clamp_row_id(query.after))

@@ -58,10 +58,8 @@ class LockRepository:
             "expires": self._scope.time_after(seconds),
         }
         # An expired lock may still be there.
-        statement = delete(schema.locks).where(self._matches(name))
-        connection.execute(statement)
-        statement = insert(schema.locks).values(values)
-        connection.execute(statement)
+        connection.execute(delete(schema.locks).where(self._matches(name)))
+        connection.execute(insert(schema.locks).values(values))
         return holder
 
     def is_taken(self, connection: Connection, name: LockName, seconds: float) -> bool:
