@@ -202,7 +202,7 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["fill_tables"](text), (
+        assert text == made["fill_entries"](text), (
             f"{page.name} is out of date: run python docs/reference/generate.py"
         )
     names = re.findall(

@@ -27,7 +27,7 @@ BLOCK = re.compile(r"<!-- (teeter[^>]*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def filled(text: str) -> str:
+def fill_entries(text: str) -> str:
     """Return a page with every block up to date."""
     return BLOCK.sub(
         lambda found: f"<!-- {found[1]} -->\n\n{entry(found[1])}\n\n<!-- end -->", text
@@ -325,4 +325,4 @@ def fenced(code: str) -> str:
 
 if __name__ == "__main__":
     for page in PAGES:
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(fill_entries(page.read_text(encoding="utf-8")), encoding="utf-8")
