@@ -415,7 +415,7 @@ def tell(
     \b
     Examples:
       teeter campaign tell reviews.teeter a17 good
-      teeter campaign tell reviews.teeter a18 --other unsure --comment 'half and half'
+      teeter campaign tell reviews.teeter a18 --other unsure --comment 'both'
     """
     if (label is None) == (other is None):
         raise InputError("Give either a class or --other skip, unsure or flag.")
@@ -666,7 +666,7 @@ def copy_to(
 
     \b
     Examples:
-      teeter campaign copy-to reviews.teeter postgresql://ann@db.example.org/labels
+      teeter campaign copy-to reviews.teeter postgresql://ann@server/labels
     """
     from teeter.campaigns.copies import copy_to_location
 

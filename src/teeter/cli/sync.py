@@ -95,7 +95,7 @@ def sync(
 
     \b
     Examples:
-      teeter campaign sync reviews.teeter --url http://localhost:8080 --token-file token
+      teeter campaign sync reviews.teeter --url http://localhost:8080
       teeter campaign sync reviews.teeter --watch 30
     """
     from teeter.campaigns.label_studio import LabelStudio
