@@ -184,6 +184,7 @@ def test_eight_annotators_who_poll_always_find_items(make_campaign: MakeCampaign
     assert len(answered) > 6 * 8
 
 
+@pytest.mark.slow
 def test_the_same_events_lead_to_the_same_items(make_campaign: MakeCampaign) -> None:
     first, second = (play_team(make_campaign(seed=3), rounds=3) for _ in range(2))
     assert first == second

@@ -222,7 +222,8 @@ def test_every_item_is_asked_about_once_until_none_is_left(make_campaign: MakeCa
     assert sorted(seen) == sorted(f"p{k}" for k in range(80)), "each item once"
 
 
-@pytest.mark.parametrize("people", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("people", [2, 3])
 def test_every_item_gets_as_many_annotators_as_wanted_and_no_one_twice(
     make_campaign: MakeCampaign, people: int
 ) -> None:
