@@ -1,4 +1,4 @@
-"""Run the blocks of a tutorial in order, and compare what commands print with what the page shows."""
+"""Run the blocks of a tutorial in order, and compare what commands print with the page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def mask(line: str, texts: Collection[str] = ()) -> str:
 
 
 def mask_all(lines: Sequence[str], texts: Collection[str]) -> str:
-    """Mask lines and join them: where a sentence is wrapped depends on the length of its numbers."""
+    """Mask lines and join them: where a sentence is wrapped depends on its numbers."""
     masked = " ".join(" ".join(mask(line, texts) for line in lines).split())
     return masked.replace(f"{CLASS_COUNTS} {CLASS_COUNTS}", CLASS_COUNTS)
 

@@ -1,4 +1,6 @@
-"""Everything the README and the docs show runs, and every figure in them comes from a committed result."""
+"""Everything the README and the docs show runs, and every figure in them comes from a committed
+result.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +226,7 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["filled"](text), (
+        assert text == made["fill_entries"](text), (
             f"{page.name} is out of date: run python docs/reference/generate.py"
         )
     names = re.findall(
@@ -254,7 +256,7 @@ def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "how_to" / "measure.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["filled"](text), (
+        assert text == made["fill_tables"](text), (
             f"{page.name} is out of date: run python docs/how_to/measure.py"
         )
 
@@ -302,7 +304,9 @@ DEEP_BY_DESIGN = {"teeter.kernels"}
     "page", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], ids=lambda page: page.name
 )
 def test_documented_imports_come_from_the_packages(page: Path) -> None:
-    """Files may be renamed, so pages import from ``teeter.datasets``, not from ``teeter.datasets.loading``."""
+    """Files may be renamed, so pages import from ``teeter.datasets``, not from
+    ``teeter.datasets.loading``.
+    """
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".md":
         text = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))

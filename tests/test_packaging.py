@@ -80,14 +80,18 @@ def wheel(built: tuple[Path, Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path) -> Iterator[Path]:
-    """The scripts folder of an environment that holds the wheel and its core dependencies, nothing else."""
+    """The scripts folder of an environment that holds the wheel and its core dependencies, nothing
+    else.
+    """
     with empty_environment(wheel) as scripts:
         yield scripts
 
 
 @contextmanager
 def empty_environment(wanted: str | Path, *options: str) -> Iterator[Path]:
-    """Yield the scripts folder of an environment that holds nothing but ``wanted`` and what it brings in."""
+    """Yield the scripts folder of an environment that holds nothing but ``wanted`` and what it
+    brings in.
+    """
     if os.environ.get("TEETER_OFFLINE") == "1":
         pytest.skip(
             "TEETER_OFFLINE=1: installing the wheel in an empty environment needs the network"
@@ -114,13 +118,18 @@ def names(requirements: list[str]) -> list[str]:
 
 
 def imported_by_teeter(python: str | Path, cwd: Path) -> set[str]:
-    code = "import sys, teeter; teeter.ldm, teeter.Learner; print(*{name.split('.')[0] for name in sys.modules})"
+    code = (
+        "import sys, teeter; teeter.ldm, teeter.Learner; "
+        "print(*{name.split('.')[0] for name in sys.modules})"
+    )
     return set(run(python, "-c", code, cwd=cwd).split())
 
 
 @pytest.fixture(scope="module")
 def imported_here(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The packages that `import teeter` loads here, where matplotlib and others are installed too."""
+    """The packages that `import teeter` loads here, where matplotlib and others are
+    installed too.
+    """
     return imported_by_teeter(sys.executable, tmp_path_factory.mktemp("imported"))
 
 

@@ -2,8 +2,8 @@
 
     python docs/readme/figures.py
 
-Each stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``, and comes from committed results.
-A test fails if a page is out of date.
+Each stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``, and comes from committed
+results. A test fails if a page is out of date.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def speed() -> str:
     sentence = (
         f"At equal accuracy of the estimate, LDM is {ratios['ldm_cpu']} times faster than the "
         f"paper's algorithm on two CPU cores and {ratios['ldm_h200']} times on a GPU. 64,060 of "
-        f"256,240 rows with 1,000 classes are picked in {imagenet['teeter (s)']:.2f} s on one H200. "
-        f"Strategies that scikit-activeml has too are {min(peers):.1f} to {max(peers):.1f} times "
+        f"256,240 rows with 1,000 classes are picked in {imagenet['teeter (s)']:.2f} s on one "
+        f"H200. Strategies that scikit-activeml has too are {min(peers):.1f} to {max(peers):.1f} times "
         "faster here. [How it is measured](docs/explanation/speed.md)."
     )
     return textwrap.fill(sentence, WIDTH, break_on_hyphens=False, break_long_words=False)

@@ -2,8 +2,8 @@
 
     python docs/readme/pictures.py [FOLDER]
 
-Needs playwright, Chromium and openTSNE. A person who knows the answers labels the sample projects on the real
-page; what is seen is what a user sees, except for the key that is shown in the corner.
+Needs playwright, Chromium and openTSNE. A person who knows the answers labels the sample projects
+on the real page. What is seen is what a user sees, except for the key that is shown in the corner.
 """
 
 from __future__ import annotations

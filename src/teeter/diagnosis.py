@@ -1,7 +1,7 @@
 """Describe the installation: versions, devices, encoders, folders and what is missing.
 
-Made to be pasted into a bug report, so it names no user: the home folder is written as ``~``, and no
-token or address is read.
+Made to be pasted into a bug report, so it names no user: the home folder is written as ``~``, and
+no token or address is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The tutorial on campaigns: every command prints what the page shows, on real messages and images."""
+"""The tutorial on campaigns: every command prints what the page shows, on real
+messages and images.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorials for texts, images, a team and Label Studio: every command runs as the page shows it."""
+"""The tutorials for texts, images, a team and Label Studio: commands run as the pages show them."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ ROUNDS = 4
 """Trained models of a new sample."""
 
 AUDIT_SET = 60
-"""Random items that are labelled first and never trained on. With so many, Progress shows a curve that
-rises with the labels; a handful of control items would show chance."""
+"""Random items that are labelled first and never trained on. With so many, Progress shows a curve
+that rises with the labels; a handful of control items would show chance."""
 
 _SLIPS = (27, 53)
 """Which answers that models are trained on, from 0, name the wrong class."""
