@@ -120,8 +120,8 @@ def speed() -> str:
         f"At equal accuracy of the estimate, LDM is {ratios['ldm_cpu']} times faster than the "
         f"paper's algorithm on two CPU cores and {ratios['ldm_h200']} times on a GPU. 64,060 of "
         f"256,240 rows with 1,000 classes are picked in {imagenet['teeter (s)']:.2f} s on one "
-        f"H200. Strategies that scikit-activeml has too are {min(peers):.1f} to {max(peers):.1f} times "
-        "faster here. [How it is measured](docs/explanation/speed.md)."
+        f"H200. Strategies that scikit-activeml has too are {min(peers):.1f} to {max(peers):.1f} "
+        "times faster here. [How it is measured](docs/explanation/speed.md)."
     )
     return textwrap.fill(sentence, WIDTH, break_on_hyphens=False, break_long_words=False)
 

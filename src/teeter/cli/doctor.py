@@ -22,6 +22,11 @@ def doctor(as_json: JsonOption = False) -> None:
     """Print versions, devices, encoders, folders and what is missing, for a bug report.
 
     It reads no token and no data, shows the home folder as ~, and uses no network.
+
+    \b
+    Examples:
+      teeter doctor
+      teeter doctor --json
     """
     with spinner("Looking"):  # importing torch takes seconds
         from teeter.diagnosis import diagnose

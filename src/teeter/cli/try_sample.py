@@ -42,6 +42,11 @@ def try_sample(
     The samples are 480 questions of a bank's customers and 360 photographs of clothes. They come
     with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to
     continue, and delete the folder when you are done. It needs pip install 'teeter[web]'.
+
+    \b
+    Examples:
+      teeter try
+      teeter try images --fresh
     """
     require_web_packages()
 
