@@ -66,11 +66,11 @@ def labels_saved() -> str:
         saving = saving_over(label_counts, curves["ldm-s"], curves["random"])
         items = data.format(items=f"{read_campaign(name)['pool']:,}")
         parts.append(
-            f"on {items}, {saving.labels:,.0f} labels did the work of {saving.baseline:,.0f} "
-            f"random ones ({saving.saved / saving.baseline:.0%} fewer)"
+            f"on {items}, {saving.labels:,.0f} picked labels reach the accuracy of "
+            f"{saving.baseline:,.0f} random ones ({saving.saved / saving.baseline:.0%} fewer)"
         )
 
-    sentence = f"**Measured:** {parts[0]}, and {parts[1]}."
+    sentence = f"**Measured** in simulated campaigns: {parts[0]}; {parts[1]}."
     return textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
 
 
