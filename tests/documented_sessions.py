@@ -42,7 +42,9 @@ def mask(line: str, texts: Collection[str] = ()) -> str:
         return CLASS_COUNTS
 
     line = re.sub(r"\b(ham|spam)\b", "CLASS", line)
-    return re.sub(r"[-+]?\d[\d,.]*", "N", line)
+    line = re.sub(r"[-+]?\d[\d,.]*", "N", line)
+    # Whether an accuracy on few items rose or fell is chance.
+    return re.sub(r"did not change|(rose|fell) by N points", "CHANGED", line)
 
 
 def mask_all(lines: Sequence[str], texts: Collection[str]) -> str:
