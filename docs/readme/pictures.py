@@ -208,7 +208,6 @@ def draw_map(page: Page, address: str) -> None:
     page.goto(f"{address}/map")
     page.get_by_label("Colour by").select_option("predicted")
     page.get_by_label("Layout").select_option("tsne")
-    page.get_by_text(re.compile(r"\d items")).first.wait_for()
     page.wait_for_function("() => /\\d items/.test(document.getElementById('status').textContent)")
     page.wait_for_timeout(1500)
 
@@ -227,7 +226,7 @@ def photograph(browser: Any, address: str, folder: Path) -> None:
     draw_map(page, address)
     page.screenshot(path=folder / "map.png")
 
-    page.goto(f"{address}/second-look")
+    page.goto(f"{address}/review")
     shown_item(page)
     page.screenshot(path=folder / "review.png")
 
