@@ -68,9 +68,9 @@ from teeter.campaigns.snapshot import (
     read_snapshot,
 )
 from teeter.campaigns.training import predict_items, train_model
-from teeter.campaigns.transfer import move_campaign
+from teeter.campaigns.transfer import move_campaign, move_to, restore_to_database
 from teeter.encoders import Encoder
-from teeter.errors import FileError, InputError, StoreError
+from teeter.errors import FileError, InputError
 from teeter.seeds import stream
 
 __all__ = [
@@ -294,30 +294,36 @@ class Campaign:
         return result
 
     def back_up(self, path: str | Path) -> None:
-        """Write a copy of the campaign's file. Others may write to it meanwhile.
+        """Write a copy of the campaign to a new file. Others may write to the campaign meanwhile.
 
-        The copy opens as a campaign, and ``restore`` puts it back.
+        The copy shows the campaign at one moment. It opens as a campaign, and ``restore`` puts it
+        back. It is a file for a campaign on a server too.
 
         Raises:
-            StoreError: the campaign is on a server.
+            FileError: the file exists or cannot be written.
         """
-        if self.database.path is None:
-            raise StoreError(
-                "teeter backs up SQLite files only: use the tools of your database server."
-            )
+        target = Path(path)
+        if self.database.path is not None:
+            back_up(self.database.path, target)
+            return
 
-        back_up(self.database.path, Path(path))
+        if target.exists():
+            raise FileError(f"{target} exists already: name another file.")
+        move_to(self.database, self.name, str(target))
 
     @staticmethod
-    def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
-        """Replace a campaign's file by a backup, if the backup is complete.
+    def restore(backup: str | Path, location: str | Path, *, overwrite: bool = False) -> None:
+        """Replace a campaign by a backup, if the backup is complete.
 
         Args:
             backup: the backup.
-            path: the campaign's file.
-            overwrite: replace a file that exists.
+            location: the campaign's file, or the URL of a database.
+            overwrite: replace a campaign that exists.
         """
-        restore(Path(backup), Path(path), overwrite=overwrite)
+        if isinstance(location, str) and is_url(location):
+            restore_to_database(Path(backup), location, overwrite=overwrite)
+        else:
+            restore(Path(backup), Path(location), overwrite=overwrite)
 
     # Classes and items
 
