@@ -79,6 +79,7 @@ TokenOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=TOKEN",
+        envvar="TEETER_TOKEN",
         help="Accept this token (16 characters or more) of an annotator. May be repeated.",
     ),
 ]
@@ -97,10 +98,19 @@ TokensOption = Annotated[
         help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
     ),
 ]
+LoginOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="TEETER_LOGIN",
+        help="TOML file for logins by OpenID Connect, or by a header of a trusted proxy.",
+    ),
+]
 ProxyOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
+        envvar="TEETER_PROXY",
         help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
     ),
 ]
@@ -128,6 +138,7 @@ def serve(
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
     tokens: TokensOption = None,
+    login: LoginOption = None,
     proxy: ProxyOption = None,
     upload: UploadOption = 200,
     open_page: OpenOption = None,
@@ -155,7 +166,15 @@ def serve(
     listener = _listen(host, port)
     try:
         # After the port is known: the name of the cookie has it.
-        security = _security_config(host, listener.getsockname()[1], token or [], tokens, upload)
+        security = _security_config(
+            host,
+            listener.getsockname()[1],
+            token or [],
+            tokens,
+            upload,
+            login=login,
+            proxy=proxy,
+        )
         campaigns = [_find_campaign(location, classes) for location in locations or []]
         _run(
             campaigns,
@@ -200,7 +219,14 @@ def _remove_token(name: str, tokens: Path | None) -> None:
 
 
 def _security_config(
-    host: str, port: int, given: list[str], tokens: Path | None, upload: int
+    host: str,
+    port: int,
+    given: list[str],
+    tokens: Path | None,
+    upload: int,
+    *,
+    login: Path | None = None,
+    proxy: str | None = None,
 ) -> SecurityConfig:
     """Return who may log in: anyone on this machine, or only holders of a token if there are any.
 
@@ -210,19 +236,22 @@ def _security_config(
         given: tokens as ``NAME=TOKEN``.
         tokens: a file of token hashes. Beyond this machine, there is a default file.
         upload: the largest upload in megabytes.
+        login: a TOML file with logins other than by tokens.
+        proxy: the address of a reverse proxy.
     """
-    from teeter.web.auth import SecurityConfig, is_loopback
+    from teeter.web.auth import SecurityConfig, is_loopback, read_login_config
     from teeter.web.tokens import home, server_secret
 
     file = tokens
     if not is_loopback(host):
         file = _tokens_file(tokens)
     accepted = _read_tokens(given, file)
+    login_config = None if login is None else read_login_config(login)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
-    # rebinding). With tokens it could not log in, and a proxy may use any name.
+    # rebinding). With a login it could not get in, and a proxy may use any name.
     hosts = None
-    if not len(accepted):
+    if not len(accepted) and login_config is None:
         hosts = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
 
     return SecurityConfig(
@@ -231,6 +260,8 @@ def _security_config(
         hosts,
         # Browsers send cookies to all ports of a host: each server needs a cookie name of its own.
         cookie_name=f"teeter_session_{port}",
+        login=login_config,
+        proxy=proxy,
         upload_limit=upload * 1_000_000,
     )
 
@@ -266,6 +297,9 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
 
 def _require_login(workspace: Workspace, token_hint: str | None) -> None:
     """Check that a token exists, if one is needed to log in."""
+    if workspace.auth.config.login is not None:
+        return
+
     campaign_tokens = workspace.campaign_tokens
     if len(workspace.auth.config.tokens) or campaign_tokens.has_tokens():
         return
@@ -344,8 +378,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
 def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
     """Return the options of uvicorn.
 
-    Clients could write any address into X-Forwarded-For, so it is believed only from a proxy that
-    is named.
+    Raises:
+        InputError: the proxy is not an IP address or network.
     """
     if proxy is not None:
         try:
@@ -365,8 +399,8 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
         "server_header": False,
         "timeout_graceful_shutdown": 3,
         "timeout_keep_alive": 30,
-        "proxy_headers": proxy is not None,
-        "forwarded_allow_ips": proxy or "",
+        # The application believes them, and remembers from whom they come.
+        "proxy_headers": False,
     }
 
 

@@ -102,7 +102,15 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
 
 @people.command("add")
-def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "annotator") -> None:
+def add_person(
+    file: CampaignArgument,
+    name: NameArgument,
+    role: RoleOption = "annotator",
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Make no token: they log in with an account elsewhere."),
+    ] = False,
+) -> None:
     """Add an annotator and print their token.
 
     The token is not shown again: only its hash is stored. An annotator labels, a reviewer also
@@ -110,7 +118,9 @@ def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "a
     everyone may do everything.
     """
     with open_campaign(file) as opened:
-        typer.echo(opened.people.add(name, role))
+        token = opened.people.add(name, role, has_token=not no_token)
+
+    typer.echo(f"{name} has no token." if no_token else token)
 
 
 @people.command("token")
