@@ -49,6 +49,14 @@ FolderOption = Annotated[
         help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
     ),
 ]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="TEETER_DATABASE",
+        help="Serve all campaigns of a database (postgresql://…), and create new campaigns in it.",
+    ),
+]
 ClassesOption = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +138,7 @@ def serve(
     locations: CampaignsArgument = None,
     *,
     folder: FolderOption = None,
+    database: DatabaseOption = None,
     classes: ClassesOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
@@ -159,8 +168,11 @@ def serve(
     if remove_token is not None:
         _remove_token(remove_token, tokens)
         return
-    if not locations and folder is None:
-        raise InputError("Name a campaign file, or a folder of campaigns with --folder.")
+    if not locations and folder is None and database is None:
+        raise InputError(
+            "Name a campaign file, or a folder of campaigns with --folder, or a database of "
+            "campaigns with --database."
+        )
 
     options = _uvicorn_options(proxy)
     listener = _listen(host, port)
@@ -181,6 +193,7 @@ def serve(
             security,
             listener,
             folder=folder,
+            database=database,
             batch=batch,
             open_page=open_page,
             options=options,
@@ -410,6 +423,7 @@ def _run(
     listener: socket.socket,
     *,
     folder: Path | None,
+    database: str | None,
     batch: int,
     open_page: bool | None,
     options: dict[str, Any],
@@ -422,6 +436,7 @@ def _run(
         security: who may log in.
         listener: the socket to serve on.
         folder: a folder whose campaigns are served too.
+        database: the URL of a database whose campaigns are served too.
         batch: items per batch.
         open_page: whether to open a browser; None for a terminal without tokens.
         options: options of uvicorn.
@@ -433,7 +448,7 @@ def _run(
 
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):
-        app = make_app(campaigns, security=security, folder=folder, batch=batch)
+        app = make_app(campaigns, security=security, folder=folder, database=database, batch=batch)
         workspace: Workspace = app.state.workspace
         try:
             _require_login(workspace, token_hint)

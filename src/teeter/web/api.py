@@ -88,7 +88,7 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     """
     workspace = get_workspace(request)
     workspace.close_missing_campaigns()
-    workspace.open_folder_campaigns()
+    workspace.open_new_campaigns()
 
     campaigns: list[CampaignOut] = []
     errors: dict[str, StoreError] = {}

@@ -76,6 +76,7 @@ def make_app(
     *,
     security: SecurityConfig,
     folder: Path | None = None,
+    database: str | None = None,
     batch: int = 20,
     warm: bool = True,
 ) -> FastAPI:
@@ -85,10 +86,11 @@ def make_app(
         places: files or database URLs of campaigns to serve.
         security: who may use it.
         folder: serve all campaigns and reports in it too, and create new campaigns there.
+        database: URL of a database: serve all its campaigns too, and create new ones there.
         batch: number of items that are picked at a time.
         warm: whether to start the trainer with the server, rather than with the first request.
     """
-    workspace = Workspace(places, security=security, folder=folder, batch=batch)
+    workspace = Workspace(places, security=security, folder=folder, database=database, batch=batch)
 
     @asynccontextmanager
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:

@@ -104,7 +104,7 @@ def render_page(
         "annotator": session.annotator,
         "needs_token": workspace.auth.requires_token(),
         "provider": _provider_name(workspace.auth.config),
-        "folder": workspace.folder,
+        "can_store": workspace.can_create_campaigns,
     }
     return _templates.TemplateResponse(request, template, shared | context, status)
 
@@ -213,7 +213,10 @@ def show_home(request: Request) -> Response:
     workspace = get_workspace(request)
     visible = find_visible_campaigns(request)
 
-    if workspace.folder is None and len(visible.campaigns) == len(workspace.services) == 1:
+    if (
+        not workspace.can_create_campaigns
+        and len(visible.campaigns) == len(workspace.services) == 1
+    ):
         return _redirect_to_only_campaign(request, visible.campaigns[0])
 
     # Files and reports are of no concern to annotators.
@@ -233,7 +236,7 @@ def show_home(request: Request) -> Response:
         campaigns=visible.campaigns,
         unreadable=unreadable,
         reports=reports,
-        can_create=workspace.folder is not None,
+        can_create=workspace.can_create_campaigns,
     )
 
 

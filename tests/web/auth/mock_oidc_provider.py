@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote_plus, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
@@ -78,7 +78,7 @@ class MockProvider:
         self.token_requests.append(form)
         scheme, _, credentials = authorization.partition(" ")
         sent = base64.b64decode(credentials).decode() if scheme == "Basic" else ""
-        if unquote(sent) != f"{CLIENT_ID}:{CLIENT_SECRET}":
+        if [unquote_plus(part) for part in sent.split(":")] != [CLIENT_ID, CLIENT_SECRET]:
             return 401, {"error": "invalid_client"}
 
         # A code is valid once.
