@@ -99,8 +99,14 @@ def test_the_server_trusts_the_address_of_the_proxy_only() -> None:
 
 def test_only_the_proxy_can_be_reached_from_outside() -> None:
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["proxy"]
-    assert SERVICES["db"]["networks"] == ["back"]
-    assert COMPOSE["networks"]["back"] == {"internal": True}
+    assert list(SERVICES["db"]["networks"]) == ["back"]
+    assert COMPOSE["networks"]["back"]["internal"] is True
+
+
+@pytest.mark.parametrize("name", TEETER_SERVICES)
+def test_the_database_is_found_at_its_address(name: str) -> None:
+    address = SERVICES["db"]["networks"]["back"]["ipv4_address"]
+    assert SERVICES[name]["extra_hosts"] == [f"db:{address}"]
 
 
 @pytest.mark.parametrize("name", SERVICES)
