@@ -102,7 +102,7 @@ def test_a_restore_that_fails_leaves_the_database(
     def fail(*_: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr("teeter.campaigns.transfer.copy_rows", fail)
+    monkeypatch.setattr("teeter.campaigns.copies.copy_rows", fail)
     with pytest.raises(StoreError, match="full"):
         Campaign.restore(backup, url, overwrite=True)
     assert campaign.status().labelled == 2

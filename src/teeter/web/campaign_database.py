@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
 from teeter.campaigns.db.campaigns import list_campaigns
 from teeter.campaigns.location import split_location
-from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError
 
 __all__ = ["CampaignDatabase"]
@@ -57,7 +57,7 @@ class CampaignDatabase:
         """
         campaign = Campaign.open(file)
         try:
-            move_campaign(campaign.database, self._database, campaign.name)
+            copy_campaign(campaign.database, self._database, campaign.name)
         finally:
             campaign.database.close()
 
