@@ -187,7 +187,7 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
 
 
 def _parent(table: Table) -> tuple[Table, Column[Any]]:
-    """Return the table that says whose a row of another table is, and the column that points to it."""
+    """Return the table that says whose row it is, and the column that points to that table."""
     if table is schema.picks:
         return schema.batches, table.c.batch_id
     return schema.items, table.c.item_id
