@@ -69,7 +69,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     [
         ("", "neither"),
         ("url = ", "not a TOML file"),
-        (OIDC, "lets nobody in"),
+        (OIDC, "lets no one in"),
         (OIDC.replace("url", "#"), "needs url"),
         (OIDC.replace("https://login", "http://login") + ACCESS, "must begin with https://"),
         (OIDC.replace("https://label", "ftp://label") + ACCESS, "url: 'ftp://"),
@@ -80,7 +80,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
         (HEADER.replace("127.0.0.1", "localhost") + ACCESS, "header.from.0"),
         (HEADER.replace('["127.0.0.1"]', "[]") + ACCESS, "header.from"),
         (HEADER.replace("X-Remote-User", "X Remote") + ACCESS, "header.name"),
-        (HEADER, "lets nobody in"),
+        (HEADER, "lets no one in"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(tmp_path: Path, content: str, message: str) -> None:

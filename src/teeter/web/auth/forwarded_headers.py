@@ -14,7 +14,7 @@ _PEER = "peer_address"
 
 
 class ForwardedHeadersMiddleware(HttpMiddleware):
-    """Believe ``X-Forwarded-For`` and ``X-Forwarded-Proto`` of one proxy, and of nobody else.
+    """Believe ``X-Forwarded-For`` and ``X-Forwarded-Proto`` of one proxy, and of no other client.
 
     Stops clients that write any address into these headers, to escape the limit of wrong tokens.
 

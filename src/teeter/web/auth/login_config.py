@@ -158,7 +158,7 @@ class LoginConfig(_Section):
         access = self.access
         if not (access.domains or access.people or access.anyone or self.roles):
             raise ValueError(
-                "it lets nobody in: set domains, people or anyone = true in [access], or [roles]"
+                "it lets no one in: set domains, people or anyone = true in [access], or [roles]"
             )
         return self
 
@@ -177,6 +177,7 @@ class LoginConfig(_Section):
             (True, False)
         """
         person = _normalize(name)
+        # The last @ decides: what stands before it may have others.
         _, at, domain = person.rpartition("@")
         return (
             self.access.anyone
@@ -229,6 +230,7 @@ def read_login_config(path: Path) -> LoginConfig:
     if config.oidc is None:
         return config
 
+    # The settings are frozen, and the secret is looked up only for a file that is valid.
     secret = _find_secret(config.oidc, path)
     return config.model_copy(
         update={"oidc": config.oidc.model_copy(update={"client_secret": secret})}

@@ -145,6 +145,7 @@ class OidcProvider:
             token = self._decode(id_token)
             self._required_claims(nonce).validate(token.claims)
         except (JoseError, ValueError) as error:
+            # The class says enough. The message may quote the token.
             raise LoginRefusedError(
                 f"The provider's ID token is not valid ({type(error).__name__}): log in again."
             ) from error
@@ -198,7 +199,7 @@ class OidcProvider:
                     fields = ", ".join(str(problem["loc"][0]) for problem in error.errors())
                     raise self._unavailable(f"wrong or missing: {fields}") from None
 
-                # Another issuer could otherwise answer in the place of the one that is trusted.
+                # Another issuer could otherwise answer instead of the one that is trusted.
                 if discovery.issuer.removesuffix("/") != self.config.issuer:
                     raise self._unavailable(f"it calls itself {discovery.issuer[:200]!r}")
                 self._discovery = discovery

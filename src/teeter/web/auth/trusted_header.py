@@ -52,6 +52,7 @@ class TrustedHeaderMiddleware(HttpMiddleware):
         if login is None or login.header is None:
             return None
 
+        # All of them: the first or the last may be the one that the client sent.
         names = Headers(scope=scope).getlist(login.header.name)
         if not names or not login.header.trusts(peer_address(scope)):
             return None
