@@ -26,7 +26,7 @@ def test_campaigns_of_a_database_are_found_and_created(tmp_path: Path) -> None:
         assert client.get("/api/v1/campaigns").json() == [], "an empty database is no error"
 
         # One that another process creates.
-        campaign = Campaign.create(f"{url}#first", "first", ("ham", "spam"), Settings())
+        campaign = Campaign.create(url, "first", ("ham", "spam"), Settings())
         campaign.add([("a", "one"), ("b", "two")])
         campaign.database.close()
         assert [found["slug"] for found in client.get("/api/v1/campaigns").json()] == ["first"]
