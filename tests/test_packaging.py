@@ -144,6 +144,12 @@ def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None
 
 
 @builds
+def test_a_registry_accepts_both_archives(built: tuple[Path, Path]) -> None:
+    pytest.importorskip("twine")
+    run(sys.executable, "-m", "twine", "check", "--strict", *built, cwd=built[0].parent)
+
+
+@builds
 def test_the_wheel_carries_its_licence(wheel: Path) -> None:
     assert any(
         file.endswith(".dist-info/licenses/LICENSE") for file in zipfile.ZipFile(wheel).namelist()

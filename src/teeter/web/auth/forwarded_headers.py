@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -26,7 +28,9 @@ class ForwardedHeadersMiddleware(HttpMiddleware):
         super().__init__(app)
         self._forwarded_app: ASGIApp = app
         if proxy is not None:
-            self._forwarded_app = ProxyHeadersMiddleware(app, trusted_hosts=proxy)
+            # uvicorn and Starlette describe the same interface by different types.
+            middleware: Any = ProxyHeadersMiddleware
+            self._forwarded_app = middleware(app, trusted_hosts=proxy)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with the address of its client, and note that of its connection."""

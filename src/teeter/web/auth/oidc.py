@@ -151,12 +151,13 @@ class OidcProvider:
             ) from error
 
         # A token for several clients says for which of them it was issued.
-        audience = token.claims["aud"]
-        party = token.claims.get("azp", self.config.client_id)
-        is_shared = isinstance(audience, list) and len(audience) > 1 and "azp" not in token.claims
+        claims: dict[str, Any] = token.claims
+        audience = claims["aud"]
+        party = claims.get("azp", self.config.client_id)
+        is_shared = isinstance(audience, list) and len(audience) > 1 and "azp" not in claims
         if is_shared or party != self.config.client_id:
             raise LoginRefusedError("The provider's ID token is for another program.")
-        return token.claims
+        return claims
 
     def _decode(self, id_token: str) -> jwt.Token:
         try:
