@@ -38,7 +38,9 @@ FOR_USERS = {
     "report",
     "web",
     "postgres",
+    "http",
     "label-studio",
+    "login",
     "ray",
     "hf",
     "skorch",
@@ -139,6 +141,12 @@ def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None
     assert "teeter/py.typed" in files
     version = wheel.name.split("-")[1]
     assert {file.split("/")[0] for file in files} == {"teeter", f"teeter-{version}.dist-info"}
+
+
+@builds
+def test_a_registry_accepts_both_archives(built: tuple[Path, Path]) -> None:
+    pytest.importorskip("twine")
+    run(sys.executable, "-m", "twine", "check", "--strict", *built, cwd=built[0].parent)
 
 
 @builds
@@ -253,7 +261,8 @@ def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: 
 @builds
 def test_completion_is_part_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     asked = {"_TEETER_COMPLETE": "complete_bash", "COMP_WORDS": "teeter se", "COMP_CWORD": "1"}
-    assert run(installed / "teeter", cwd=tmp_path, **asked).split() == ["select", "serve"]
+    completions = run(installed / "teeter", cwd=tmp_path, **asked).split()
+    assert sorted(completions) == ["select", "serve"]
 
 
 @builds

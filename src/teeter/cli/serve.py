@@ -58,6 +58,14 @@ FolderOption = Annotated[
         help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
     ),
 ]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="TEETER_DATABASE",
+        help="Serve all campaigns of a database (postgresql://…), and create new campaigns in it.",
+    ),
+]
 ClassesOption = Annotated[
     str | None,
     typer.Option(
@@ -88,6 +96,7 @@ TokenOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=TOKEN",
+        envvar="TEETER_TOKEN",
         help="Accept this token (16 characters or more) of an annotator. May be repeated.",
     ),
 ]
@@ -106,10 +115,19 @@ TokensOption = Annotated[
         help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
     ),
 ]
+LoginOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="TEETER_LOGIN",
+        help="TOML file for logins by OpenID Connect, or by a header of a trusted proxy.",
+    ),
+]
 ProxyOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
+        envvar="TEETER_PROXY",
         help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
     ),
 ]
@@ -129,6 +147,7 @@ def serve(
     locations: CampaignsArgument = None,
     *,
     folder: FolderOption = None,
+    database: DatabaseOption = None,
     classes: ClassesOption = None,
     host: HostOption = _LOOPBACK,
     port: PortOption = None,
@@ -137,6 +156,7 @@ def serve(
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
     tokens: TokensOption = None,
+    login: LoginOption = None,
     proxy: ProxyOption = None,
     upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
@@ -163,21 +183,33 @@ def serve(
     if remove_token is not None:
         _remove_token(remove_token, tokens)
         return
-    if not locations and folder is None:
-        raise InputError("Name a campaign file, or a folder of campaigns with --folder.")
+    if not locations and folder is None and database is None:
+        raise InputError(
+            "Name a campaign file, or a folder of campaigns with --folder, or a database of "
+            "campaigns with --database."
+        )
 
     # Wrong options are reported before a port is opened.
     options = _uvicorn_options(proxy)
     listener = _listen(host, port)
     try:
         # After the port is known: the name of the cookie has it.
-        security = _security_config(host, listener.getsockname()[1], token or [], tokens, upload)
+        security = _security_config(
+            host,
+            listener.getsockname()[1],
+            token or [],
+            tokens,
+            upload,
+            login=login,
+            proxy=proxy,
+        )
         campaigns = [_find_campaign(location, classes) for location in locations or []]
         _run(
             campaigns,
             security,
             listener,
             folder=folder,
+            database=database,
             batch=batch,
             open_page=open_page,
             options=options,
@@ -257,7 +289,14 @@ def _remove_token(name: str, tokens: Path | None) -> None:
 
 
 def _security_config(
-    host: str, port: int, given: list[str], tokens: Path | None, upload: int
+    host: str,
+    port: int,
+    given: list[str],
+    tokens: Path | None,
+    upload: int,
+    *,
+    login: Path | None = None,
+    proxy: str | None = None,
 ) -> SecurityConfig:
     """Return who may log in: anyone on this machine, or only holders of a token if there are any.
 
@@ -267,8 +306,10 @@ def _security_config(
         given: tokens as ``NAME=TOKEN``.
         tokens: a file of token hashes. Beyond this machine, there is a default file.
         upload: the largest upload in megabytes.
+        login: a TOML file with logins other than by tokens.
+        proxy: the address of a reverse proxy.
     """
-    from teeter.web.auth import SecurityConfig, is_loopback
+    from teeter.web.auth import SecurityConfig, is_loopback, read_login_config
     from teeter.web.tokens import home, server_secret
 
     file = tokens
@@ -276,11 +317,12 @@ def _security_config(
         file = _tokens_file(tokens)
     # With none accepted, the server asks for none: ``_require_login`` checks that this is meant.
     accepted = _read_tokens(given, file)
+    login_config = None if login is None else read_login_config(login)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
-    # rebinding). With tokens it could not log in, and a proxy may use any name.
+    # rebinding). With a login it could not get in, and a proxy may use any name.
     hosts = None
-    if not len(accepted):
+    if not len(accepted) and login_config is None:
         hosts = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
 
     return SecurityConfig(
@@ -289,6 +331,8 @@ def _security_config(
         hosts,
         # Browsers send cookies to all ports of a host: each server needs a cookie name of its own.
         cookie_name=f"teeter_session_{port}",
+        login=login_config,
+        proxy=proxy,
         upload_limit=upload * 1_000_000,
     )
 
@@ -325,6 +369,9 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
 
 def _require_login(workspace: Workspace, token_hint: str | None) -> None:
     """Check that a token exists, if one is needed to log in."""
+    if workspace.auth.config.login is not None:
+        return
+
     campaign_tokens = workspace.campaign_tokens
     if len(workspace.auth.config.tokens) or campaign_tokens.has_tokens():
         return
@@ -404,8 +451,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
 def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
     """Return the options of uvicorn.
 
-    Clients could write any address into X-Forwarded-For, so it is believed only from a proxy that
-    is named.
+    Raises:
+        InputError: the proxy is not an IP address or network.
     """
     if proxy is not None:
         try:
@@ -425,8 +472,8 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
         "server_header": False,
         "timeout_graceful_shutdown": 3,
         "timeout_keep_alive": 30,
-        "proxy_headers": proxy is not None,
-        "forwarded_allow_ips": proxy or "",
+        # The application believes them, and remembers from whom they come.
+        "proxy_headers": False,
     }
 
 
@@ -436,6 +483,7 @@ def _run(
     listener: socket.socket,
     *,
     folder: Path | None,
+    database: str | None,
     batch: int,
     open_page: bool | None,
     options: dict[str, Any],
@@ -449,6 +497,7 @@ def _run(
         security: who may log in.
         listener: the socket to serve on.
         folder: a folder whose campaigns are served too.
+        database: the URL of a database whose campaigns are served too.
         batch: items per batch.
         open_page: whether to open a browser; None for a terminal without tokens.
         options: options of uvicorn.
@@ -461,7 +510,7 @@ def _run(
 
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):
-        app = make_app(campaigns, security=security, folder=folder, batch=batch)
+        app = make_app(campaigns, security=security, folder=folder, database=database, batch=batch)
         workspace: Workspace = app.state.workspace
         try:
             _require_login(workspace, token_hint)
