@@ -247,6 +247,7 @@ def serve_on_this_machine(
             security,
             listener,
             folder=folder,
+            database=None,
             batch=_BATCH,
             open_page=open_page,
             options=options,
