@@ -122,8 +122,8 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleI
 
 def _read_rows(name: str) -> list[list[str]]:
     """Return the rows of a table without its header."""
-    with (_DATA / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))[1:]
+    lines = (_DATA / name).read_text(encoding="utf-8").splitlines()  # no cell has a line break
+    return list(csv.reader(lines))[1:]
 
 
 def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
