@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -122,8 +123,8 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleI
 
 def _read_rows(name: str) -> list[list[str]]:
     """Return the rows of a table without its header."""
-    with (_DATA / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))[1:]
+    table = (_DATA / name).read_text(encoding="utf-8")
+    return list(csv.reader(io.StringIO(table, newline="")))[1:]
 
 
 def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
