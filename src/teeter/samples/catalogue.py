@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -122,8 +123,8 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleI
 
 def _read_rows(name: str) -> list[list[str]]:
     """Return the rows of a table without its header."""
-    lines = (_DATA / name).read_text(encoding="utf-8").splitlines()  # no cell has a line break
-    return list(csv.reader(lines))[1:]
+    table = (_DATA / name).read_text(encoding="utf-8")
+    return list(csv.reader(io.StringIO(table, newline="")))[1:]
 
 
 def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
