@@ -272,7 +272,7 @@ def test_a_class_is_added(campaign_file: Path) -> None:
 
 def test_a_short_audit_set_is_reported(items_file: Path) -> None:
     printed = run_campaign("new", items_file, "--classes", "a,b", "--audit", 1000)
-    assert "The audit set has 30 instead of 1,000 items: at most half of all items." in printed
+    assert "The audit set has 30 instead of 1,000 items, because it holds at most half" in printed
 
 
 # ---- status
@@ -296,7 +296,7 @@ def test_status_with_150_classes_fits_the_terminal(
     assert len(lines) < 25
     text = " ".join(lines)
     assert "7 kind of item 0 " in text
-    assert "130 more classes: --all lists them." in text
+    assert "130 more classes: list with --all." in text
     assert "No labels (130): kind of item 20, kind of item 21," in text
 
     lines = run_campaign("status", campaign, "--all").splitlines()
@@ -399,7 +399,7 @@ def test_a_campaign_is_copied_to_a_server_and_back(
     printed = run_campaign("copy-to", "notes.teeter", url)
     assert printed.startswith("Copied notes to postgresql://")
     assert ": 30 items, 0 answers." in printed
-    assert "notes.teeter is unchanged. Continue with one of the two, not with both." in printed
+    assert "notes.teeter is unchanged. Continue with only one of the two campaigns." in printed
 
     assert len(run_campaign("ask", url, "-n", "3").splitlines()) >= 3
     assert "30" in run_campaign("status", f"{url}#notes")

@@ -94,7 +94,7 @@ def test_more_classes_than_keys_are_refused(items_file: Path) -> None:
     classes = ",".join(f"class {number}" for number in range(40))
     run_campaign("new", items_file, "--classes", classes)
     message = refuse_campaign("label", items_file.with_suffix(".teeter"))
-    assert "keys for 32 classes, and this campaign has 40" in message
+    assert "keys for 32 classes, but this campaign has 40" in message
 
 
 def test_the_legend_fits_the_terminal(items_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,5 @@ def test_a_late_answer_is_reported(campaign_file: Path) -> None:
 
     result = invoke_campaign("tell", campaign_file, question["item"], "small", "--as", "ann")
     assert result.exit_code == 0
-    assert result.stderr == (
-        "Your lease on this item had expired. Your answer counts all the same.\n"
-    )
+    assert result.stderr == ("Your lease on this item had expired. Your answer still counts.\n")
     assert json.loads(run_campaign("status", campaign_file, "--json"))["labelled"] == 1

@@ -64,7 +64,7 @@ def teeter(
         ),
     ] = False,
 ) -> None:
-    """Pick the samples that a model teeters on, to label them next."""
+    """Find the samples that a model teeters on, and label them next."""
 
 
 def main() -> None:

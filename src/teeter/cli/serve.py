@@ -51,19 +51,24 @@ FolderOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
+        help="Serve all campaigns and reports in a folder, and allow new campaigns to be created "
+        "there.",
     ),
 ]
 ClassesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated class names: create campaigns from the items, unless they exist.",
+        help="Comma-separated class names. A campaign is created from the items unless it "
+        "already exists.",
     ),
 ]
 HostOption = Annotated[
     str,
-    typer.Option(metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs tokens."),
+    typer.Option(
+        metavar="ADDRESS",
+        help="Address to listen on. Any address except 127.0.0.1 requires tokens.",
+    ),
 ]
 PortOption = Annotated[
     int | None,
@@ -77,14 +82,14 @@ PortOption = Annotated[
 BatchOption = Annotated[
     int,
     typer.Option(
-        metavar="N", min=2, max=1000, help="Items per batch; a model is trained after each."
+        metavar="N", min=2, max=1000, help="Items per batch; a model is trained after each batch."
     ),
 ]
 TokenOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=TOKEN",
-        help="Accept this token (16 characters or more) of an annotator. May be repeated.",
+        help="Accept a token (16 characters or more) for an annotator. May be repeated.",
     ),
 ]
 MakeTokenOption = Annotated[
@@ -99,14 +104,15 @@ TokensOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
+        help="File of token hashes. If given, tokens are required on 127.0.0.1 too.",
     ),
 ]
 ProxyOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
+        help="Trust the headers X-Forwarded-For and X-Forwarded-Proto of the proxy at this "
+        "address.",
     ),
 ]
 UploadOption = Annotated[
@@ -116,7 +122,7 @@ OpenOption = Annotated[
     bool | None,
     typer.Option(
         "--open/--no-open",
-        help="Open the page in a browser. Default: if run in a terminal.",
+        help="Open the page in a browser. By default, only when run in a terminal.",
     ),
 ]
 
@@ -139,10 +145,10 @@ def serve(
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. It needs pip install 'teeter[web,store]' and no network: all
-    data stays on this machine.
+    Prints the address of the page. Needs pip install 'teeter[web,store]', but no network
+    connection: all data stays on this machine.
 
-    The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
+    Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
 
     \b
@@ -203,7 +209,9 @@ def _make_token(name: str, tokens: Path | None) -> None:
 
     file = _tokens_file(tokens)
     typer.echo(make_token(file, name))
-    typer.echo(f"The token of {name} is not shown again. {file} holds its hash.", err=True)
+    typer.echo(
+        f"The token of {name} will not be shown again. {file} holds only its hash.", err=True
+    )
 
 
 def _remove_token(name: str, tokens: Path | None) -> None:
@@ -435,7 +443,9 @@ def _run(
     if open_page:
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 
-    typer.echo(f"{address}  (Ctrl+C stops. Answers that the page shows as saved are on disk.)")
+    typer.echo(
+        f"{address}  (Press Ctrl+C to stop. Answers that the page shows as saved are on disk.)"
+    )
     # Programs that start the server read the address from a pipe.
     sys.stdout.flush()
     try:
