@@ -144,7 +144,9 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     found = by_name(run_teeter("datasets", "--json").stdout)["rings"]
     assert (found["train"], found["test"], found["classes"], found["shape"]) == (400, 200, 3, [2])
     assert found["found"] == "teeter-even"
-    assert "rings is already there: teeter-even." in run_teeter("datasets", "get", "rings").stdout
+    assert (
+        "rings is already available: teeter-even." in run_teeter("datasets", "get", "rings").stdout
+    )
     assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
     values = (
         "--set",

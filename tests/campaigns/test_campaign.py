@@ -443,7 +443,7 @@ def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
     )
     assert len(campaign.ask(5)) == 5
     for wrong in (lambda texts: [[1.0]], lambda texts: [[np.nan]] * len(texts)):
-        with pytest.raises(InputError, match="The encoder gave"):
+        with pytest.raises(InputError, match="The encoder returned an array"):
             campaign.add(["more"], encoder=wrong)
     assert campaign.status().items == 29
     with pytest.raises(

@@ -70,7 +70,7 @@ def test_undo_brings_back_the_answer_before(campaign_file: Path) -> None:
     run_campaign("tell", campaign_file, "t5", "fruit")
     run_campaign("tell", campaign_file, "t5", "tool")
     assert run_campaign("undo", campaign_file) == (
-        "Undid t5: tool.\nThe answer before it counts again: fruit.\n"
+        "Undid t5: tool.\nThe earlier answer counts again: fruit.\n"
     )
 
 
@@ -526,7 +526,7 @@ def test_a_broken_image_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.png").write_text("no image")
     message = refuse_campaign("new", folder, "--classes", "a,b")
-    assert "is not an image that can be read" in message
+    assert "cannot be read as an image" in message
     assert list(tmp_path.glob("*.teeter*")) == []
 
 

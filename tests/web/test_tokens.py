@@ -48,7 +48,7 @@ def test_removing_a_token_that_does_not_exist_names_those_that_do(tmp_path: Path
     with pytest.raises(UnknownNameError, match="no annotator"):
         remove_token(tmp_path / "none.json", "ann")
     make_token(tmp_path / "tokens.json", "bob")
-    with pytest.raises(UnknownNameError, match=r"No token of 'ann' is in .*: it has tokens of bob"):
+    with pytest.raises(UnknownNameError, match=r"has no token for 'ann': it has tokens for bob"):
         remove_token(tmp_path / "tokens.json", "ann")
 
 

@@ -105,7 +105,7 @@ def get(
         typer.echo(f"{name} is in {download_folder(name, folder)}.")
     else:
         location = _describe(name, folder)["found"]
-        typer.echo(f"{name} has already been downloaded: {location}.")
+        typer.echo(f"{name} is already available: {location}.")
 
 
 def _describe(name: str, folder: Path | None) -> dict[str, Any]:

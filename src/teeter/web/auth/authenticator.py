@@ -91,7 +91,7 @@ class Authenticator:
 
         if self._failed_logins.record_failure(address):
             raise TooManyLoginsError("Too many wrong tokens: wait a minute.")
-        raise WrongTokenError("This token is not valid here.")
+        raise WrongTokenError("This token is not valid on this server.")
 
     def restore_session(self, session: Session) -> Session | None:
         """Return a session that came back in a cookie; None if it is no longer valid.
