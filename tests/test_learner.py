@@ -107,7 +107,7 @@ def test_labels_without_a_fit_are_not_passed_over() -> None:
     learner = make()
     learner.tell([1, 2], ["cat", "dog"])
     with pytest.raises(
-        InputError, match="There are 2 labels and no model yet: call fit before ask"
+        InputError, match="There are 2 labels but no model yet: call fit before ask"
     ):
         learner.ask(3)
     patient = make(strategy="random")
@@ -118,13 +118,16 @@ def test_labels_without_a_fit_are_not_passed_over() -> None:
 @pytest.mark.parametrize("call", [Learner.predict, lambda learner: learner.evaluate(ROWS, TRUTH)])
 def test_without_a_model_nothing_is_predicted(call: Any) -> None:
     with pytest.raises(
-        InputError, match="There is no model yet: tell labels of two classes or more, and fit"
+        InputError,
+        match="There is no model yet: call tell with labels of at least two classes, then fit",
     ):
         call(make())
 
 
 def test_without_labels_there_is_nothing_to_fit() -> None:
-    with pytest.raises(InputError, match="There is nothing to fit: tell some labels first"):
+    with pytest.raises(
+        InputError, match="There is nothing to fit: call tell with some labels first"
+    ):
         make().fit()
 
 
@@ -331,7 +334,10 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (network(0), "make_model is a Sequential: give a function from a seed to a new model"),
+        (
+            network(0),
+            "make_model is a Sequential: give a function that takes a seed and returns a new model",
+        ),
         (None, "make_model is a NoneType"),
         (
             lambda seed: None,
@@ -349,7 +355,7 @@ def test_a_network_with_too_few_or_too_many_classes_is_refused() -> None:
     with pytest.raises(TrainingError, match="returns 2 classes, and the labels have 3"):
         taught(lambda seed: mlp(4, 2))
     learner = taught(lambda seed: mlp(4, 5))
-    with pytest.raises(InputError, match="The network has 5 outputs, and there are 3 classes"):
+    with pytest.raises(InputError, match="The network has 5 outputs, but there are 3 classes"):
         learner.predict()
 
 

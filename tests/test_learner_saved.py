@@ -219,7 +219,7 @@ def test_a_file_that_is_no_learner_is_said_to_be_so(kind: str, tmp_path: Path) -
 
 
 def test_other_data_than_were_saved_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="was saved with 60 rows, and the data have 59"):
+    with pytest.raises(InputError, match="was saved with 60 rows, but the data have 59"):
         Learner.load(saved(tmp_path / "learner"), network, ROWS[:59])
 
 

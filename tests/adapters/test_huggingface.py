@@ -338,7 +338,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
         learner = teeter.Learner(
             make, pool, classes=4, training=training, validation=validation, device="cpu"
         )
-        with pytest.raises(InputError, match="tell some labels first"):
+        with pytest.raises(InputError, match="call tell with some labels first"):
             learner.fit()
         learner.tell(LABELLED, CLASSES[LABELLED])
         learner.fit()

@@ -237,10 +237,12 @@ def test_only_items_of_the_same_kind_are_added(
     pictures = tmp_path / "pictures.teeter"
 
     message = refuse_campaign("add", campaign_file, tmp_path / "others")
-    assert "This campaign is of text, and '0.png' is of image" in message
+    assert "The items of this campaign are of kind text, but '0.png' is of kind image" in message
     message = refuse_campaign("add", pictures, items_file)
-    assert "This campaign is of image, and 't0' is of text" in message
-    assert "put new images there" in refuse_campaign("add", pictures, tmp_path / "others")
+    assert "The items of this campaign are of kind image, but 't0' is of kind text" in message
+    assert "put the new images into the campaign's folder" in refuse_campaign(
+        "add", pictures, tmp_path / "others"
+    )
 
     save_image(tmp_path / "pictures" / "new" / "4.png", (1, 2, 3))
     printed = run_campaign("add", pictures, tmp_path / "pictures" / "new")
@@ -260,7 +262,7 @@ def test_labels_of_known_items_are_added_and_conflicts_reported(
     assert run_campaign("undo", campaign_file) == "Undid t0: fruit.\n"
     assert "no answer to undo" in run_campaign("undo", campaign_file)
     message = refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", "import")
-    assert "answer under another name" in message
+    assert "choose another name" in message
 
 
 def test_a_class_is_added(campaign_file: Path) -> None:
@@ -366,7 +368,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
 
     run_campaign("tell", campaign_file, "t20", "tool")
     printed = run_campaign("export", campaign_file, tmp_path / "b.csv")
-    assert "Predictions are of model 1; 1 answer is newer" in printed
+    assert "The predictions come from model 1; 1 answer is newer" in printed
 
     out = tmp_path / "c.csv"
     message = refuse_campaign("export", campaign_file, out, "--history", tmp_path)
@@ -467,12 +469,14 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
     assert "--other later is unknown: give skip, unsure or flag." in refuse_campaign(
         "tell", campaign_file, "t5", "--other", "later"
     )
-    assert "label items of two or more, then train" in refuse_campaign("train", campaign_file)
+    assert "label items of at least two classes, then train" in refuse_campaign(
+        "train", campaign_file
+    )
     assert "Cannot ask about 0 items" in refuse_campaign("ask", campaign_file, "-n", 0)
     assert "Cannot list 0 labels" in refuse_campaign("suspects", campaign_file, "-n", 0)
     assert "this one is blank" in refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", " ")
     assert "this one is blank" in refuse_campaign("ask", campaign_file, "--as", "")
-    assert "it must be an integer of 64 bits" in refuse_campaign(
+    assert "it must be a 64-bit integer" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
     )
     assert "No class is called 'tool'" in refuse_campaign(

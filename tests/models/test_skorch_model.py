@@ -182,5 +182,5 @@ def test_mistakes_are_told_in_a_sentence() -> None:
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
     learner.tell(LABELLED, CLASSES[LABELLED])
     learner.fit()
-    with pytest.raises(InputError, match="The network has 4 outputs, and there are 5 classes"):
+    with pytest.raises(InputError, match="The network has 4 outputs, but there are 5 classes"):
         learner.ask(1)

@@ -239,7 +239,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
     assert (column(picks, "row"), column(picks, "predicted")) == ([1, 0], ["u", "v"])
     assert column(picks, "ldm") == [None, None]
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs features, and pool.npz holds none\."
+        MissingOutputError, match=r"ldm-s needs features, but pool.npz holds none\."
     ):
         select_from_file("pool.npz", n=1)
 

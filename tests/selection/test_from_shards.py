@@ -228,7 +228,7 @@ def test_ids_that_tell_nothing_are_noted(tmp_path: Path) -> None:
             pa.table({"id": column, "features": as_lists(FEATURES)}), tmp_path / f"{name}.parquet"
         )
         assert select_rows(tmp_path / f"{name}.parquet").provenance.notes[1:] == (
-            "30 of 30 picks have an empty or repeated id: use the row number.",
+            "30 of 30 picks have an empty or repeated id: identify them by their row number.",
         )
     raw = pa.array([f"item {row}".encode() for row in range(ROWS)])
     pq.write_table(

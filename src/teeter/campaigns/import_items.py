@@ -75,7 +75,8 @@ def require_kind(items: Sequence[Item], kind: str) -> None:
     for item in items:
         if item.kind != kind:
             raise InputError(
-                f"This campaign is of {kind}, and {quote_id(item.key)} is of {item.kind}."
+                f"The items of this campaign are of kind {kind}, but {quote_id(item.key)} is of "
+                f"kind {item.kind}."
             )
 
 
@@ -170,8 +171,8 @@ def _encode_items(
     has_own_features = len(missing) < len(new) or baseline.encoder_name == USER_ENCODER
     if encoder_name == BUILT_IN_ENCODER and has_own_features:
         raise InputError(
-            f"{len(missing)} items have no features, and the others have features of your own: "
-            "give features to all, or an encoder."
+            f"{len(missing)} items have no features, but you gave features for the others: give "
+            f"features for all items, or an encoder."
         )
 
     contents = _contents_to_encode(new, missing, baseline, encoder_name)
