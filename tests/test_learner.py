@@ -98,7 +98,7 @@ def test_before_any_label_rows_are_drawn_at_random() -> None:
 
 def test_a_cold_start_that_needs_a_model_is_refused() -> None:
     with pytest.raises(
-        MissingOutputError, match=r"margin needs logits, and this model has none.*random"
+        MissingOutputError, match=r"margin needs logits, but this model has none.*random"
     ):
         make(cold_start="margin").ask(3)
 
@@ -143,8 +143,8 @@ def test_excluded_rows_are_passed_over(exclude: Any) -> None:
     [
         ([60], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], "The pool has no row -1"),
-        ([1.5], "Rows must be whole numbers, and these are float64"),
-        (np.zeros(60, dtype=bool), "Rows must be whole numbers, and these are bool"),
+        ([1.5], "Rows must be whole numbers, but these are float64"),
+        (np.zeros(60, dtype=bool), "Rows must be whole numbers, but these are bool"),
     ],
 )
 def test_what_cannot_be_excluded_is_refused(exclude: Any, message: str) -> None:
@@ -209,9 +209,9 @@ def test_telling_again_changes_the_label() -> None:
         ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in one call"),
         ([60], ["cat"], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], ["cat"], "The pool has no row -1"),
-        ([1.0], ["cat"], "Rows must be whole numbers, and these are float64"),
-        (["1"], ["cat"], "Rows must be whole numbers, and these are <U1"),
-        ([True], ["cat"], "Rows must be whole numbers, and these are bool"),
+        ([1.0], ["cat"], "Rows must be whole numbers, but these are float64"),
+        (["1"], ["cat"], "Rows must be whole numbers, but these are <U1"),
+        ([True], ["cat"], "Rows must be whole numbers, but these are bool"),
         ([[1, 2]], ["cat"], "Rows must be whole numbers"),
     ],
 )
@@ -352,7 +352,7 @@ def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
 
 
 def test_a_network_with_too_few_or_too_many_classes_is_refused() -> None:
-    with pytest.raises(TrainingError, match="returns 2 classes, and the labels have 3"):
+    with pytest.raises(TrainingError, match="returns 2 classes, but the labels have 3"):
         taught(lambda seed: mlp(4, 2))
     learner = taught(lambda seed: mlp(4, 5))
     with pytest.raises(InputError, match="The network has 5 outputs, but there are 3 classes"):

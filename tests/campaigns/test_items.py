@@ -101,7 +101,7 @@ def test_no_path_leads_out_of_the_folder(path: str, tmp_path: Path) -> None:
     save_image(tmp_path / "secret.png")
     (tmp_path / "inside" / "deep").mkdir(parents=True)
 
-    with pytest.raises(FileError, match="leads out of the campaign's folder"):
+    with pytest.raises(FileError, match="is outside the campaign's folder"):
         parse_items([path], "image", tmp_path / "inside")
 
 

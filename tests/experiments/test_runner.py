@@ -376,7 +376,7 @@ def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
         (
             replace(TINY, network="s-cnn"),
             {},
-            "s-cnn takes square images, and the rows are of shape",
+            "s-cnn takes square images, but the rows have the shape",
         ),
         (replace(TINY, dataset="digit"), {}, "No dataset is called 'digit'"),
         (TINY, {"device": "tpu"}, "No device is called 'tpu'"),

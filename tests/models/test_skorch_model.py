@@ -172,11 +172,11 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         taught(data=ROWS.astype(np.float64))
     with pytest.raises(
         TrainingError,
-        match=r"has 2 outputs, fewer classes than the labels have \(4\): make its last layer wider",
+        match=r"has 2 outputs, but the labels have 4 classes: make its last layer wider",
     ):
         taught(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
     with pytest.raises(
-        TrainingError, match="there are too few: give it train_split=None, or label more"
+        TrainingError, match="there are too few rows: set train_split=None, or label more rows"
     ):
         taught(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)

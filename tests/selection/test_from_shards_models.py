@@ -146,12 +146,12 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
     np.save(home / "narrow.npy", IMAGES[..., :7])
     with pytest.raises(
         InputError,
-        match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\.",
+        match=r"takes rows of shape \(1, 8, 8\), flat or not, but .* shape \(1, 8, 7\)\.",
     ):
         select_from(home, "narrow.npy")
     with pytest.raises(
         InputError,
-        match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\.",
+        match=r"takes rows of shape \(1, 8, 8\), flat or not, but .* shape \(1, 8, 7\)\.",
     ):
         select_from_file(home / "narrow.npy", n=1, model=model)
     with pytest.raises(InputError, match=r"must hold rows of shape \(1, 8, 8\), as the pool does"):

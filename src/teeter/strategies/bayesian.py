@@ -61,7 +61,8 @@ class BatchBald(ScoringStrategy):
         """Validate the options."""
         if not is_count(self.configurations):
             raise InputError(
-                f"configurations is {self.configurations!r}: it must be a whole number from 1 up."
+                f"configurations is {self.configurations!r}: it must be a whole number of 1 or "
+                f"more."
             )
 
     def score(self, context: Context) -> Tensor:

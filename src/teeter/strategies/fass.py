@@ -29,7 +29,7 @@ class CandidateFilter:
         if not is_count(self.candidates_per_pick):
             raise InputError(
                 f"candidates_per_pick is {self.candidates_per_pick!r}: "
-                "it must be a whole number from 1 up."
+                "it must be a whole number of 1 or more."
             )
 
     def representatives(self, order: Tensor, features: Tensor, n: int) -> Tensor:

@@ -49,7 +49,7 @@ class Bait(Strategy):
         if self.form not in ("exact", "top", "binary"):
             raise InputError(f"bait has no form {self.form!r}: choose 'exact', 'top' or 'binary'.")
         if not is_count(self.top):
-            raise InputError(f"top is {self.top!r}: it must be a whole number from 1 up.")
+            raise InputError(f"top is {self.top!r}: it must be a whole number of 1 or more.")
         if not is_positive(self.regularisation):
             raise InputError(
                 f"regularisation is {self.regularisation!r}: it must be a positive number."
@@ -77,7 +77,7 @@ def _labelled_outputs(context: Context) -> tuple[Tensor, Tensor] | None:
 
     labelled = context.labelled.with_logits()
     if labelled.logits is None:
-        raise MissingOutputError("The candidates have logits and the labelled rows have none.")
+        raise MissingOutputError("The candidates have logits, but the labelled rows have none.")
     if labelled.features is None:
-        raise MissingOutputError("The candidates have features and the labelled rows have none.")
+        raise MissingOutputError("The candidates have features, but the labelled rows have none.")
     return labelled.logits, labelled.features

@@ -118,7 +118,7 @@ def test_arrays_without_their_names_or_cut_short(tmp_path: Path) -> None:
     ):
         load_dataset("cifar10", folder=tmp_path)
     np.savez(path, x=X, y=Y)
-    with pytest.raises(FileError, match="has a published test set, and the file has none"):
+    with pytest.raises(FileError, match="has a published test set, but the file has none"):
         load_dataset("cifar10", folder=tmp_path)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(FileError, match=r"is not a valid \.npz file"):
