@@ -447,7 +447,7 @@ def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
             campaign.add(["more"], encoder=wrong)
     assert campaign.status().items == 29
     with pytest.raises(
-        InputError, match="items have no features, but you gave features for the others"
+        InputError, match="1 item has no features, but you gave features for the others"
     ):
         campaign.add(["more"])
     campaign.add(["more"], encoder=lambda texts: [[len(text), 2.0] for text in texts])

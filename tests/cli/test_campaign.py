@@ -267,7 +267,7 @@ def test_labels_of_known_items_are_added_and_conflicts_reported(
 
 def test_a_class_is_added(campaign_file: Path) -> None:
     printed = run_campaign("add-class", campaign_file, "bird")
-    assert printed == "Added the class bird. The campaign has 3 classes.\n"
+    assert printed == "Added the class bird. The campaign now has 3 classes.\n"
     run_campaign("tell", campaign_file, "t5", "bird")
     assert "Cannot add a class 'bird'" in refuse_campaign("add-class", campaign_file, "bird")
 
@@ -349,7 +349,7 @@ def test_an_export_replaces_nothing_without_overwrite(
     message = refuse_campaign("export", campaign_file, out, "--history", items_file)
     assert "already exists" in message
     message = refuse_campaign("export", campaign_file, out, "--history", out)
-    assert "cannot both go to" in message
+    assert "Cannot write both the labels and the history to" in message
     assert items_file.read_bytes() == before
 
     for _ in range(2):

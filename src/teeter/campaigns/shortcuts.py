@@ -86,7 +86,8 @@ def _parse_key(text: str, name: str, keys: Mapping[str, str]) -> str:
     for other_name, other_key in keys.items():
         if other_key == key:
             raise InputError(
-                f"{key!r} cannot be the shortcut of {name}: it is already that of {other_name}."
+                f"{key!r} cannot be the shortcut of {name}: it is already the shortcut of "
+                f"{other_name}."
             )
 
     return key

@@ -210,12 +210,13 @@ def list_settings(
 @bench.command()
 def rounds(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run folder that teeter bench run wrote.")
+        Path, typer.Argument(metavar="RUN", help="Run folder written by teeter bench run.")
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A .csv or .parquet file. Default: print CSV to standard output."
+            metavar="FILE",
+            help="A .csv or .parquet file to write. Without it, CSV is printed to standard output.",
         ),
     ] = None,
 ) -> None:

@@ -108,16 +108,18 @@ StrategyOption = Annotated[
     str, typer.Option(metavar="NAME", help="Strategy that picks items; see teeter strategies.")
 ]
 HeadOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Classifier on the features: linear or mlp.")
+    str, typer.Option(metavar="NAME", help="Classifier trained on the features: linear or mlp.")
 ]
 ControlOption = Annotated[
     float,
-    typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure accuracy."),
+    typer.Option(
+        metavar="SHARE", help="Share of each batch that is drawn at random to measure accuracy."
+    ),
 ]
 AuditOption = Annotated[
     int,
     typer.Option(
-        metavar="N", help="Number of random items that measure accuracy and are never trained on."
+        metavar="N", help="Number of random items used to measure accuracy and never for training."
     ),
 ]
 CostOption = Annotated[float | None, typer.Option(metavar="AMOUNT", help="Cost of one label.")]
@@ -301,7 +303,7 @@ def add_class(
         opened.add_class(name)
         count = len(opened.classes)
 
-    typer.echo(f"Added the class {name.strip()}. The campaign has {count} classes.")
+    typer.echo(f"Added the class {name.strip()}. The campaign now has {count} classes.")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -380,7 +382,8 @@ def ask(
     """List the items to label next, and why each was picked.
 
     Prints the id, the reason (picked, control or audit) and the content of each item, separated by
-    tabs. Until some of them are answered, running the command again lists the same items.
+    tabs. Until some of the listed items are answered, running the command again lists the same
+    ones.
 
     \b
     Examples:
@@ -463,7 +466,7 @@ def tell(
 def undo(file: CampaignArgument, annotator: AnnotatorOption = DEFAULT_ANNOTATOR) -> None:
     """Undo the last answer of an annotator.
 
-    If they had answered the same item before, that earlier answer counts again.
+    If the annotator had answered the same item before, that earlier answer counts again.
     """
     with open_campaign(file) as opened:
         result = opened.undo(annotator)
@@ -647,8 +650,8 @@ def restore(
 ) -> None:
     """Restore a backup after checking that it is complete.
 
-    A backup that is damaged, is not a campaign, or comes from a newer version is refused. An
-    existing campaign is then left unchanged.
+    A backup that is damaged, is not a campaign, or comes from a newer version of teeter is refused,
+    and an existing campaign is left unchanged.
 
     \b
     Examples:
@@ -891,8 +894,10 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
 def _require_history_path(history: Path, out: Path) -> None:
     """Check that the history goes to a file of its own, outside of the exported folder."""
     if history.resolve() == out.resolve():
-        raise InputError(f"Labels and history cannot both go to {out}: name another file.")
+        raise InputError(
+            f"Cannot write both the labels and the history to {out}: name another file."
+        )
     if history.is_dir():
-        raise InputError(f"The history cannot go to {history}, which is a folder: name a file.")
+        raise InputError(f"Cannot write the history to {history}, which is a folder: name a file.")
     if out.resolve() in history.resolve().parents:
-        raise InputError(f"The history cannot go to {history}: name a file outside {out}.")
+        raise InputError(f"Cannot write the history to {history}: name a file outside {out}.")

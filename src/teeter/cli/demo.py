@@ -20,7 +20,7 @@ def demo(
         Path, typer.Option(metavar="FOLDER", help="Folder for the page and its figures.")
     ] = Path("teeter-demo"),
     repetitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Repetitions of each strategy.")
+        int, typer.Option(min=1, metavar="N", help="Number of repetitions per strategy.")
     ] = 5,
 ) -> None:
     """Compare strategies on handwritten digits, and show the picks on a page."""

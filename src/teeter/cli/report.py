@@ -19,7 +19,7 @@ __all__ = ["report"]
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders that teeter bench run wrote."),
+        typer.Argument(metavar="RUN...", help="Run folders written by teeter bench run."),
     ],
     out: Annotated[
         Path | None,

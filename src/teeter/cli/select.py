@@ -51,7 +51,7 @@ ModelOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Model file written by teeter.save_model. POOL then holds inputs, from which the "
+        help="Model file written by teeter.save_model. POOL then holds inputs from which the "
         "model computes features.",
     ),
 ]
@@ -78,7 +78,7 @@ StrategyOptions = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Option of the strategy; separate several values by commas. May be repeated.",
+        help="Option of the strategy; separate several values with commas. May be repeated.",
     ),
 ]
 EngineOption = Annotated[
@@ -101,7 +101,10 @@ WorkOption = Annotated[
     ),
 ]
 ReferenceOption = Annotated[
-    int, typer.Option(min=1, metavar="M", help="Number of rows on which the engine counts flips.")
+    int,
+    typer.Option(
+        min=1, metavar="M", help="Number of sampled rows on which the engine counts label flips."
+    ),
 ]
 CandidatesOption = Annotated[
     int,
@@ -115,8 +118,8 @@ LabelledOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="With --engine, labelled rows in the format of POOL, for strategies that avoid rows "
-        "similar to them.",
+        help="With --engine, a file of labelled rows in the same format as POOL, for strategies "
+        "that avoid similar rows.",
     ),
 ]
 OutOption = Annotated[
@@ -124,7 +127,7 @@ OutOption = Annotated[
     typer.Option(metavar="FILE", help="Write to this file, as JSON if its name ends in .json."),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Write JSON, with everything that the picks depend on.")
+    bool, typer.Option("--json", help="Write JSON that includes everything the picks depend on.")
 ]
 
 

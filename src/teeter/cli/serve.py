@@ -267,7 +267,7 @@ def _read_tokens(given: list[str], file: Path | None) -> Tokens:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError("--token takes NAME=TOKEN.")
+            raise InputError("--token must have the form NAME=TOKEN.")
         tokens.add(name.strip(), value)
     return tokens
 
@@ -378,7 +378,7 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
             ip_network(proxy)
         except ValueError:
             raise InputError(
-                f"--proxy takes the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
+                f"--proxy needs the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
             ) from None
 
     from teeter.web.connections import ConnectionLimits, limit_connections

@@ -67,7 +67,9 @@ ImagesOption = Annotated[
 ]
 NewProjectOption = Annotated[
     bool,
-    typer.Option("--new-project", help="Create another project. The answers stay in the campaign."),
+    typer.Option(
+        "--new-project", help="Create a new project. Imported answers stay in the campaign."
+    ),
 ]
 OnceOption = Annotated[bool, typer.Option("--once", help="Sync once (the default).")]
 WatchOption = Annotated[

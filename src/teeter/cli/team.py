@@ -149,7 +149,7 @@ def token(
 def remove(file: CampaignArgument, name: NameArgument) -> None:
     """Remove an annotator.
 
-    Their token stops working. Their answers stay, and their open items go to other annotators.
+    The annotator's token stops working, their answers stay, and their open items go to others.
     """
     with open_campaign(file) as opened:
         count = opened.people.remove(name)

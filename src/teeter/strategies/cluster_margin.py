@@ -101,7 +101,7 @@ class ClusterOptions:
 @registry.register("cluster-margin")
 @dataclass(frozen=True, kw_only=True)
 class ClusterMargin(ClusterOptions, ScoringStrategy):
-    """Rows of small margin from different clusters, smallest first [Citovsky et al. 2021]."""
+    """Pick rows with small margins from different clusters [Citovsky et al. 2021]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["smallest"]] = "smallest"

@@ -22,7 +22,7 @@ __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 @registry.register("coreset")
 @dataclass(frozen=True, kw_only=True)
 class CoreSet(Strategy):
-    """Greedy k-center: the row farthest from labelled rows and earlier picks [Sener 2018]."""
+    """Pick the row farthest from labelled rows and earlier picks, each time [Sener 2018]."""
 
     needs = frozenset({"features", "labelled"})
 
@@ -36,7 +36,7 @@ class CoreSet(Strategy):
 @registry.register("probcover")
 @dataclass(frozen=True, kw_only=True)
 class ProbCover(Strategy):
-    """Rows whose ball covers the most rows not yet covered [Yehuda et al. 2022]."""
+    """Pick rows whose ball covers the most rows not covered yet [Yehuda et al. 2022]."""
 
     needs = frozenset({"features"})
     optional_needs = frozenset({"labelled"})
@@ -85,7 +85,7 @@ class ProbCover(Strategy):
 @registry.register("typiclust")
 @dataclass(frozen=True, kw_only=True)
 class TypiClust(Strategy):
-    """Typical rows of clusters with few labels, for a cold start [Hacohen et al. 2022]."""
+    """Pick typical rows of clusters with few labels, for a cold start [Hacohen et al. 2022]."""
 
     needs = frozenset({"features"})
     optional_needs = frozenset({"labelled"})

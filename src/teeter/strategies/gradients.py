@@ -18,7 +18,7 @@ __all__ = ["Badge", "Bait"]
 @registry.register("badge")
 @dataclass(frozen=True, kw_only=True)
 class Badge(Strategy):
-    """Rows whose loss gradients are large and diverse [Ash et al. 2020]."""
+    """Pick rows whose loss gradients are large and diverse [Ash et al. 2020]."""
 
     needs = frozenset({"logits", "features"})
 
@@ -33,7 +33,7 @@ class Badge(Strategy):
 @registry.register("bait")
 @dataclass(frozen=True, kw_only=True)
 class Bait(Strategy):
-    """Rows whose Fisher information, for the head, is closest to the pool's [Ash et al. 2021]."""
+    """Pick rows whose Fisher information for the head is closest to the pool's [Ash et al. 2021]."""
 
     form: Form = "exact"
     """The Fisher information: "exact", of the ``top`` classes only, or "binary"."""

@@ -211,7 +211,7 @@ def server_secret(path: Path) -> bytes:
 def _require_name(name: str) -> str:
     annotator = name.strip()
     if not annotator or not annotator.isprintable():
-        raise InputError("A token needs the name of an annotator, in printable characters.")
+        raise InputError("The name of an annotator must consist of printable characters.")
     return annotator
 
 

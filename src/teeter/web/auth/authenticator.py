@@ -90,7 +90,7 @@ class Authenticator:
             return _open_session(annotator, token_prefix(token))
 
         if self._failed_logins.record_failure(address):
-            raise TooManyLoginsError("Too many wrong tokens: wait a minute.")
+            raise TooManyLoginsError("Too many wrong tokens. Wait a minute and try again.")
         raise WrongTokenError("This token is not valid on this server.")
 
     def restore_session(self, session: Session) -> Session | None:
