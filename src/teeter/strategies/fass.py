@@ -56,7 +56,7 @@ class CandidateFilter:
 @registry.register("fass")
 @dataclass(frozen=True, kw_only=True)
 class Fass(CandidateFilter, ScoringStrategy):
-    """Represent the rows of largest entropy by facility location [Wei et al. 2015]."""
+    """Pick rows that represent those with the largest entropy [Wei et al. 2015]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["largest"]] = "largest"

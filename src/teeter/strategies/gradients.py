@@ -33,7 +33,7 @@ class Badge(Strategy):
 @registry.register("bait")
 @dataclass(frozen=True, kw_only=True)
 class Bait(Strategy):
-    """Pick rows whose Fisher information for the head is closest to the pool's [Ash et al. 2021]."""
+    """Pick rows whose Fisher information for the head is nearest the pool's [Ash et al. 2021]."""
 
     form: Form = "exact"
     """The Fisher information: "exact", of the ``top`` classes only, or "binary"."""

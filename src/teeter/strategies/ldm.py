@@ -145,7 +145,7 @@ class LdmEstimator:
 @registry.register("ldm")
 @dataclass(frozen=True, kw_only=True)
 class Ldm(LdmEstimator, TopKStrategy):
-    """Pick the rows with the smallest least disagree metric, even similar ones [Cho et al. 2024]."""
+    """Pick the rows with the smallest least disagree metric, even if similar [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
     best: ClassVar[Literal["smallest"]] = "smallest"
