@@ -206,7 +206,7 @@ def test_telling_again_changes_the_label() -> None:
         ([1], [["cat"]], r"No class is called \['cat'\]"),
         ([1, 2], ["cat"], "There are 2 rows and 1 labels: give one label per row"),
         ([1], "cats", "Did you mean 'cat'"),
-        ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in one call"),
+        ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in this call"),
         ([60], ["cat"], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], ["cat"], "The pool has no row -1"),
         ([1.0], ["cat"], "Rows must be whole numbers, but these are float64"),

@@ -86,7 +86,7 @@ GAPS[3, 1] = None
         (MIXED, "The data contain 'red', but LogisticRegression takes only numbers: encode texts"),
         (
             ["it purrs"] * 60,
-            "The data contain 'it purrs', and LogisticRegression takes numbers only",
+            "The data contain 'it purrs', but LogisticRegression takes only numbers",
         ),
     ],
     ids=["NaN", "sparse NaN", "None", "a word", "texts"],

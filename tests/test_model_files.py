@@ -187,7 +187,7 @@ DAMAGE = {
     ),
     "a pickle": (
         lambda path: path.write_bytes(b"\x80\x04N."),
-        "write the network by teeter.save_model",
+        "save the network with teeter.save_model",
     ),
     "away": (lambda path: path.unlink(), "There is no file"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "Cannot read"),

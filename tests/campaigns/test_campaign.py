@@ -456,10 +456,10 @@ def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
 
 def test_given_and_computed_features_are_never_mixed(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("short", "long"))
-    with pytest.raises(InputError, match="1 items have no features"):
+    with pytest.raises(InputError, match="1 item has no features"):
         campaign.add([{"text": "one", "features": [1.0, 2.0]}, {"text": "two"}])
     campaign.add([{"text": "one", "features": [1.0, 2.0]}])
-    with pytest.raises(InputError, match="1 items have no features"):
+    with pytest.raises(InputError, match="1 item has no features"):
         campaign.add(["two"])
     with pytest.raises(InputError, match="features differ in length"):
         campaign.add([{"text": "two", "features": [1.0]}])

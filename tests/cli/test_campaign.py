@@ -483,7 +483,9 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
         "new", items_file, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
     )
     assert not (tmp_path / "z").exists()
-    assert "has no known format" in refuse_campaign("export", campaign_file, tmp_path / "out.docx")
+    assert "Cannot tell the format" in refuse_campaign(
+        "export", campaign_file, tmp_path / "out.docx"
+    )
     assert "--budget needs --cost" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
     )

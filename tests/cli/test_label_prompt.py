@@ -65,7 +65,7 @@ def test_labels_of_one_class_train_no_model(campaign_file: Path) -> None:
     printed = run_campaign("label", campaign_file, "-n", 3, typed="111111s")
     assert "Model" not in printed
     assert read_status(campaign_file)["by_class"] == {"fruit": 6, "tool": 0}
-    assert "labels of 1 of 2 classes" in refuse_campaign("train", campaign_file)
+    assert "only 1 of 2 classes" in refuse_campaign("train", campaign_file)
     assert run_campaign("suspects", campaign_file) == "No suspect labels.\n"
 
 

@@ -305,7 +305,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
         "select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2
     )
     assert (
-        "is a pickle, which teeter never loads and which teeter never loads: load it yourself"
+        "is a pickle, which teeter never loads because it can run code: load it yourself"
         in refusal(pickled)
     )
 

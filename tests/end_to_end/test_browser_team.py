@@ -95,7 +95,7 @@ def test_disagreements_are_decided_by_keyboard(
     page.keyboard.press(" ")
     page.keyboard.press("1")
     shows(page, 1)
-    sync_api.expect(page.locator("#stage")).to_contain_text("skipped the rest")
+    sync_api.expect(page.locator("#stage")).to_contain_text("skipped the remaining items")
     page.reload()
     shows(page, 1)
     sync_api.expect(page.locator("#last li")).to_have_count(3)

@@ -91,8 +91,8 @@ def test_a_callable_may_take_words() -> None:
     [
         (logits, ROWS[:0], "Cannot observe an empty pool"),
         (lambda rows: (1, 2, 3), ROWS, "returned 3 values: return logits, or a pair"),
-        (lambda rows: {"logit": rows}, ROWS, r"The model returned \['logit'\]: use names out of"),
-        (lambda rows: {}, ROWS, "use names out of"),
+        (lambda rows: {"logit": rows}, ROWS, r"The model returned \['logit'\]: use names from"),
+        (lambda rows: {}, ROWS, "use names from"),
         (lambda rows: logits(rows)[:3], ROWS, "The model returned 3 rows, but the data has 20"),
         (lambda rows: logits(rows)[:, 0], ROWS, "logits has shape"),
         (3, ROWS, "Cannot observe a int: give a torch module"),

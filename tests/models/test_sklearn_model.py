@@ -265,7 +265,7 @@ def yes_or_no(model: Any) -> Any:
             yes_or_no(
                 neural_network.MLPClassifier((3,), solver="lbfgs", max_iter=5000, random_state=0)
             ),
-            "MLPClassifier predicts several labels per row: teeter takes one class a row",
+            "MLPClassifier predicts several labels per row: teeter needs one class per row",
         ),
         (
             svm.SVC().fit(ROWS, NAMES),

@@ -83,7 +83,7 @@ def test_all_labelled_rows_train_it_where_it_would_hold_some_back_by_default(
             default, np.arange(7)
         )  # of classes with fewer members than the split has folds
     assert rows_per_epoch(learner) == 7
-    assert "train_split=None is set" in caplog.text
+    assert "train_split=None was set" in caplog.text
     assert isinstance(default.train_split, ValidSplit), "the classifier given stays as it is"
     made = taught(lambda seed: skorch_classifier(train_split=ValidSplit(5, stratified=True)))
     assert rows_per_epoch(made) == 16

@@ -144,7 +144,7 @@ def test_linear_layers_that_do_not_give_the_answer_are_named() -> None:
         nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 3, 1)
     )
     with pytest.raises(
-        InputError, match=r"None of the linear layers of Sequential \(0, 2\) gives its answer"
+        InputError, match=r"None of the linear layers of Sequential \(0, 2\) computes its output"
     ):
         teeter.observe(model, ROWS)
 
@@ -227,7 +227,9 @@ def test_a_single_logit_becomes_two_classes(ending: Callable[[Tensor], Tensor], 
 
 def test_a_vector_for_every_step_of_a_sequence_is_refused() -> None:
     model = nn.Linear(5, 3)
-    with pytest.raises(InputError, match=r"gets features of shape \(2, 6, 5\): one vector a row"):
+    with pytest.raises(
+        InputError, match=r"gets features of shape \(2, 6, 5\): it must get one vector per row"
+    ):
         teeter.observe(model, ROWS.reshape(2, 6, 5))
 
 

@@ -284,7 +284,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             "x,y\n1,a\n2,\n",
             {"labels": "y"},
-            "holds only the class 'a', and ldm-s needs rows of 2 classes or more",
+            "holds only the class 'a', but ldm-s needs rows of at least 2 classes",
         ),
         (
             "x,y\n1,a;b\n2,\n3,b\n",

@@ -282,7 +282,7 @@ def test_the_creator_of_a_campaign_owns_it(team: Team) -> None:
     for name in ("ann", "rey"):
         refused = create(name)
         assert refused.status_code == 403
-        assert "may not create one" in refused.json()["detail"]
+        assert "may not create campaigns" in refused.json()["detail"]
 
     job = create("olga").json()["job"]
     state = team.get("olga", f"/api/v1/jobs/{job}")

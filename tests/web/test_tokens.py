@@ -84,5 +84,5 @@ def test_the_secret_outlives_a_restart(tmp_path: Path) -> None:
     assert server_secret(tmp_path / "key") == server_secret(tmp_path / "key")
     assert (tmp_path / "key").stat().st_mode & 0o077 == 0
     (tmp_path / "key").write_text("no secret")
-    with pytest.raises(FileError, match="remove it to make a new one"):
+    with pytest.raises(FileError, match="remove the file to create a new secret"):
         server_secret(tmp_path / "key")

@@ -83,7 +83,7 @@ GOOD = {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y}
         ),
         (
             {"y_test": Y + 5},
-            "'y_test' in .* must hold class indices from 0 to 9, and it holds other values",
+            "'y_test' in .* must hold class indices from 0 to 9, but it holds other values",
         ),
         ({"y_test": Y - 1}, "must hold class indices from 0 to 9"),
         ({"y_test": Y + 0.5}, "must hold class indices from 0 to 9"),
