@@ -197,7 +197,7 @@ class WorkerProcess:
         try:
             self._connection.send(request)
         except ConnectionError as error:
-            raise WorkerDiedError(f"{self._name} ended before it was asked.") from error
+            raise WorkerDiedError(f"{self._name} ended before it received a request.") from error
 
         while True:
             reply = self._receive(self._connection, self._process)
@@ -219,7 +219,7 @@ class WorkerProcess:
             return reply
 
         except (EOFError, ConnectionError) as error:
-            raise WorkerDiedError(f"{self._name} ended while it worked.") from error
+            raise WorkerDiedError(f"{self._name} ended while it was working.") from error
 
 
 def _handle_requests(

@@ -46,7 +46,7 @@ def test_a_long_text_is_stored_in_full() -> None:
         ({"text": "a", "features": ["x"]}, "features are not numbers"),
         (
             {"text": "a", "features": [1.0, float("nan")]},
-            "must be a list of finite numbers: number 1 of them is nan",
+            "must be a list of finite numbers, but the value at position 1 is nan",
         ),
         (
             {"id": "v3", "text": "a", "features": [float("inf")]},
@@ -54,7 +54,7 @@ def test_a_long_text_is_stored_in_full() -> None:
         ),
         (
             {"id": "v3", "text": "a", "features": np.ma.array([1.0, 2.0], mask=[False, True])},
-            "The features of 'v3' have masked numbers: fill them",
+            "The features of 'v3' have masked values: fill them in",
         ),
         ({"text": "bad \ud800"}, "has a lone surrogate at position 4"),
         ({"id": "\ud800", "text": "a"}, "The id .* has a lone surrogate"),
@@ -101,7 +101,7 @@ def test_no_path_leads_out_of_the_folder(path: str, tmp_path: Path) -> None:
     save_image(tmp_path / "secret.png")
     (tmp_path / "inside" / "deep").mkdir(parents=True)
 
-    with pytest.raises(FileError, match="leads out of the campaign's folder"):
+    with pytest.raises(FileError, match="is outside the campaign's folder"):
         parse_items([path], "image", tmp_path / "inside")
 
 

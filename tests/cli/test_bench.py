@@ -79,7 +79,7 @@ def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
         ),
         (
             ["digits", "--set", "final=5000"],
-            "digits needs 5000 training rows, and there are 1437: lower final.",
+            "digits needs 5000 training rows, but there are only 1437: lower final.",
         ),
         (
             ["digits", "--set", "validation=1437"],

@@ -173,7 +173,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
     assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
     said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
-    assert said == "rays is True: it must be a whole number from 1 up."
+    assert said == "rays is True: it must be a whole number of 1 or more."
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         ),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
-        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
+        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number of 1 or more."),
         (
             ["-n", "1", "--strategy", "margin", "--rays", "0"],
-            "rays is 0: it must be a whole number from 1 up.",
+            "rays is 0: it must be a whole number of 1 or more.",
         ),
         (
             ["-n", "1", "--device", "gpu"],
@@ -305,7 +305,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
         "select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2
     )
     assert (
-        "is a pickle, which can run code and which teeter never loads: load it yourself"
+        "is a pickle, which teeter never loads because it can run code: load it yourself"
         in refusal(pickled)
     )
 
@@ -336,7 +336,7 @@ def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
         "x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60))
     )
     result = teeter("select", path, "--labels", "y", "-n", 2, "--rays", 16)
-    assert result.stderr.splitlines()[0] == "Left out as free text: remark."
+    assert result.stderr.splitlines()[0] == "Left out because they hold free text: remark."
 
 
 def test_an_interrupt_exits_with_130(

@@ -149,7 +149,7 @@ def test_a_request_that_kills_the_process_every_time_is_given_up(
 ) -> None:
     with pytest.raises(BackgroundTaskError, match="stopped 3 times at Die"):
         light_worker.submit(Die("a")).result(PATIENCE)
-    assert "models are not trained" in light_worker.status("a").describe()
+    assert "no models are trained" in light_worker.status("a").describe()
 
     questions = EnsureQuestions("b", "me", batch=10)
     assert light_worker.submit(questions).result(PATIENCE).is_finished is False

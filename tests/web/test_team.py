@@ -282,7 +282,7 @@ def test_the_creator_of_a_campaign_owns_it(team: Team) -> None:
     for name in ("ann", "rey"):
         refused = create(name)
         assert refused.status_code == 403
-        assert "may not create one" in refused.json()["detail"]
+        assert "may not create campaigns" in refused.json()["detail"]
 
     job = create("olga").json()["job"]
     state = team.get("olga", f"/api/v1/jobs/{job}")
@@ -510,7 +510,7 @@ def test_the_first_member_is_the_user_as_an_owner(tmp_path: Path) -> None:
     with serve_campaigns(file) as client:
         csrf = client.headers["x-csrf-token"]
         refused = client.post(f"{AT}/people", json={"name": "zoe", "role": "annotator"})
-        assert "first member must be an owner" in refused.json()["detail"]
+        assert "Add yourself first, as an owner" in refused.json()["detail"]
 
         fields = {"csrf": csrf, "name": "zoe", "role": "owner"}
         token = find_shown_token(client.post("/c/texts/people", data=fields).text)

@@ -186,8 +186,8 @@ async def _on_os_error(request: Request, error: OSError) -> Response:
         problem = "is full"
 
     sentence = (
-        f"The server's disk {problem}. Acknowledged answers are safe; tell the person who runs the "
-        "server, and try again."
+        f"The server's disk {problem}. Saved answers are safe. Tell the person who runs the "
+        f"server, and try again."
     )
     return _error_response(request, sentence, HTTPStatus.SERVICE_UNAVAILABLE)
 

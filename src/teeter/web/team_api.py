@@ -59,7 +59,7 @@ def list_disagreements(
 
 @router.post("/decisions")
 def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
-    """Decide on the label of an item. The decision is on disk when this returns."""
+    """Decide on the label of an item. The decision is on disk when the request returns."""
     team = require_team_permission(request, slug, Permission.DECIDE)
     return team.decide(body.item, body.label, body.comment)
 
@@ -68,7 +68,7 @@ def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
 def list_recent_decisions(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[RecentAnswer]:
-    """Return your last decisions, newest first."""
+    """Return your latest decisions, newest first."""
     return require_team_permission(request, slug, Permission.DECIDE).recent_decisions(count)
 
 
@@ -83,7 +83,7 @@ def undo_decision(request: Request, slug: str, body: UndoIn) -> UndoOut:
 
 @router.get("/team")
 def list_members(request: Request, slug: str) -> list[MemberOut]:
-    """Return all members and others who have answered, and how they work."""
+    """Return all members and others who have answered, with their pace and accuracy."""
     return require_team_permission(request, slug, Permission.REVIEW).list_members()
 
 
@@ -91,7 +91,7 @@ def list_members(request: Request, slug: str) -> list[MemberOut]:
 def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
     """Add a member and return their token, which is shown only once.
 
-    The first member is an owner. From then on everyone needs a token.
+    The first member must be an owner. From then on, everyone needs a token.
     """
     team = require_team_permission(request, slug, Permission.MANAGE)
     is_authenticated = current_session(request).is_authenticated
@@ -128,7 +128,7 @@ def remove_member(request: Request, slug: str, body: NameIn) -> MemberChanged:
 
 @router.post("/people/release")
 def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
-    """Let others have the open items of an annotator."""
+    """Release the open items of an annotator to others."""
     return require_team_permission(request, slug, Permission.MANAGE).release_items(body.name)
 
 
@@ -137,7 +137,7 @@ def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
 
 @router.get("/agreement")
 def get_agreement(request: Request, slug: str) -> AgreementOut:
-    """Return how far annotators agree: overall, by class and by pair."""
+    """Return how well annotators agree: overall, by class and by pair."""
     return require_team_permission(request, slug, Permission.REVIEW).describe_agreement()
 
 

@@ -393,7 +393,7 @@ def test_the_url_is_stored_and_may_change(
     backend: LabelStudioBackend, studio: FakeLabelStudio
 ) -> None:
     campaign = backend.create_campaign()
-    with pytest.raises(InputError, match="not linked to a Label Studio yet: pass url="):
+    with pytest.raises(InputError, match="not linked to a Label Studio server yet: pass url="):
         backend.sync(campaign, url=None)
 
     backend.sync(campaign, n=2)

@@ -98,8 +98,8 @@ class Authenticator:
             return _open_session(annotator, token_prefix(token), LoginMethod.TOKEN)
 
         if self._failed_logins.record_failure(address):
-            raise TooManyLoginsError("Too many wrong tokens: wait a minute.")
-        raise WrongTokenError("This token is not valid here.")
+            raise TooManyLoginsError("Too many wrong tokens. Wait a minute and try again.")
+        raise WrongTokenError("This token is not valid on this server.")
 
     def require_allowed(self, name: str) -> str:
         """Return the annotator's name of a person with an account elsewhere.

@@ -38,7 +38,7 @@ class LoginRequiredMiddleware(HttpMiddleware):
 
         response: Response
         if is_api(scope):
-            detail = "A token is needed: Authorization: Bearer TOKEN."
+            detail = "A token is required: send the header Authorization: Bearer TOKEN."
             response = JSONResponse({"detail": detail}, 401, {"www-authenticate": "Bearer"})
         else:
             response = RedirectResponse(_login_address(scope), 303)
