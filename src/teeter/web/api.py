@@ -126,7 +126,7 @@ def get_session(request: Request) -> SessionOut:
     return SessionOut(
         annotator=current_user(request),
         csrf=current_session(request).csrf_token,
-        needs_token=get_workspace(request).auth.requires_token(),
+        needs_token=get_workspace(request).auth.requires_login(),
     )
 
 
@@ -134,7 +134,7 @@ def get_session(request: Request) -> SessionOut:
 def choose_name(request: Request, body: SessionIn) -> SessionOut:
     """Choose a name to answer under, where no token is required."""
     auth = get_workspace(request).auth
-    if auth.requires_token():
+    if auth.requires_login():
         raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     session = auth.session_for_name(body.annotator)

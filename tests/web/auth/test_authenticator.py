@@ -53,7 +53,7 @@ def test_removing_the_last_token_does_not_open_the_server() -> None:
     tokens = ForgetfulTokens()
     authenticator = Authenticator(SecurityConfig(b"secret", tokens))
     tokens.count = 0
-    assert authenticator.requires_token()
+    assert authenticator.requires_login()
 
 
 def test_every_session_has_a_secret_of_its_own() -> None:

@@ -17,7 +17,8 @@ _MAX_AGE = 600
 """Seconds in which a person must log in at the provider."""
 
 _MAX_USED = 10_000
-"""Attempts that are remembered as used. Each was paid for with a login at the provider."""
+"""Attempts that are remembered as used, so that memory stays bounded. Whoever completes more in ten
+minutes can use an attempt twice, but not its code, which the provider accepts once."""
 
 
 @dataclass(frozen=True)
