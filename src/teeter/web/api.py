@@ -132,7 +132,7 @@ def get_session(request: Request) -> SessionOut:
 
 @router.post("/session")
 def choose_name(request: Request, body: SessionIn) -> SessionOut:
-    """Choose a name to answer under, where no token is required."""
+    """Choose a name to answer under, where no login is required."""
     auth = get_workspace(request).auth
     if auth.requires_login():
         raise InputError("Names cannot be chosen on this server: your login has your name.")

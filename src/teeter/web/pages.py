@@ -109,7 +109,7 @@ def render_page(
 
 
 def _provider_name(config: SecurityConfig) -> str | None:
-    """Return what the login page calls the login provider; None if there is none."""
+    """Return what the login page calls the login provider; None without one."""
     if config.login is None or config.login.oidc is None:
         return None
     return config.login.oidc.name

@@ -80,6 +80,7 @@ class LoginAttempts:
         except (BadData, TypeError):
             return None
 
+        # In constant time, and for any text: the state is what a stranger wrote into an address.
         if not hmac.compare_digest(attempt.state.encode(), state.encode("utf-8", "replace")):
             return None
         if not self._mark_used(attempt.state):

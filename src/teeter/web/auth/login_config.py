@@ -235,6 +235,7 @@ class LoginConfig(_Section):
         except InputError as error:
             raise PermissionDeniedError(str(error)) from None
 
+        # A name that is too long is not cut: it would become that of another person.
         if len(person) > _MAX_NAME or not self.is_allowed(person):
             raise PermissionDeniedError(
                 f"{person[:_MAX_NAME]} is not let in here: ask the person who runs this server."

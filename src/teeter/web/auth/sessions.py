@@ -85,7 +85,7 @@ def protect_cookie_name(name: str, *, is_https: bool) -> str:
     """Return the name of a cookie that only this server can set, where browsers allow it.
 
     Stops servers of sibling domains: ``evil.example.org`` can set a cookie for all of
-    ``example.org``, and so log a visitor of ``label.example.org`` in as somebody else. From a
+    ``example.org``, and so log a visitor of ``label.example.org`` in as another person. From a
     cookie whose name begins with ``__Host-`` browsers require that the server itself set it by TLS.
     """
     return f"__Host-{name}" if is_https else name
