@@ -26,7 +26,7 @@ def test_a_session_ends_when_its_token_is_gone() -> None:
 
     assert authenticator_for(bob=TOKEN).restore_session(session) is None
     assert authenticator_for(ann=TOKEN + "-renewed").restore_session(session) is None
-    assert authenticator_for().restore_session(session) is None, "no token is required there"
+    assert authenticator_for().restore_session(session) is None, "no login is required there"
 
 
 def test_a_session_without_a_token_is_no_login_where_one_is_required() -> None:
