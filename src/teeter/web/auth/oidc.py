@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -51,6 +52,8 @@ _TIMEOUT = 10.0
 
 _MAX_BYTES = 1_000_000
 """Largest answer of the provider. Usual ones have some kilobytes."""
+
+_ADDRESS = re.compile(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+")
 
 Endpoint = Annotated[str, AfterValidator(require_tls)]
 """An address as the provider publishes it: with a slash at its end, if it has one there."""
@@ -216,8 +219,9 @@ class OidcProvider:
 
     def _email(self, claims: Mapping[str, Any]) -> str:
         email = claims.get("email")
-        # Printable: a person may have chosen the text, and it goes to the log.
-        if not isinstance(email, str) or "@" not in email or not email.isprintable():
+        # One address, or its end could let someone in whose own is another. And printable: a person
+        # may have chosen the text, and it goes to the log.
+        if not isinstance(email, str) or not _ADDRESS.fullmatch(email) or not email.isprintable():
             raise LoginRefusedError(
                 "Your account has no e-mail address, by which this server knows people."
             )
