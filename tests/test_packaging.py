@@ -241,7 +241,7 @@ def test_the_project_says_where_it_runs() -> None:
 
 
 @builds
-@pytest.mark.parametrize("arguments", [["--help"], ["strategies"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["--help"], ["strategies"], ["doctor"]], ids=" ".join)
 def test_the_command_line_needs_the_core_dependencies_alone(
     installed: Path, tmp_path: Path, arguments: list[str]
 ) -> None:

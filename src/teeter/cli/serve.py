@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from teeter.web.tokens import Tokens
     from teeter.web.workspace import Workspace
 
-__all__ = ["serve"]
+__all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
 FIRST_PORT = 8765
 
 # Ports that are tried one after the other, unless one is given.
 _PORTS_TRIED = 20
+
+_LOOPBACK = "127.0.0.1"
+_BATCH = 20
+_UPLOAD_MEGABYTES = 200
 
 # Connections that wait to be accepted.
 _BACKLOG = 128
@@ -145,21 +149,21 @@ def serve(
     folder: FolderOption = None,
     database: DatabaseOption = None,
     classes: ClassesOption = None,
-    host: HostOption = "127.0.0.1",
+    host: HostOption = _LOOPBACK,
     port: PortOption = None,
-    batch: BatchOption = 20,
+    batch: BatchOption = _BATCH,
     token: TokenOption = None,
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
     tokens: TokensOption = None,
     login: LoginOption = None,
     proxy: ProxyOption = None,
-    upload: UploadOption = 200,
+    upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. It needs pip install 'teeter[web,store]' and no network: all
+    Prints the address of the page. It needs pip install 'teeter[web]' and no network: all
     data stays on this machine.
 
     The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
@@ -171,7 +175,7 @@ def serve(
       teeter serve reviews.csv --classes good,bad
       teeter serve --folder campaigns --host 0.0.0.0
     """
-    _require_web_packages()
+    require_web_packages()
 
     if make_token is not None:
         _make_token(make_token, tokens)
@@ -215,11 +219,50 @@ def serve(
         listener.close()
 
 
-def _require_web_packages() -> None:
-    """Raise MissingExtraError, before any work, if a package of the extras is missing."""
+def serve_on_this_machine(
+    campaigns: list[str | Path],
+    *,
+    folder: Path | None = None,
+    port: int | None = None,
+    open_page: bool | None = None,
+    path: str = "",
+) -> None:
+    """Serve campaigns to this machine only, without tokens, until Ctrl-C.
+
+    Args:
+        campaigns: files or database URLs.
+        folder: a folder whose campaigns are served too.
+        port: the port to listen on, or None for the first free one.
+        open_page: whether to open a browser; None for a terminal.
+        path: what follows the address in the browser.
+    """
+    require_web_packages()
+    options = _uvicorn_options(None)
+    listener = _listen(_LOOPBACK, port)
+    try:
+        port = listener.getsockname()[1]
+        security = _security_config(_LOOPBACK, port, [], None, _UPLOAD_MEGABYTES)
+        _run(
+            campaigns,
+            security,
+            listener,
+            folder=folder,
+            database=None,
+            batch=_BATCH,
+            open_page=open_page,
+            options=options,
+            token_hint=None,
+            path=path,
+        )
+    finally:
+        listener.close()
+
+
+def require_web_packages() -> None:
+    """Raise MissingExtraError if a package that serves the page is not installed."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("teeter serve needs pip install 'teeter[web,store]'.")
+            raise MissingExtraError("The page needs pip install 'teeter[web]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:
@@ -446,6 +489,7 @@ def _run(
     open_page: bool | None,
     options: dict[str, Any],
     token_hint: str | None,
+    path: str = "",
 ) -> None:
     """Serve campaigns until Ctrl-C.
 
@@ -459,6 +503,7 @@ def _run(
         open_page: whether to open a browser; None for a terminal without tokens.
         options: options of uvicorn.
         token_hint: the error if no token exists; None if none is needed.
+        path: what follows the address of the page.
     """
     import uvicorn
 
@@ -474,9 +519,9 @@ def _run(
             workspace.close()
             raise
 
-    address = f"http://{host}:{port}/"
+    address = f"http://{host}:{port}/{path}"
     if ":" in host:
-        address = f"http://[{host}]:{port}/"
+        address = f"http://[{host}]:{port}/{path}"
 
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.
