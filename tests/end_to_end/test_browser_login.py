@@ -127,18 +127,6 @@ def test_labels_are_saved_under_the_address_and_logging_out_ends_it(
     sync_api.expect(page.locator("header")).to_contain_text("bob@example.org")
 
 
-def test_a_link_of_another_site_works_for_people_who_are_logged_in(
-    page: Any, address: str, provider: MockProvider
-) -> None:
-    log_in(page, address)
-    page.wait_for_url("**/c/texts")
-
-    page.goto(provider.issuer + "/elsewhere")
-    page.evaluate("address => { location.href = address }", f"{address}/c/texts/progress")
-    page.wait_for_url("**/c/texts/progress")
-    sync_api.expect(page.locator("header")).to_contain_text("ann@example.org")
-
-
 def test_the_answer_to_the_login_of_another_browser_logs_nobody_in(
     page: Any, browser: Any, address: str, provider: MockProvider
 ) -> None:
