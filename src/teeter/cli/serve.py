@@ -532,7 +532,7 @@ def _run(
 
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.
-        open_page = sys.stdout.isatty() and not workspace.auth.requires_token()
+        open_page = sys.stdout.isatty() and not workspace.auth.requires_login()
     if open_page:
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 

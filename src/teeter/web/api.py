@@ -126,15 +126,15 @@ def get_session(request: Request) -> SessionOut:
     return SessionOut(
         annotator=current_user(request),
         csrf=current_session(request).csrf_token,
-        needs_token=get_workspace(request).auth.requires_token(),
+        needs_token=get_workspace(request).auth.requires_login(),
     )
 
 
 @router.post("/session")
 def choose_name(request: Request, body: SessionIn) -> SessionOut:
-    """Choose the name to answer under, on a server that requires no token."""
+    """Choose the name to answer under, on a server that requires no login."""
     auth = get_workspace(request).auth
-    if auth.requires_token():
+    if auth.requires_login():
         raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     session = auth.session_for_name(body.annotator)

@@ -101,7 +101,7 @@ def render_page(
     shared: dict[str, object] = {
         "csrf": session.csrf_token,
         "annotator": session.annotator,
-        "needs_token": workspace.auth.requires_token(),
+        "needs_login": workspace.auth.requires_login(),
         "provider": _provider_name(workspace.auth.config),
         "can_store": workspace.can_create_campaigns,
     }
@@ -109,7 +109,7 @@ def render_page(
 
 
 def _provider_name(config: SecurityConfig) -> str | None:
-    """Return what the login page calls the login provider; None if there is none."""
+    """Return what the login page calls the login provider; None without one."""
     if config.login is None or config.login.oidc is None:
         return None
     return config.login.oidc.name
@@ -285,14 +285,14 @@ def log_out(request: Request) -> Response:
     """End the session of the browser."""
     auth = get_workspace(request).auth
     request.state.session = auth.new_session()
-    return RedirectResponse("/login" if auth.requires_token() else "/", 303)
+    return RedirectResponse("/login" if auth.requires_login() else "/", 303)
 
 
 @router.post("/name")
 def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)] = "") -> Response:
-    """Choose a name to answer under, where no token is required."""
+    """Choose a name to answer under, where no login is required."""
     auth = get_workspace(request).auth
-    if auth.requires_token():
+    if auth.requires_login():
         raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     name = annotator.strip()

@@ -95,7 +95,7 @@ Comment = Annotated[str, Field(max_length=10_000)]
 
 
 class SessionIn(_RequestBody):
-    """The name to answer under, where no token is required."""
+    """The name to answer under, where no login is required."""
 
     annotator: Name
 

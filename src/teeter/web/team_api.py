@@ -97,6 +97,7 @@ def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
     is_authenticated = current_session(request).is_authenticated
 
     token = team.add_member(body.name, body.role, is_authenticated=is_authenticated)
+    # With the first member everybody needs a login, from the next request on.
     get_workspace(request).campaign_tokens.refresh()
     return token
 

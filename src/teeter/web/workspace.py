@@ -532,7 +532,7 @@ class Workspace:
             n_members = len(service.campaign.people.list())
             is_expected = service.slug in expected
 
-            if is_expected and not self.auth.requires_token():
+            if is_expected and not self.auth.requires_login():
                 annotator = self.auth.config.default_annotator
                 self.trainer.ensure_questions(service.location, annotator)
             elif is_expected or n_members:
