@@ -108,6 +108,18 @@ def test_a_deep_link_leads_through_the_login_and_back(
     assert "/login/callback" not in page.url
 
 
+def test_a_link_of_another_site_works_for_people_who_are_logged_in(
+    page: Any, address: str, provider: MockProvider
+) -> None:
+    log_in(page, address)
+    page.wait_for_url("**/c/texts")
+
+    page.goto(provider.issuer + "/elsewhere")
+    page.evaluate("address => { location.href = address }", f"{address}/c/texts/progress")
+    page.wait_for_url("**/c/texts/progress")
+    sync_api.expect(page.locator("header")).to_contain_text("ann@example.org")
+
+
 def test_labels_are_saved_under_the_address_and_logging_out_ends_it(
     page: Any, address: str, provider: MockProvider
 ) -> None:

@@ -143,11 +143,7 @@ async def complete_login(
     except (LoginRefusedError, PermissionDeniedError) as failure:
         response = await _render_failure(request, failure, status=403, next_page=next_page)
     else:
-        # A page and not a redirect: browsers count a redirect as part of the navigation that began
-        # at the provider, and would not send the session's cookie, which is SameSite=Strict.
-        response = await run_in_threadpool(
-            render_page, request, "logged_in.html", next_page=next_page
-        )
+        response = RedirectResponse(next_page, 303)
 
     # Browsers ignore a deletion of a protected cookie that is not Secure.
     response.delete_cookie(oidc.cookie_name, secure=oidc.is_https, httponly=True, samesite="lax")

@@ -132,7 +132,9 @@ class SessionCookie:
             self.encode(session),
             max_age=_MAX_AGE,
             httponly=True,
-            samesite="strict",
+            # Lax and not strict: a strict cookie is not sent with a link from another site, so the
+            # server would open a new session, whose cookie replaces that of the login.
+            samesite="lax",
             secure=is_https,
             path="/",
         )
@@ -145,8 +147,9 @@ class SessionMiddleware(HttpMiddleware):
     A handler logs an annotator in or out by assigning another session there; the cookie follows.
 
     Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
-    other sites (SameSite=Strict), sniffing (Secure over TLS), and use after the token that opened
-    the session was replaced or revoked, or the person is no longer let in.
+    other sites (SameSite=Lax; SameOriginMiddleware refuses changes from there), sniffing (Secure
+    over TLS), and use after the token that opened the session was replaced or revoked, or the
+    person is no longer let in.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
