@@ -202,7 +202,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         ),
         (
             ["-n", "1", "--labels", "kind"],
-            "--labels names a column of a table, and POOL holds arrays: pass --head instead.",
+            "--labels names a column of a table, but POOL holds arrays: pass --head instead.",
         ),
         (
             ["-n", "1", "--head", "POOL", "--labels", "y"],

@@ -147,7 +147,7 @@ def test_errors_of_users_and_of_ours_are_told_apart(
 def test_a_request_that_kills_the_process_every_time_is_given_up(
     light_worker: BackgroundWorker,
 ) -> None:
-    with pytest.raises(BackgroundTaskError, match="stopped 3 times at Die"):
+    with pytest.raises(BackgroundTaskError, match="stopped 3 times while handling Die"):
         light_worker.submit(Die("a")).result(PATIENCE)
     assert "no models are trained" in light_worker.status("a").describe()
 
