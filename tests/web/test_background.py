@@ -246,7 +246,7 @@ def test_the_status_is_described_in_words(monkeypatch: pytest.MonkeyPatch) -> No
         assert status.describe().endswith(".")
 
     status.is_restarting = True
-    assert "No answer is lost" in status.describe()
+    assert "No answers were lost" in status.describe()
     status.error = str(StoreError("The disk is full."))
     assert status.describe() == "The disk is full."
 
