@@ -50,7 +50,7 @@ def test_a_long_text_is_stored_in_full() -> None:
         ),
         (
             {"id": "v3", "text": "a", "features": [float("inf")]},
-            "The features of 'v3' .* number 0 of them is inf",
+            "The features of 'v3' .* position 0 is inf",
         ),
         (
             {"id": "v3", "text": "a", "features": np.ma.array([1.0, 2.0], mask=[False, True])},
@@ -110,7 +110,7 @@ def test_a_link_does_not_lead_out_of_the_folder_either(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "link.png").symlink_to(tmp_path / "secret.png")
 
-    with pytest.raises(FileError, match="leads out"):
+    with pytest.raises(FileError, match="is outside"):
         parse_items(["link.png"], "image", tmp_path / "inside")
 
 

@@ -87,7 +87,7 @@ def test_stopping_takes_stable_predictions_and_a_flat_accuracy() -> None:
     for accuracies in (rising, falling, ()):
         text = advise(kappa=0.995, changed=0.004, accuracies=accuracies)
         assert "not clear yet" in text
-        assert "still changing" not in text
+        assert "The model is still changing" not in text
         assert "stopping" not in text
 
 

@@ -32,8 +32,9 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
         "bench", "run", "digits", *SHORT, "--strategies", "random,margin"
     ).stdout.splitlines()
     assert said[0].startswith("Mean accuracy: ")
-    assert (
-        said[1] == "All rounds are in runs/digits; teeter bench report runs/digits compares them."
+    assert said[1] == (
+        "All rounds are in runs/digits; to compare the strategies, run teeter bench report "
+        "runs/digits."
     )
     before = Path("runs/digits/cells/random-0.jsonl").read_bytes()
     told = json.loads(

@@ -174,7 +174,7 @@ def test_images_move_with_their_campaign_and_a_missing_image_can_be_flagged(
 
     (pictures / "0.png").unlink()
     save_image(pictures / "newer.png", (1, 2, 200))
-    assert "flag it" in refuse_campaign("add", campaign, pictures)
+    assert "flag the item" in refuse_campaign("add", campaign, pictures)
     run_campaign("tell", campaign, "0.png", "--other", "flag")
     assert "Added 1 item" in run_campaign("add", campaign, pictures)
 
@@ -364,7 +364,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
     for number in range(4, 12):
         run_campaign("tell", campaign_file, f"t{number}", true_label(f"t{number}"))
     run_campaign("train", campaign_file)
-    assert "Predictions" not in run_campaign("export", campaign_file, tmp_path / "a.csv")
+    assert "predictions come from" not in run_campaign("export", campaign_file, tmp_path / "a.csv")
 
     run_campaign("tell", campaign_file, "t20", "tool")
     printed = run_campaign("export", campaign_file, tmp_path / "b.csv")
@@ -376,7 +376,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
     message = refuse_campaign(
         "export", campaign_file, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
     )
-    assert "outside of" in message
+    assert "name a file outside" in message
 
 
 # ---- PostgreSQL, and several campaigns in one place
@@ -384,7 +384,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
 
 def test_a_campaign_is_named_if_a_file_holds_two(campaign_file: Path) -> None:
     Campaign.create(campaign_file, "second", ["a", "b"]).database.close()
-    assert "say which of second, things" in refuse_campaign("status", campaign_file)
+    assert "name one of second, things" in refuse_campaign("status", campaign_file)
     assert "of 60 items" in run_campaign("status", f"{campaign_file}#things")
     assert "Did you mean 'second'?" in refuse_campaign("status", f"{campaign_file}#secnd")
 
@@ -474,8 +474,10 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
     )
     assert "Cannot ask about 0 items" in refuse_campaign("ask", campaign_file, "-n", 0)
     assert "Cannot list 0 labels" in refuse_campaign("suspects", campaign_file, "-n", 0)
-    assert "this one is blank" in refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", " ")
-    assert "this one is blank" in refuse_campaign("ask", campaign_file, "--as", "")
+    assert "name of the annotator is blank" in refuse_campaign(
+        "tell", campaign_file, "t5", "fruit", "--as", " "
+    )
+    assert "name of the annotator is blank" in refuse_campaign("ask", campaign_file, "--as", "")
     assert "it must be a 64-bit integer" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
     )

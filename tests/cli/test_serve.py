@@ -96,7 +96,7 @@ def test_a_token_is_printed_once_and_stored_as_a_hash(teeter: Teeter, home: Path
 
     assert "Removed the token of ann" in teeter("serve", "--remove-token", "ann").stdout
     assert "ann" not in (home / "tokens.json").read_text()
-    assert "No token of 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
+    assert "has no token for 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
 
 
 def test_tokens_are_checked_on_this_machine_too_if_there_are_any(
@@ -136,7 +136,7 @@ def test_connections_are_limited() -> None:
 
 def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
-    assert "--proxy takes" in teeter("serve", file, "--proxy", "*", fails=2).stderr
+    assert "--proxy needs" in teeter("serve", file, "--proxy", "*", fails=2).stderr
 
 
 # ---- logins by accounts

@@ -78,7 +78,7 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
     campaign.database.close()
 
     assert len(json.loads(run_campaign("decide", campaign_file, "--json", "-n", 5))) == 2
-    assert "2 decided" in run_campaign("decide", campaign_file, typed="11")
+    assert "Decided on 2 items" in run_campaign("decide", campaign_file, typed="11")
     assert "No disagreements to decide." in run_campaign("decide", campaign_file)
 
 

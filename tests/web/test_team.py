@@ -473,9 +473,9 @@ def test_the_page_changes_members(team: Team) -> None:
     for action, sentence in (
         ("role", "now has the role reviewer"),
         ("token", "shown only once"),
-        ("revoke", "is revoked"),
+        ("revoke", "was revoked"),
         ("release", "0 open items of bob were released."),
-        ("remove", "is removed"),
+        ("remove", "was removed"),
     ):
         fields = {"csrf": csrf, "name": "bob", "action": action, "role": "reviewer"}
         assert sentence in team.client.post("/c/texts/people/change", data=fields).text

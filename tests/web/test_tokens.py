@@ -65,7 +65,7 @@ def test_tokens_are_stored_as_hashes(tmp_path: Path) -> None:
     assert Tokens.read(path).find_annotator(new_token) == "ann"
 
     path.write_text("[1]")
-    with pytest.raises(FileError, match="not a file of tokens"):
+    with pytest.raises(FileError, match="not a token file"):
         Tokens.read(path)
 
 

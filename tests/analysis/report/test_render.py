@@ -100,9 +100,9 @@ def test_a_report_begins_with_what_was_found(whole: Report) -> None:
     assert text.index(whole.findings[0]) < text.index("Accuracy against labels")
     best, following, labels, paper = whole.findings
     assert re.fullmatch(
-        r"On openml-6, LDM-S was the most accurate of 10 strategies: 83\.\d % over the rounds, "
-        r"\+3\.\d\d points "
-        r"against Random \(± 0\.\d\d over 5 repetitions; significant, p < 0\.001\)\.",
+        r"On openml-6, LDM-S was the most accurate of 10 strategies, with a mean accuracy of "
+        r"83\.\d % over the rounds, \+3\.\d\d points "
+        r"relative to Random \(± 0\.\d\d over 5 repetitions; significant, p < 0\.001\)\.",
         best,
     )
     assert "which is not significant (p = 0." in following
