@@ -136,8 +136,8 @@ def test_other_sizes_than_the_published_are_said(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert (
-        record.getMessage()
-        == "mnist has 12 training and 5 test rows here, but 60000 and 10000 are published."
+        record.getMessage() == "mnist has 12 training rows and 5 test rows here, "
+        "but the published dataset has 60000 and 10000."
     )
 
 

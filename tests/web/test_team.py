@@ -229,7 +229,8 @@ def test_a_campaign_with_members_needs_a_token(file: Path) -> None:
     token = campaign.people.add("olga", "owner")
     with serve_campaigns(file) as client:
         assert client.get(AT).status_code == 401
-        assert client.get("/c/texts", follow_redirects=False).headers["location"] == "/login"
+        redirect = client.get("/c/texts", follow_redirects=False)
+        assert redirect.headers["location"] == "/login?next=%2Fc%2Ftexts"
 
         csrf = find_csrf_token(client.get("/login").text)
         client.post("/login", data={"csrf": csrf, "token": token})
