@@ -55,7 +55,7 @@ def test_only_rows_without_a_label_are_asked_about_and_each_once(model: Any, str
         asked += answer(learner, 10)
         learner.fit()
     assert sorted(asked) == list(range(60))
-    with pytest.raises(InputError, match="No row is left to ask about: 60 of 60 are labelled"):
+    with pytest.raises(InputError, match="No rows are left to ask about: 60 of 60 are labelled"):
         learner.ask(1)
 
 
@@ -316,7 +316,7 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
         ({"data": 3}, "Cannot count the rows of a int"),
         (
             {"data": DataLoader(TensorDataset(torch.from_numpy(ROWS)))},
-            "The pool is a data loader.*give its dataset",
+            "The pool is a data loader.*pass its dataset instead",
         ),
         ({"pool_size": 0}, "pool_size is 0: it must be 1 or more"),
         ({"members": 1}, "members is 1: it must be 2 or more"),

@@ -136,8 +136,8 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
             {"a": X, "b": X},
             r"holds a \(4, 3\) float32, b \(4, 3\) float32: call the array of candidates features",
         ),
-        ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: name the array"),
-        ({}, "holds no array: name the array"),
+        ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: call the array"),
+        ({}, "holds no array: call the array"),
         (
             {"features": X, "ids": np.array(list("abcd"), dtype=object)},
             "'ids' in .* holds pickled .* a Unicode array",

@@ -120,7 +120,7 @@ def test_without_a_published_checksum_the_one_seen_is_told(site: Site, tmp_path:
 def test_another_file_than_published_is_thrown_away(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = b"something else"
     with pytest.raises(
-        FileError, match=rf"MD5 {md5(b'something else')}, and {md5(CONTENT)} is published"
+        FileError, match=rf"MD5 {md5(b'something else')}, but the published MD5 is {md5(CONTENT)}"
     ):
         fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
     assert left(tmp_path) == []
@@ -325,7 +325,7 @@ def test_what_would_fill_the_disk_is_not_unpacked(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 19))
     for path in (tmp_path / "a.zip", tar(tmp_path / "a.tar.gz", member("first"), large)):
         with pytest.raises(
-            FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, and 0\.0 GB are free"
+            FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, but only 0\.0 GB are free"
         ):
             unpack(path, home)
         assert left(home) == []

@@ -135,9 +135,9 @@ def test_other_sizes_than_the_published_are_said(
     load_dataset("mnist", folder=tmp_path)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert (
-        record.getMessage()
-        == "mnist has 12 training and 5 test rows here, but 60000 and 10000 are published."
+    assert record.getMessage() == (
+        "mnist has 12 training rows and 5 test rows here, but the published dataset has 60000 and "
+        "10000."
     )
 
 

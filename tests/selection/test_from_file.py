@@ -250,8 +250,8 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             LABELLED,
             {},
-            r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. "
-            r"Or use random, seeding-l2",
+            r"ldm-s needs a head, but pool.csv holds none: pass head= .* with labels=. "
+            r"You can also use random, seeding-l2",
         ),
         (
             LABELLED,
@@ -279,7 +279,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             "x,y\n1,\n2,\n",
             {"labels": "y"},
-            "holds no label, and ldm-s needs .* random, seeding-l2 and seeding-cosine",
+            "holds no label, but ldm-s needs .* random, seeding-l2 and seeding-cosine",
         ),
         (
             "x,y\n1,a\n2,\n",
@@ -324,7 +324,7 @@ def test_a_table_that_cannot_be_picked_from(
         ({"features": [1.0, 2.0]}, r"features has shape \(2,\)"),
         (
             {"features": [[1.0]], "classes": ["a", "b", "c"]},
-            "There are names for 3 classes, and .* have 2",
+            "There are names for 3 classes, but .* have 2",
         ),
         ({"features": np.ones((0, 1))}, "Cannot pick from an empty pool"),
     ],

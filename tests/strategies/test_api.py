@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="sees no GPU here"):
+    with pytest.raises(InputError, match="finds no GPU here"):
         teeter.ldm(FEATURES, WEIGHT, device="cuda")
 
 

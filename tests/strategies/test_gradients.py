@@ -88,7 +88,7 @@ def test_labelled_rows_that_tell_too_little_are_refused(
 ) -> None:
     context = replace(example_context(), labelled=Outputs(**labelled))
     with pytest.raises(
-        MissingOutputError, match=f"candidates have {missing} and the labelled rows have none"
+        MissingOutputError, match=f"candidates have {missing}, but the labelled rows have none"
     ):
         get("bait")().select(context, 3)
 
