@@ -167,8 +167,6 @@ class OidcProvider:
         )
         if not isinstance(tokens, dict):
             raise self._unavailable("its answer is not an object")
-        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise self._unavailable(f"status {status}")
         if status != httpx.codes.OK or "error" in tokens:
             # The code of an error is one of a short list. Its description may say anything.
             reason = str(tokens.get("error", status))[:60]
@@ -314,7 +312,11 @@ class OidcProvider:
                         raise self._unavailable("its answer is too long")
                     if time.monotonic() > deadline:
                         raise self._unavailable("its answer takes too long")
-            return response.status_code, json.loads(body)
+            # Only an error of the client has a document beside that of a success.
+            status = response.status_code
+            if not httpx.codes.is_success(status) and not httpx.codes.is_client_error(status):
+                raise self._unavailable(f"status {status}")
+            return status, json.loads(body)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
             raise self._unavailable(type(error).__name__) from error
 
