@@ -147,7 +147,7 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     assert (
         "rings is already available: teeter-even." in run_teeter("datasets", "get", "rings").stdout
     )
-    assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
+    assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny ") == 1
     values = (
         "--set",
         "dataset=rings",

@@ -46,7 +46,7 @@ def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
     cell, failures = tmp_path / "cells" / "random-0.jsonl", tmp_path / "failures.jsonl"
     lines = cell.read_text()
     cell.write_text("".join(lines.splitlines(keepends=True)[::2]))
-    with pytest.raises(FileError, match="is damaged: its rounds are not 0, 1, 2"):
+    with pytest.raises(FileError, match="is damaged: its rounds are not numbered 0, 1, 2"):
         read_run(tmp_path)
     cell.write_text(lines)
     for damaged in ("{}", "[]", "3", "not JSON"):

@@ -141,7 +141,7 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
         ),
         (
             {"final": 100},
-            "A run from 200 labels by 200 does not end at 100: final must be 400 or more",
+            "starts with 200 labels and adds 200 per round cannot end with 100: final must be 400 or more",
         ),
         ({"network": "mpl"}, "No network is called 'mpl'. Did you mean 'mlp'"),
         ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
@@ -219,7 +219,7 @@ def test_text_in_a_file_of_its_own_means_what_it_means_with_a_base(tmp_path: Pat
     [
         ("epochs = ", "cannot be read as a TOML file"),
         ('base = "digit"', "No setting is called 'digit'"),
-        ("epochs = 3", "does not say dataset, final, initial, network, pool, query"),
+        ("epochs = 3", "does not set dataset, final, initial, network, pool, query"),
         ('base = "digits"\nepochz = 3', "no value called 'epochz'"),
         ("epochz = 3", "no value called 'epochz'"),
         ("base = 3", "No setting is called '3'"),

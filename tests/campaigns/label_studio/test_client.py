@@ -92,7 +92,7 @@ def test_a_change_is_retried_if_there_was_no_connection() -> None:
         (httpx.ConnectTimeout(""), "Cannot connect to http://127.0.0.1:8080 (ConnectTimeout)"),
         (
             httpx.ReadTimeout("timed out"),
-            "The connection to http://127.0.0.1:8080 broke (timed out)",
+            "The connection to http://127.0.0.1:8080 was lost (timed out)",
         ),
         (httpx.Response(429), "http://127.0.0.1:8080 responded with status 429."),
         (
