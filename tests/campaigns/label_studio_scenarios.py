@@ -167,7 +167,7 @@ def refusals(backend: LabelStudioBackend) -> None:
         backend.sync(campaign, "f" * 40)
     with pytest.raises(
         ServerError,
-        match=r"rejects the token \(Token is invalid\)\. The token is wrong or has expired\. Create",
+        match=r"rejects the token \(Token is invalid\)\. The token is wrong or has expired\.",
     ):
         backend.sync(campaign, "wrong.wrong.wrong")
     with pytest.raises(

@@ -141,7 +141,7 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
         ),
         (
             {"final": 100},
-            "starts with 200 labels and adds 200 per round cannot end with 100: final must be 400 or more",
+            "adds 200 per round cannot end with 100: final must be 400",
         ),
         ({"network": "mpl"}, "No network is called 'mpl'. Did you mean 'mlp'"),
         ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
