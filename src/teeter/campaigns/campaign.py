@@ -996,7 +996,7 @@ class Campaign:
             return read_snapshot(self.repository, connection, self.settings).consensus
 
     def disagreements(self) -> list[Disagreement]:
-        """Return the items that need a reviewer's decision, least clear first."""
+        """Return the items that need a reviewer's decision, the least certain first."""
         with self.database.reading() as connection:
             snapshot = read_snapshot(self.repository, connection, self.settings)
             item_ids = [item for item, _ in snapshot.disagreements()]

@@ -55,8 +55,8 @@ def decide(
 ) -> None:
     """Decide on items about which annotators disagree, with one key per class.
 
-    The least clear items come first. Space leaves an item for later, u undoes the last decision, f
-    decides that the item does not belong, and s stops.
+    Items whose label is least certain come first. Space leaves an item for later, u undoes the last
+    decision, f decides that the item does not belong, and s stops.
 
     A decision overrides all answers. It stays in the history and can be undone. In a campaign with
     members, only reviewers and owners may decide.

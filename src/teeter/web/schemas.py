@@ -466,7 +466,7 @@ class DisagreementOut(BaseModel):
 
 
 class DisagreementsOut(BaseModel):
-    """Items that need a decision, the least clear first."""
+    """Items that need a decision, the least certain first."""
 
     disagreements: list[DisagreementOut]
     waiting: int

@@ -54,7 +54,7 @@ class TeamService:
     # Disagreements
 
     def list_disagreements(self, count: int) -> DisagreementsOut:
-        """Return items that need a decision, the least clear first.
+        """Return items that need a decision, the least certain first.
 
         Args:
             count: how many to return at most.

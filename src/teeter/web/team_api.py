@@ -53,7 +53,7 @@ def require_team_permission(request: Request, slug: str, permission: Permission)
 def list_disagreements(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> DisagreementsOut:
-    """Return items that annotators disagree about, the least clear first."""
+    """Return items that annotators disagree about, the least certain first."""
     return require_team_permission(request, slug, Permission.DECIDE).list_disagreements(n)
 
 
