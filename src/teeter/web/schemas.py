@@ -137,7 +137,7 @@ class CampaignOut(BaseModel):
     model: int
     """The version of the newest model; 0 before there is one."""
     news: str
-    """One sentence about work in the background; empty if there is none."""
+    """One sentence about work in the background; empty while nothing runs."""
     permissions: list[Permission]
     """What you may do in the campaign."""
     is_team: bool
