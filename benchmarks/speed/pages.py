@@ -218,7 +218,7 @@ def _peers() -> list[str]:
     gap = inertia["teeter"] / inertia["scikit-learn"] - 1
     return [
         "## Compared with scikit-activeml\n",
-        "Each library picks n of N rows with 128 features and 10 classes, with 100 labelled rows, on one thread. The "
+        "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
         "model outputs are computed beforehand. Memory is the increase in memory use during a selection. A dash means "
         f"that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
         "or needed more memory than there was. The results for 1,000,000 rows are from a separate run, during which "

@@ -98,7 +98,7 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
     if kind == ItemKind.FEATURES:
         if vector is None:
             raise InputError(
-                "An item has no features, but the items of this campaign consist of features."
+                "One of the items has no features, but every item of this campaign must have them."
             )
         return _make_item(
             fields,

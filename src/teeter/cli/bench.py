@@ -95,7 +95,7 @@ EngineOption = Annotated[
 WorkersOption = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Number of workers of the engine. Default: one per core."
+        min=1, metavar="N", help="Number of engine workers. Default: one per core."
     ),
 ]
 TrackOption = Annotated[

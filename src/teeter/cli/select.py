@@ -78,7 +78,7 @@ StrategyOptions = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Option of the strategy; separate several values with commas. May be repeated.",
+        help="Strategy option. Separate multiple values with commas. May be repeated.",
     ),
 ]
 EngineOption = Annotated[
@@ -91,7 +91,7 @@ EngineOption = Annotated[
 WorkersOption = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Number of workers of the engine. Default: one per core."
+        min=1, metavar="N", help="Number of engine workers. Default: one per core."
     ),
 ]
 WorkOption = Annotated[

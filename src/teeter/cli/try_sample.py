@@ -37,7 +37,7 @@ def try_sample(
     port: PortOption = None,
     open_page: OpenOption = None,
 ) -> None:
-    """Label a sample project in the browser: real data, some of it labelled, and a trained model.
+    """Try labelling on a sample project: real data, some of it labelled, and a trained model.
 
     The samples are 480 questions of a bank's customers and 360 photographs of clothes. They come
     with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to

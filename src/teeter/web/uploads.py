@@ -79,8 +79,8 @@ def _require_unpacked_size(path: Path, limit: int) -> None:
     cells = metadata.num_rows * metadata.num_columns
     if unpacked_bytes > limit or cells > limit:
         raise InputError(
-            f"{path.name} unpacks to {unpacked_bytes:,} bytes and {cells:,} values: at most "
-            f"{limit:,} of each are allowed."
+            f"{path.name} is too large: it unpacks to {unpacked_bytes:,} bytes and {cells:,} "
+            f"values, and the limit is {limit:,} for each."
         )
 
 
