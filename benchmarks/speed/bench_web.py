@@ -167,7 +167,7 @@ def measure_pages(client: httpx.Client, item_count: int, repeats: int = 5) -> li
     """Time every page of the large campaign."""
     last_item = item_count - 1
     unlabelled = client.get(f"{LARGE_CAMPAIGN}/items?count=1&state=unlabelled").json()["items"]
-    far_down = unlabelled[0]["number"] + item_count * 9 // 10
+    far_down = unlabelled[0]["row_id"] + item_count * 9 // 10
     urls = {
         "label": "/c/large",
         "progress": "/c/large/progress",
