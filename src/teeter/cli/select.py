@@ -90,9 +90,7 @@ EngineOption = Annotated[
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(
-        min=1, metavar="N", help="Number of engine workers. Default: one per core."
-    ),
+    typer.Option(min=1, metavar="N", help="Number of engine workers. Default: one per core."),
 ]
 WorkOption = Annotated[
     Path,
