@@ -325,8 +325,8 @@ paper prints and our run reaches:
 """
 
 CIFAR_END = """\
-All our accuracies, including those of Random, are below the paper's, by up to 2.6 points. So our training must differ
-from the paper's in something that the paper does not describe. Three repetitions say little about gains of less than
+All our accuracies, including those of Random, are below the paper's, by up to 2.6 points. So our training probably
+differs from the paper's in some respect that the paper does not describe. Three repetitions say little about gains of less than
 a point, and five strategies are too few for a meaningful rank correlation. During some of these rounds, other
 programs used the same GPU, so the minutes for CIFAR-10 in the first table do not show how fast teeter is.
 """

@@ -68,7 +68,7 @@ def test_invalid_entries_are_refused(entry: Any, message: str) -> None:
 
 
 def test_a_campaign_of_features_needs_features() -> None:
-    with pytest.raises(InputError, match="An item has no features"):
+    with pytest.raises(InputError, match="One of the items has no features"):
         parse_items([{"id": "a"}], "features")
 
     (item,) = parse_items([{"id": "a", "features": [1, 2]}], "features")
