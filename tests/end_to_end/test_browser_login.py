@@ -128,6 +128,7 @@ def test_labels_are_saved_under_the_address_and_logging_out_ends_it(
     page.keyboard.press("1")
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
 
+    page.locator(".who summary").click()
     page.get_by_role("button", name="Log out").click()
     page.wait_for_url("**/login")
     page.goto(f"{address}/c/texts/progress")
