@@ -12,7 +12,14 @@ from torch import Tensor
 from teeter.errors import InputError
 from teeter.registry import did_you_mean
 
-__all__ = ["as_list", "as_row_indices", "class_array", "class_names", "encode_labels"]
+__all__ = [
+    "as_list",
+    "as_row_indices",
+    "class_array",
+    "class_names",
+    "encode_labels",
+    "is_row_numbers",
+]
 
 IntegerArray = npt.NDArray[np.int64]
 
@@ -79,10 +86,28 @@ def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> IntegerArr
         try:
             numbers[position] = number_of[name]
         except (KeyError, TypeError):  # TypeError: a list, which cannot be looked up
-            known_names = [str(known_name) for known_name in classes]
-            hint = did_you_mean(str(name), known_names)
-            raise InputError(f"No class is called {name!r}. {hint}") from None
+            raise InputError(_explain_unknown_class(name, classes)) from None
     return numbers
+
+
+def _explain_unknown_class(name: Any, classes: tuple[Any, ...]) -> str:
+    """Return a sentence about a label that is no class, and what to pass instead."""
+    names_by_text = {str(class_name): class_name for class_name in classes}
+    same_text = names_by_text.get(str(name))
+    if same_text is not None:
+        return (
+            f"No class is called {name!r}, a {_type_name(name)}: the class is {same_text!r}, a "
+            f"{_type_name(same_text)}."
+        )
+    return f"No class is called {name!r}. {did_you_mean(str(name), names_by_text)}"
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int | float):
+        return "number"
+    return type(value).__name__
 
 
 def _are_class_numbers(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> bool:
@@ -116,6 +141,25 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
     if len(rows) and not is_valid:
         raise InputError(f"Rows must be whole numbers, but these are {rows.dtype}.")
     return rows.astype(np.int64)
+
+
+def is_row_numbers(value: Any) -> bool:
+    """Return whether a value is a sequence of whole numbers, or one: rows rather than data.
+
+    Example:
+        >>> is_row_numbers([3, 1]), is_row_numbers([[3.0, 1.0]]), is_row_numbers(["a text"])
+        (True, False, False)
+    """
+    if isinstance(value, bool | str):
+        return False
+    if isinstance(value, int | np.integer):
+        return True
+    if isinstance(value, np.ndarray | Tensor):
+        array = np.asarray(value)
+        return array.ndim == 1 and array.dtype.kind in "iu"
+    if not isinstance(value, list | tuple | range | set | frozenset):
+        return False
+    return all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in value)
 
 
 def _as_python_scalar(label: Any) -> Any:

@@ -23,9 +23,16 @@ from torch.utils.data import DataLoader
 from teeter.arrays import choose_device
 from teeter.errors import FileError, InputError, TeeterError
 from teeter.files import load_weights, merge_arrays, read_state, split_arrays, write_state
-from teeter.label_encoding import as_list, as_row_indices, class_array, class_names, encode_labels
+from teeter.label_encoding import (
+    as_list,
+    as_row_indices,
+    class_array,
+    class_names,
+    encode_labels,
+    is_row_numbers,
+)
 from teeter.models.inputs import count_rows, flat_rows, take_rows
-from teeter.models.observe import is_estimator, is_network, observe
+from teeter.models.observe import is_estimator, is_estimator_class, is_network, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of, clone_with_seed
@@ -355,28 +362,42 @@ class Learner:
         if models is not None:
             self._models = list(models)
 
-    def predict(self, rows: Iterable[int] | None = None) -> npt.NDArray[Any]:
-        """Return the predicted class names of rows of the pool; of all rows by default.
+    def predict(self, rows: Any = None) -> npt.NDArray[Any]:
+        """Return the predicted class names of rows of the pool, or of new data.
+
+        Args:
+            rows: row numbers of the pool, as a sequence of whole numbers; or new data in the same
+                form as the pool. Default: all rows of the pool.
 
         Raises:
             InputError: if there is no model yet, or the data contain values it cannot take.
         """
-        if rows is None:
-            row_indices = np.arange(len(self.pool))
-        else:
-            row_indices = self.pool.require_rows(as_row_indices(as_list(rows)))
-
-        outputs = self.observe(take_rows(self.data, row_indices), ("logits",))
-        logits = self._with_all_classes(_require_logits(outputs))
-        class_numbers = logits.argmax(dim=1).numpy()
+        class_numbers = self._predict_logits(rows).argmax(dim=1).numpy()
         predictions: npt.NDArray[Any] = class_array(self.classes)[class_numbers]
         return predictions
 
-    def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
-        """Measure the model on labelled rows that are not in the pool.
+    def predict_proba(self, rows: Any = None) -> npt.NDArray[np.float64]:
+        """Return the probability of each class for rows of the pool, or for new data.
 
         Args:
-            data: the rows, in the same form as the pool.
+            rows: as for ``predict``.
+
+        Returns:
+            (N, C), with columns in the order of ``classes``. They are those of the model, which
+            may be too sure of itself.
+
+        Raises:
+            InputError: if there is no model yet, or the data contain values it cannot take.
+        """
+        probabilities: npt.NDArray[np.float64]
+        probabilities = self._predict_logits(rows).double().softmax(dim=1).numpy()
+        return probabilities
+
+    def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
+        """Measure the model on labelled rows, which should not be among those it was trained on.
+
+        Args:
+            data: new data in the same form as the pool, or row numbers of the pool.
             labels: a class name for each row.
 
         Raises:
@@ -384,6 +405,7 @@ class Learner:
         """
         started = time.perf_counter()
         classes = torch.from_numpy(encode_labels(labels, self.classes))
+        data = self._take_rows_or_data(data)
         row_count = count_rows(data)
         if row_count != len(classes):
             raise InputError(
@@ -565,6 +587,25 @@ class Learner:
             learner._restore_models(tensors)
         return learner
 
+    def _predict_logits(self, rows: Any) -> Tensor:
+        """Return the logits of rows of the pool or of new data: (N, C)."""
+        data = self.data
+        if rows is not None:
+            data = self._take_rows_or_data(rows)
+
+        outputs = self.observe(data, ("logits",))
+        return self._with_all_classes(_require_logits(outputs))
+
+    def _take_rows_or_data(self, rows_or_data: Any) -> Any:
+        """Return the rows of the pool with these numbers; anything but row numbers is data."""
+        if not is_row_numbers(rows_or_data):
+            logger.info("Used %d rows of new data.", count_rows(rows_or_data))
+            return rows_or_data
+
+        rows = self.pool.require_rows(as_row_indices(as_list(rows_or_data)))
+        logger.info("Used %d rows of the pool.", len(rows))
+        return take_rows(self.data, rows)
+
     def _settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor that a file can hold."""
         training = None
@@ -612,8 +653,9 @@ class Learner:
 
         has_one_class = len(np.unique(classes)) < 2
         if has_one_class and not is_network(models[0]):
-            logger.info(
-                "Only one class is labelled: %s chooses rows until there are two.",
+            logger.warning(
+                "Only one class is labelled, so no model was trained: %s picks rows until there "
+                "are two.",
                 self.cold_start.name,
             )
             return []
@@ -768,6 +810,13 @@ class Learner:
 
     def _require_valid_settings(self) -> None:
         """Refuse arguments of the constructor that are out of range."""
+        if is_estimator_class(self.make_model):
+            class_name = self.make_model.__name__
+            raise InputError(
+                f"make_model is the class {class_name}: give an instance, {class_name}(...), "
+                "which is cloned for every fit."
+            )
+
         if isinstance(self.data, DataLoader):
             raise InputError(
                 "The pool is a data loader, which gives no access to single rows: pass its "

@@ -15,11 +15,11 @@ from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, batches, count_rows
 from teeter.models.outputs import OUTPUTS, Outputs
 from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
-from teeter.models.sklearn_model import observe_sklearn
+from teeter.models.sklearn_model import has_predictions, observe_predictions, observe_sklearn
 from teeter.models.skorch_model import is_skorch, unwrap_network
 from teeter.models.torch_model import observe_torch
 
-__all__ = ["is_estimator", "is_network", "observe"]
+__all__ = ["is_estimator", "is_estimator_class", "is_network", "observe"]
 
 _NEEDS = OUTPUTS - {"labelled"}
 """What can be asked of a model. The labelled rows come from the caller."""
@@ -40,10 +40,11 @@ def observe(
 
     Args:
         model: a torch module that ends in a linear layer, such as those of Lightning and Hugging
-            Face; a fitted scikit-learn classifier or pipeline, which may end in one of skorch; a
-            callable from a batch to logits, to (logits, features) or to a dictionary of what
-            ``Outputs`` takes; or a list of models, whose logits become the posterior
-            (``ensemble_logits``) while the first one gives all else.
+            Face; a fitted scikit-learn classifier or pipeline, which may end in one of skorch;
+            another object with ``predict_proba`` or ``decision_function``; a callable from a batch
+            to logits, to (logits, features) or to a dictionary of what ``Outputs`` takes; or a list
+            of models, whose logits become the posterior (``ensemble_logits``) while the first one
+            gives all else.
         data: an array, a tensor, a dictionary of them, a dataset, ``Texts`` or
             ``Images`` of ``teeter.adapters``; for scikit-learn whatever the model takes.
         needs: a subset of logits, features, head, dropout_logits, ensemble_logits.
@@ -110,13 +111,19 @@ def observe(
                 f"a {type(model).__name__}."
             )
         outputs = observe_sklearn(model, data)
+    elif is_estimator_class(model):
+        raise InputError(
+            f"The model is the class {model.__name__}: give a fitted instance of it instead."
+        )
+    elif has_predictions(model):
+        outputs = observe_predictions(model, data)
     elif callable(model):
         outputs = _observe_callable(model, data, batch_size)
     else:
         raise InputError(
             f"Cannot observe a {type(model).__name__}: give a torch module that ends in a linear "
-            "layer, a fitted scikit-learn classifier, or a callable that returns logits and "
-            "features."
+            "layer, a fitted scikit-learn classifier, an object with predict_proba or "
+            "decision_function, or a callable that returns logits and features."
         )
 
     # The dataset of a data loader need not have a length.
@@ -137,6 +144,12 @@ def is_estimator(model: object) -> bool:
     # If nothing has imported scikit-learn yet, no estimator can exist.
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(model, base.BaseEstimator)
+
+
+def is_estimator_class(model: object) -> bool:
+    """Return whether ``model`` is a class of scikit-learn estimators instead of an instance."""
+    base = sys.modules.get("sklearn.base")
+    return base is not None and isinstance(model, type) and issubclass(model, base.BaseEstimator)
 
 
 def is_network(model: object) -> bool:
@@ -198,7 +211,7 @@ def _name_parts(result: Any) -> Mapping[str, Any]:
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     if isinstance(result, Mapping):
-        names = {"logits", "features", "weight", "bias", "posterior_logits"}
+        names = {"logits", "features", "weight", "bias", "posterior_logits", "probabilities"}
         if not result or set(result) - names:
             raise InputError(
                 f"The model returned {sorted(result)}: use names from {sorted(names)}."

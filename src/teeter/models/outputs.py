@@ -11,7 +11,7 @@ from torch import Tensor
 from teeter.arrays import Array, as_tensor, full_precision_matmul, require_finite
 from teeter.errors import InputError
 
-__all__ = ["OUTPUTS", "Outputs"]
+__all__ = ["OUTPUTS", "Outputs", "are_probabilities"]
 
 OUTPUTS = frozenset(
     {
@@ -34,10 +34,16 @@ _AXES = {
 }
 """The axes of each tensor of ``Outputs``. Axes of the same name must have the same size."""
 
+_ARGUMENT_AXES = {**_AXES, "probabilities": _AXES["logits"]}
+"""The axes of each argument of ``Outputs``."""
+
 _COMPARED_ROWS = 64
 """Rows, evenly spread, on which given logits are compared with those of features and head."""
 _LOGITS_TOLERANCE = 0.02
 """Relative to the largest logit: half precision and fused layers round as coarsely as that."""
+
+_SUM_TOLERANCE = 1e-3
+"""How far the probabilities of a row may be from a sum of 1, as half precision rounds them."""
 
 
 class Outputs:
@@ -52,10 +58,13 @@ class Outputs:
         weight: (C, D) the weight of the last layer.
         bias: (C,) the bias of the last layer.
         posterior_logits: (S, N, C) the logits of S samples of the model.
+        probabilities: (N, C) the probabilities of the classes, for a model that has no logits.
+            Their logarithms become the logits.
 
     Raises:
-        InputError: if a shape is wrong, if shapes contradict each other, or if a value is NaN,
-            infinite, or too large or small to multiply.
+        InputError: if a shape is wrong, if shapes contradict each other, if a value is NaN,
+            infinite, or too large or small to multiply, or if probabilities are passed as logits
+            or the other way round.
 
     Example:
         >>> import numpy as np
@@ -82,20 +91,28 @@ class Outputs:
         weight: Array | None = None,
         bias: Array | None = None,
         posterior_logits: Array | None = None,
+        *,
+        probabilities: Array | None = None,
     ) -> None:
-        given = (logits, features, weight, bias, posterior_logits)
+        given = (logits, features, weight, bias, posterior_logits, probabilities)
         has_tensor = any(isinstance(value, Tensor) for value in given)
         self.from_numpy = not has_tensor
+
+        if probabilities is not None and logits is not None:
+            raise InputError("Both logits and probabilities are given: pass one of them.")
 
         self.logits = _as_valid_tensor(logits, "logits")
         self.features = _as_valid_tensor(features, "features")
         self.weight = _as_valid_tensor(weight, "weight")
         self.bias = _as_valid_tensor(bias, "bias")
         self.posterior_logits = _as_valid_tensor(posterior_logits, "posterior_logits")
+        if probabilities is not None:
+            self.logits = _log_probabilities(probabilities)
 
         self._check_rows()
         self._check_classes()
         self._check_head()
+        self._check_not_probabilities()
 
     def __repr__(self) -> str:
         shapes = []
@@ -292,6 +309,54 @@ class Outputs:
                 f"that computes these logits."
             )
 
+    def _check_not_probabilities(self) -> None:
+        """Refuse probabilities in the place of logits: their softmax would rank rows wrongly."""
+        # With features and head, the logits were compared with those of the head.
+        if self.logits is not None and not self.has("head") and are_probabilities(self.logits):
+            raise InputError(
+                "All rows of logits are non-negative and sum to 1, as probabilities do: pass them "
+                "as probabilities= instead. If they are logits, subtract 1 from all of them, which "
+                "changes no pick."
+            )
+        if self.posterior_logits is not None and are_probabilities(self.posterior_logits):
+            raise InputError(
+                "All rows of posterior_logits are non-negative and sum to 1, as probabilities do: "
+                "pass their logarithms instead."
+            )
+
+
+def are_probabilities(values: Tensor) -> bool:
+    """Return whether all rows (..., C) are non-negative and sum to 1.
+
+    Example:
+        >>> are_probabilities(torch.tensor([[0.25, 0.75], [1.0, 0.0]]))
+        True
+        >>> are_probabilities(torch.tensor([[0.25, 0.75], [1.0, 2.0]]))
+        False
+    """
+    # The first row decides nearly always, without a pass over all rows.
+    if values.numel() == 0 or not _rows_sum_to_one(values.reshape(-1, values.shape[-1])[:1]):
+        return False
+    return _rows_sum_to_one(values)
+
+
+def _rows_sum_to_one(values: Tensor) -> bool:
+    is_non_negative = bool((values >= 0).all())
+    return is_non_negative and bool(((values.sum(dim=-1) - 1).abs() < _SUM_TOLERANCE).all())
+
+
+def _log_probabilities(probabilities: Array) -> Tensor:
+    """Return the logarithms of probabilities (N, C), all finite."""
+    tensor = _as_valid_tensor(probabilities, "probabilities")
+    if tensor is None or not are_probabilities(tensor):
+        raise InputError(
+            "The rows of probabilities must be non-negative and sum to 1: pass scores of another "
+            "kind as logits=."
+        )
+    # log 0 would be infinite.
+    smallest = torch.finfo(tensor.dtype).tiny
+    return tensor.clamp_min(smallest).log()
+
 
 def _compute_logits(
     features: Tensor,
@@ -312,7 +377,7 @@ def _as_valid_tensor(value: object, name: str) -> Tensor | None:
         return None
 
     tensor = as_tensor(value, name)
-    axes = _AXES[name]
+    axes = _ARGUMENT_AXES[name]
     if tensor.ndim != len(axes):
         expected = f"({axes[0]},)" if len(axes) == 1 else f"({', '.join(axes)})"
         raise InputError(f"{name} has shape {tuple(tensor.shape)}: it should be {expected}.")

@@ -12,7 +12,14 @@ from teeter.errors import InputError
 from teeter.models.inputs import count_rows, take_rows
 from teeter.models.outputs import Outputs
 
-__all__ = ["classes_of", "clone_with_seed", "observe_sklearn", "split_pipeline"]
+__all__ = [
+    "classes_of",
+    "clone_with_seed",
+    "has_predictions",
+    "observe_predictions",
+    "observe_sklearn",
+    "split_pipeline",
+]
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -34,8 +41,8 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
     """Return what a fitted classifier, alone or at the end of a pipeline, says about rows.
 
     A linear model or ``MLPClassifier`` gives logits, features and head. Any other classifier gives
-    the logarithms of its probabilities as logits, and a forest or another ensemble those of its
-    members as posterior.
+    the logarithms of its probabilities as logits, or its decision function if it has no
+    probabilities. A forest or another ensemble gives those of its members as posterior.
 
     Args:
         model: the classifier, or a pipeline that ends in one.
@@ -45,8 +52,8 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
         Outputs whose columns are in the order of the model's ``classes_``.
 
     Raises:
-        InputError: if the model is not a fitted classifier of one class per row, or has neither
-            coefficients nor probabilities.
+        InputError: if the model is not a fitted classifier of one class per row, or has no
+            coefficients, probabilities or decision function.
     """
     from sklearn.neural_network import MLPClassifier
 
@@ -65,13 +72,59 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
 
     # scikit-learn has no class for linear models: the attribute is its convention, and a
     # property that raises AttributeError on an SVC whose kernel is not linear.
-    if hasattr(classifier, "coef_"):
+    if hasattr(classifier, "coef_") and not _is_one_vs_one(classifier):
         return _observe_linear(classifier, _as_dense(rows))
 
-    return Outputs(
-        logits=_log_probabilities(classifier, rows),
-        posterior_logits=_member_log_probabilities(classifier, rows),
-    )
+    outputs = observe_predictions(classifier, rows)
+    member_logits = _member_log_probabilities(classifier, rows)
+    if member_logits is None:
+        return outputs
+    return Outputs(logits=outputs.logits, posterior_logits=member_logits)
+
+
+def has_predictions(model: Any) -> bool:
+    """Return whether an object has the methods that classifiers of scikit-learn's kind have."""
+    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+
+
+def observe_predictions(model: Any, rows: Any) -> Outputs:
+    """Return the logits of a model by ``predict_proba``, or by ``decision_function`` without it.
+
+    Args:
+        model: an object with one of the two methods, of scikit-learn or not.
+        rows: N rows as the model takes them.
+
+    Raises:
+        InputError: if the model has neither method, or does not return one column per class.
+
+    Example:
+        >>> class Thermometer:
+        ...     def predict_proba(self, rows):
+        ...         return [[0.5, 0.5] for row in rows]
+        >>> observe_predictions(Thermometer(), [[1.0], [2.0]])
+        Outputs(logits=(2, 2))
+    """
+    if hasattr(model, "predict_proba"):
+        return Outputs(logits=_log_probabilities(model, rows))
+
+    if not hasattr(model, "decision_function"):
+        raise InputError(
+            f"This {type(model).__name__} has no coefficients, no probabilities and no decision "
+            "function: use a classifier that has coef_, predict_proba or decision_function."
+        )
+
+    decisions = np.asarray(model.decision_function(rows), dtype=np.float64)
+    if decisions.ndim == 1:
+        # A binary classifier returns the score of its second class.
+        return Outputs(logits=np.stack([np.zeros_like(decisions), decisions], axis=1))
+
+    classes = getattr(model, "classes_", None)
+    if classes is not None and decisions.shape[1] != len(classes):
+        raise InputError(
+            f"The decision function of this {type(model).__name__} has {decisions.shape[1]} "
+            f"columns for {len(classes)} classes: create it with decision_function_shape='ovr'."
+        )
+    return Outputs(logits=decisions)
 
 
 def classes_of(model: Any) -> npt.NDArray[Any]:
@@ -173,24 +226,27 @@ def _as_dense(rows: Any) -> Floats:
 
 def _observe_linear(model: Any, features: Floats) -> Outputs:
     """Return the rows as features, and the coefficients as head."""
-    from sklearn.svm import SVC, NuSVC
-
     weight = np.atleast_2d(_as_dense(model.coef_))
     classes = len(model.classes_)
 
-    # These have a row for each pair of classes, and three classes have three pairs.
-    is_one_vs_one = classes > 2 and isinstance(model, SVC | NuSVC)
     coefficient_rows = len(weight)
-    if is_one_vs_one or coefficient_rows not in (1, classes):
+    if coefficient_rows not in (1, classes):
         raise InputError(
             f"{type(model).__name__} keeps {coefficient_rows} rows of coefficients for {classes} "
-            "classes: it is not a linear head (use LinearSVC instead of SVC)."
+            "classes: it is not a linear head."
         )
 
     # Without an intercept, scikit-learn stores a single 0.
     intercept = np.asarray(model.intercept_)
     bias = np.broadcast_to(intercept, coefficient_rows)
     return _outputs_with_head(features, weight, bias)
+
+
+def _is_one_vs_one(model: Any) -> bool:
+    """Return whether coefficients separate pairs of classes, of which three classes have three."""
+    from sklearn.svm import SVC, NuSVC
+
+    return len(model.classes_) > 2 and isinstance(model, SVC | NuSVC)
 
 
 def _observe_mlp(model: Any, inputs: Floats) -> Outputs:
@@ -230,19 +286,8 @@ def _with_zero_class(head: Floats) -> Floats:
     return two_rows
 
 
-def _has_probabilities(model: Any) -> bool:
-    """Return whether a classifier predicts probabilities; some have the method only if asked to."""
-    return hasattr(model, "predict_proba")
-
-
 def _log_probabilities(model: Any, rows: Any) -> Floats:
     """Return the logarithms of a classifier's probabilities: (N, C), finite."""
-    if not _has_probabilities(model):
-        raise InputError(
-            f"This {type(model).__name__} has neither coefficients nor probabilities: use a "
-            "classifier that has predict_proba or coef_ (LinearSVC instead of SVC)."
-        )
-
     probabilities = np.asarray(model.predict_proba(rows), dtype=np.float64)
     positive = np.clip(probabilities, _SMALLEST_PROBABILITY, None)
     logarithms: Floats = np.log(positive)
@@ -257,7 +302,7 @@ def _member_log_probabilities(model: Any, rows: Any) -> Floats | None:
         return None
 
     members = list(model.estimators_)
-    if not all(_has_probabilities(member) for member in members):
+    if not all(hasattr(member, "predict_proba") for member in members):
         return None
 
     # A vote trains its members on the rows as they come.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from teeter.arrays import choose_device
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches
-from teeter.models.outputs import Outputs
+from teeter.models.outputs import Outputs, are_probabilities
 
 __all__ = [
     "call_model",
@@ -52,7 +52,7 @@ def observe_torch(
     device: torch.device | str | None,
     head: str | None = None,
 ) -> Outputs:
-    """Return logits, features and head of a module; logits alone if it has no linear layer.
+    """Return logits, features and head of a module; logits alone if it ends in no linear layer.
 
     Args:
         model: the module. A single logit z counts as the two classes [0, z].
@@ -152,14 +152,14 @@ def find_head(
         model: the module, in evaluation mode.
         batch: rows to run it on.
         device: where the module is.
-        named: the name of the layer, if the caller knows it. It is checked, and nothing is run.
+        named: the name of the layer, if the caller knows it. Its output is checked against what
+            the module returns.
 
     Returns:
-        The name of the layer, or None if the module runs no linear layer.
+        The name of the layer, or None if the module returns the output of none.
 
     Raises:
-        InputError: if several layers match and none is named, or if there are linear layers and
-            none matches.
+        InputError: if several layers match and none is named, or if the named one does not match.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(dim=1))
@@ -168,9 +168,11 @@ def find_head(
     """
     if named is not None:
         linear_layer(model, named)
-        return named
 
     calls, results = _record_linear_layers(model, batch, device)
+    if named is not None:
+        _require_head(model, named, calls, results)
+        return named
     if not calls:
         return None
 
@@ -195,11 +197,7 @@ def find_head(
         if _has_same_order(result, last_call.output):
             return last_call.layer
 
-    names = ", ".join(call.layer for call in calls)
-    raise InputError(
-        f"None of the linear layers of {type(model).__name__} ({names}) computes its output: "
-        f"pass the name of one as head=."
-    )
+    return None
 
 
 def forward_with_features(
@@ -275,19 +273,19 @@ def forward_logits(
         logits, _ = forward_with_features(model, batch, device, head)
         return logits
 
-    results = _run_batch(model, batch, device)
+    returned = call_model(model, prepare_batch(model, batch, device))
+    results = _collect_tensors(extract_logits(returned))
     if len(results) != 1 or results[0].ndim != 2:
         shapes = [tuple(result.shape) for result in results]
         raise InputError(
-            f"{type(model).__name__} has no linear layer and returns {shapes}: it must return "
-            f"logits of shape (rows, classes)."
+            f"{type(model).__name__} does not end in a linear layer and returns {shapes}: it must "
+            f"return logits of shape (rows, classes), or one of its layers must be named by head=."
         )
 
     result = results[0].detach()
-    # A matrix whose rows are positive and sum to 1 is taken for probabilities, not logits.
-    row_sums = result.sum(dim=1)
-    sums_to_one = torch.allclose(row_sums, result.new_ones(()), atol=1e-3)
-    if bool((result >= 0).all()) and sums_to_one:
+    if result.shape[1] == 1:
+        return _add_zero_class(result, 1)
+    if are_probabilities(result):
         smallest = torch.finfo(result.dtype).tiny  # log 0 would be -inf
         return result.clamp_min(smallest).log()
     return result.clone()
@@ -435,6 +433,37 @@ def _record_linear_layers(
         for hook in hooks:
             hook.remove()
     return calls, results
+
+
+def _require_head(
+    model: nn.Module,
+    name: str,
+    calls: list[_LayerCall],
+    results: list[Tensor],
+) -> None:
+    """Refuse a linear layer whose output is not what the module returns."""
+    outputs = [call.output for call in calls if call.layer == name]
+    if not outputs:
+        raise InputError(
+            f"The layer {name!r} of {type(model).__name__} was not used for this data."
+        )
+
+    # An object without tensors that can be found says nothing against the layer.
+    if not results:
+        return
+
+    for output in outputs:
+        for result in results:
+            if _is_output_or_softmax(result, output) or _has_same_order(result, output):
+                return
+
+    layer_width = outputs[-1].shape[-1]
+    shapes = ", ".join(str(tuple(result.shape)) for result in results)
+    raise InputError(
+        f"{type(model).__name__} does not return the output of its layer {name!r} ({layer_width} "
+        f"numbers per row), but a tensor of shape {shapes}: that layer is not its head. Leave out "
+        f"head= to use the logits only."
+    )
 
 
 def _collect_tensors(result: Any) -> list[Tensor]:

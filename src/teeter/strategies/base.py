@@ -152,8 +152,8 @@ class Strategy(ABC):
             if not context.outputs.has(need):
                 usable = ", ".join(_usable_strategies(context))
                 raise MissingOutputError(
-                    f"{self.name} needs {_describe_need(need)}, but this model has none. With "
-                    f"the outputs of this model you can use {usable}."
+                    f"{self.name} needs {_describe_need(need)}. With the outputs at hand you can "
+                    f"use {usable}."
                 )
         if "labelled" in self.needs and context.labelled is None:
             raise MissingOutputError(
@@ -257,9 +257,16 @@ def _validate_request(n: int, rows: int) -> None:
 
 
 def _describe_need(need: str) -> str:
-    words = {
-        "head": "a linear head (features and weight)",
-        "dropout_logits": "logits of several dropout passes (posterior_logits)",
-        "ensemble_logits": "logits of several networks (posterior_logits)",
+    """Return what an output is, and how to get it if the model can give it."""
+    descriptions = {
+        "features": "features, the input of the last layer, but there are none",
+        "head": "a linear head (features and weight), but this model has none",
+        "dropout_logits": (
+            "the logits of several dropout passes: compute them by observe(model, data, "
+            'needs=("dropout_logits",))'
+        ),
+        "ensemble_logits": (
+            "the logits of several networks: compute them by observe([model, other_model], data)"
+        ),
     }
-    return words.get(need, need)
+    return descriptions.get(need, f"{need}, but there are none")
