@@ -1,5 +1,7 @@
 """Write the reference from the docstrings and from the help of the commands.
 
+It also writes the list that ``teeter strategies`` prints.
+
 ``python docs/reference/generate.py`` replaces the text between ``<!-- NAME -->`` and ``<!-- end
 -->``. The rest of a page is written by hand. NAME is a Python name or a command. A test fails if a
 page is out of date.
@@ -16,6 +18,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from teeter.cli.strategy_list import write_strategy_list
 
 HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")
@@ -324,5 +328,6 @@ def fenced(code: str) -> str:
 
 
 if __name__ == "__main__":
+    write_strategy_list()
     for page in PAGES:
         page.write_text(fill_entries(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from teeter.errors import InputError, PluginError, UnknownNameError
 
-__all__ = ["Plugins", "Registry", "did_you_mean"]
+__all__ = ["Plugins", "Registry", "did_you_mean", "entry_points_by_name"]
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
@@ -43,7 +43,7 @@ class Plugins(Generic[T]):
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
-        return _entry_points_by_name(self.group)
+        return entry_points_by_name(self.group)
 
     def names(self) -> list[str]:
         """Return all names in alphabetical order, without importing anything."""
@@ -109,7 +109,7 @@ class Registry(Generic[T]):
 
     @cached_property
     def _plugins(self) -> dict[str, EntryPoint]:
-        return _entry_points_by_name(self.group)
+        return entry_points_by_name(self.group)
 
     def names(self) -> list[str]:
         """Return all names in alphabetical order. Plugins are listed without being imported."""
@@ -159,7 +159,7 @@ def _is_same_class(first: type, second: type) -> bool:
     return same_module and first.__qualname__ == second.__qualname__
 
 
-def _entry_points_by_name(group: str) -> dict[str, EntryPoint]:
+def entry_points_by_name(group: str) -> dict[str, EntryPoint]:
     """Return what installed packages declare for a group, without importing any of them."""
     return {point.name: point for point in entry_points(group=group)}
 

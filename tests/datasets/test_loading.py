@@ -14,8 +14,7 @@ from safetensors.torch import save_file
 from small_datasets import bytes_of, write_mnist
 from teeter import datasets
 from teeter.datasets import load_dataset, locate
-from teeter.datasets.catalogue import find_spec
-from teeter.datasets.loading import locate_dataset
+from teeter.datasets.catalogue import find_spec, locate_dataset
 from teeter.errors import FileError, InputError, UnknownNameError
 
 

@@ -1,27 +1,88 @@
-"""Keyboard shortcuts of the classes: chosen ones first, then 1 to 9, then free letters."""
+"""The keyboard shortcuts of labelling, the same on the page and in the terminal.
+
+A class gets a chosen key, or one of 1 to 9 and the letters that are free. The other keys have a
+fixed meaning, an ``Action``. With more classes than keys, classes are found by typing their names;
+letters with a fixed meaning are then typed as capitals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 from teeter.errors import InputError
 
-__all__ = ["RESERVED_KEYS", "shortcuts_by_class"]
+__all__ = [
+    "MAX_SHORTCUTS",
+    "Action",
+    "action_keys",
+    "key_caption",
+    "shortcuts_by_class",
+]
 
-RESERVED_KEYS = {
-    " ": "skip",
-    "u": "unsure",
-    "f": "flag",
-    "?": "help",
-    "=": "keep",
+
+class Action(StrEnum):
+    """What a key does, apart from choosing a class."""
+
+    SKIP = "skip"
+    UNSURE = "unsure"
+    FLAG = "flag"
+    KEEP = "keep"
+    """Confirm a label that may be wrong."""
+    UNDO = "undo"
+    HELP = "help"
+    STOP = "stop"
+    """Leave the prompt of the terminal. A page is closed instead."""
+
+
+# By the names that browsers give to keys.
+_ACTION_KEYS = {
+    Action.SKIP: " ",
+    Action.UNSURE: "u",
+    Action.FLAG: "f",
+    Action.KEEP: "=",
+    Action.UNDO: "Backspace",
+    Action.HELP: "?",
+    Action.STOP: "Escape",
 }
-"""Keys with another meaning on the page, which no class can have. Backspace is undo."""
+
+_CAPTIONS = {" ": "Space", "Escape": "Esc"}
 
 _AUTOMATIC_KEYS = "123456789abcdeghijklmnopqrstvwxyz"
-"""Keys that are assigned in this order: digits and letters without the reserved ones."""
+"""Keys that are assigned in this order: digits and letters that mean no action."""
+
+MAX_SHORTCUTS = len(_AUTOMATIC_KEYS)
+"""With more classes than this, classes are found by typing their names."""
 
 _KEYS_OF_THEIR_NAME = frozenset("0" + _AUTOMATIC_KEYS)
 """Keys that a class of the same name gets before others: class ``7`` gets the key 7."""
+
+
+def action_keys(*, by_name: bool = False) -> dict[Action, str]:
+    """Return the key of each action, by the name that browsers give it.
+
+    Args:
+        by_name: whether letters are typed to find a class, so that actions have capital letters.
+
+    Example:
+        >>> action_keys()[Action.UNSURE], action_keys(by_name=True)[Action.UNSURE]
+        ('u', 'U')
+    """
+    if not by_name:
+        return dict(_ACTION_KEYS)
+    return {action: key.upper() if len(key) == 1 else key for action, key in _ACTION_KEYS.items()}
+
+
+def key_caption(key: str) -> str:
+    """Return what is printed on a key.
+
+    Example:
+        >>> key_caption(" "), key_caption("U"), key_caption("u")
+        ('Space', 'Shift U', 'u')
+    """
+    if len(key) == 1 and key.isupper():
+        return f"Shift {key}"
+    return _CAPTIONS.get(key, key)
 
 
 def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> dict[str, str | None]:
@@ -66,7 +127,7 @@ def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> di
         if name in keys:
             shortcuts[name] = keys[name]
         else:
-            # With more classes than keys, the page's field to find a class takes over.
+            # With more classes than keys, classes are found by typing their names.
             shortcuts[name] = next(free_keys, None)
 
     return shortcuts
@@ -78,10 +139,9 @@ def _parse_key(text: str, name: str, keys: Mapping[str, str]) -> str:
     if len(key) != 1 or not key.isprintable():
         raise InputError(f"{text!r} cannot be the shortcut of {name}: give one letter or digit.")
 
-    if key in RESERVED_KEYS:
-        raise InputError(
-            f"{key!r} cannot be the shortcut of {name}: on the page it means {RESERVED_KEYS[key]}."
-        )
+    for action, action_key in _ACTION_KEYS.items():
+        if key == action_key:
+            raise InputError(f"{key!r} cannot be the shortcut of {name}: it means {action}.")
 
     for other_name, other_key in keys.items():
         if other_key == key:

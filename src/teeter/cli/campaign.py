@@ -323,9 +323,11 @@ def label(
 ) -> None:
     """Label in the terminal with one key per class.
 
-    Space skips an item, u undoes the last answer, ? means unsure, f flags an item that does not
-    belong, and s stops. Every answer is saved to disk before the next item is shown. A new model is
-    trained after each round of N items.
+    Space skips an item, u means unsure, f flags an item that does not belong, Backspace undoes the
+    last answer, ? shows the keys, and Esc stops. The keys are those of the page. With more than 33
+    classes, type the beginning of a class name and press Enter; unsure and flag are then Shift U
+    and Shift F. Every answer is saved to disk before the next item is shown. A new model is trained
+    after each round of N items.
 
     With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
     later. A label that you keep is not shown again.
@@ -337,29 +339,30 @@ def label(
     """
     from teeter.cli.label_prompt import (
         label_rounds,
+        make_keyboard,
         print_legend,
         review_suspects,
-        shortcuts_for,
     )
 
     # Said rather than ignored: the user expects something that does not happen.
     if again and not suspects:
         raise InputError("--again needs --suspects.")
 
-    # Ctrl-C stops the prompt like s, but scripts must see that it was Ctrl-C.
+    # Ctrl-C stops the prompt like Esc, but scripts must see that it was Ctrl-C.
     is_interrupted = False
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
-        shortcuts = shortcuts_for(opened.classes)
+        keyboard = make_keyboard(opened.classes, opened.settings.keys)
         if opened.settings.instructions:
             typer.echo(opened.settings.instructions)
-        print_legend(shortcuts)
+        _warn_of_shared_name(opened, annotator)
+        print_legend(keyboard)
 
         try:
             if suspects:
-                review_suspects(opened, shortcuts, n, annotator, again=again)
+                review_suspects(opened, keyboard, n, annotator, again=again)
             else:
-                label_rounds(opened, shortcuts, n, annotator)
+                label_rounds(opened, keyboard, n, annotator)
         except EOFError:  # Ctrl-D
             typer.echo()
         except KeyboardInterrupt:
@@ -748,6 +751,21 @@ def open_campaign(file: str) -> Iterator[Campaign]:
         yield opened
     finally:
         opened.database.close()
+
+
+def _warn_of_shared_name(opened: Campaign, annotator: str) -> None:
+    """Say so if somebody else labels under the default name, too."""
+    if annotator != DEFAULT_ANNOTATOR:
+        return
+
+    from teeter.campaigns.shared_names import SessionKind, note_session, terminal_identity
+
+    if note_session(opened, annotator, SessionKind.TERMINAL, terminal_identity()):
+        echo_wrapped(
+            f"Another terminal has labelled this campaign as {annotator} in the last hour. If that "
+            f"was not you, stop and give your own name with --as NAME, so that the answers are "
+            f"kept apart."
+        )
 
 
 def require_member(opened: Campaign, annotator: str, right: str) -> None:

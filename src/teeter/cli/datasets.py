@@ -110,8 +110,7 @@ def get(
 
 def _describe(name: str, folder: Path | None) -> dict[str, Any]:
     """Return a dataset's entry in the list. Its keys are those of the JSON output."""
-    from teeter.datasets.catalogue import find_spec
-    from teeter.datasets.loading import locate_dataset
+    from teeter.datasets.catalogue import find_spec, locate_dataset
     from teeter.datasets.locate import download_folder
     from teeter.datasets.urls import MANUAL_DOWNLOADS
     from teeter.errors import PluginError

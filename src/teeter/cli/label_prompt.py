@@ -1,31 +1,40 @@
 """Label in a terminal: one key per class, and every answer is on disk before the next question.
 
 ``label_rounds``, ``review_suspects`` and ``resolve_disagreements`` are the three prompts. Each
-shows an item, waits for a key that means something there (``_prompt``), and stores what it means.
-Items go to stdout. Notes that change with every item go to stderr, so that a redirected output has
-the items only.
+shows an item, waits for a choice that means something there (``_prompt``), and stores it. Items go
+to stdout. Notes that change with every item go to stderr, so that a redirected output has the items
+only.
 
-Keys are read one by one from a terminal. From a pipe they are read as characters, which is how
-tests and scripts type.
+The shortcuts are those of the page (``teeter.campaigns.shortcuts``). With more classes than keys, a
+class is chosen by typing the beginning of its name. Keys are read one by one from a terminal. From
+a pipe they are read as characters, which is how tests and scripts type.
 """
 
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
+from teeter.campaigns.shortcuts import (
+    MAX_SHORTCUTS,
+    Action,
+    action_keys,
+    key_caption,
+    shortcuts_by_class,
+)
 from teeter.cli.output import (
     echo_wrapped,
+    list_some,
     printable,
     printable_line,
     spinner,
     terminal_width,
 )
-from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.adjudication import Disagreement
@@ -33,78 +42,97 @@ if TYPE_CHECKING:
     from teeter.campaigns.db import UndoResult
 
 __all__ = [
+    "Keyboard",
     "explain_empty_queue",
+    "find_classes",
     "label_rounds",
+    "make_keyboard",
     "print_legend",
     "resolve_disagreements",
     "review_suspects",
-    "shortcuts_for",
 ]
 
-Shortcuts: TypeAlias = Mapping[str, str]
-"""The class that each key stands for."""
+# What terminals send for keys that browsers know by name.
+_KEY_NAMES = {"\x7f": "Backspace", "\x08": "Backspace", "\x1b": "Escape"}
 
+# The end of the input, Ctrl-C and Ctrl-D end the prompt, too.
+_END_KEYS = ("", "\x03", "\x04")
 
-class Key(StrEnum):
-    """Keys with a fixed meaning."""
-
-    SKIP = " "
-    UNDO = "u"
-    UNSURE = "?"
-    FLAG = "f"
-    CONFIRM = "="
-    STOP = "s"
-
-
-# The keys of the classes, in this order: digits and all letters without a fixed meaning.
-_CLASS_KEYS = "123456789abcdeghijklmnopqrtvwxyz"
-
-# Keys that end the prompt: the end of the input, Ctrl-C, Ctrl-D and s.
-_STOP_KEYS = ("", "\x03", "\x04", Key.STOP)
+_ENTER_KEYS = ("\r", "\n")
 
 # Characters of a text that are shown.
 _LONGEST_TEXT = 4000
 
-# What is printed after a key, if it does not stand for a class.
-_LABEL_ECHOES = {
-    Key.SKIP: "skipped",
-    Key.UNDO: "undo",
-    Key.UNSURE: "unsure",
-    Key.FLAG: "flagged",
+# Classes that are named if several begin with what was typed.
+_NAMED_CLASSES = 8
+
+# The actions of each prompt as the legend names them.
+_LABEL_ACTIONS = {
+    Action.SKIP: "skip",
+    Action.UNSURE: "unsure",
+    Action.FLAG: "flag",
+    Action.UNDO: "undo",
 }
-_DECISION_ECHOES = {Key.SKIP: "later", Key.UNDO: "undo", Key.FLAG: "flagged"}
+_SUSPECT_ACTIONS = {Action.KEEP: "keep", **_LABEL_ACTIONS, Action.SKIP: "later"}
+_DECISION_ACTIONS = {Action.SKIP: "later", Action.FLAG: "flag", Action.UNDO: "undo"}
 
-_LABEL_LEGEND = "[space] skip  [u] undo  [?] unsure  [f] flag  [s] stop"
-_SUSPECT_LEGEND = "[=] keep  [space] later  [u] undo  [?] unsure  [f] flag  [s] stop"
-_DECISION_LEGEND = "[space] later  [u] undo  [f] flag  [s] stop"
+# What is printed after a key, where it is not what the legend says.
+_ECHOES = {"skip": "skipped", "flag": "flagged"}
 
 
-def shortcuts_for(classes: Sequence[str]) -> Shortcuts:
-    """Assign a key to each class.
+@dataclass(frozen=True)
+class Keyboard:
+    """What keys mean in a campaign."""
 
-    These are not the shortcuts of the page, which a campaign can choose: here letters such as u
-    and f have a fixed meaning.
+    classes: tuple[str, ...]
+    class_by_key: Mapping[str, str]
+    """The class of each shortcut; empty if classes are chosen by name."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether classes are chosen by typing their names."""
+        return not self.class_by_key
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What was chosen at a prompt: a class or an action."""
+
+    label: str | None = None
+    action: Action | None = None
+
+
+def make_keyboard(classes: Sequence[str], chosen: Sequence[str] = ()) -> Keyboard:
+    """Return what keys mean with these classes.
+
+    Args:
+        classes: the classes of the campaign.
+        chosen: the shortcuts of its settings.
 
     Example:
-        >>> shortcuts_for(["ham", "spam"])
-        {'1': 'ham', '2': 'spam'}
-
-    Raises:
-        InputError: if there are more classes than keys.
+        >>> make_keyboard(["ham", "spam"], ["h"]).class_by_key
+        {'h': 'ham', '1': 'spam'}
     """
-    if len(classes) > len(_CLASS_KEYS):
-        raise InputError(
-            f"The terminal has keys for {len(_CLASS_KEYS)} classes, but this campaign has "
-            f"{len(classes)}: label on the web page, or with teeter campaign tell."
-        )
-    return dict(zip(_CLASS_KEYS, classes, strict=False))
+    if len(classes) > MAX_SHORTCUTS:
+        return Keyboard(tuple(classes), {})
+
+    shortcuts = shortcuts_by_class(classes, chosen)
+    class_by_key = {key: name for name, key in shortcuts.items() if key is not None}
+    return Keyboard(tuple(classes), class_by_key)
 
 
-def print_legend(shortcuts: Shortcuts) -> None:
+def print_legend(keyboard: Keyboard) -> None:
     """Print which key stands for which class, on as few lines as the terminal allows."""
+    if keyboard.by_name:
+        echo_wrapped(
+            f"There are {len(keyboard.classes)} classes: type the beginning of a name in small "
+            "letters, then press Enter."
+        )
+        return
+
     width = terminal_width()
     line = ""
-    for key, name in shortcuts.items():
+    for key, name in keyboard.class_by_key.items():
         entry = f"[{key}] {name}"
         if line and len(line) + 2 + len(entry) > width:
             typer.echo(line)
@@ -115,18 +143,26 @@ def print_legend(shortcuts: Shortcuts) -> None:
     typer.echo(line)
 
 
-def label_rounds(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str) -> None:
+def _print_actions(keyboard: Keyboard, actions: Mapping[Action, str]) -> None:
+    """Print the keys of the actions to stderr."""
+    keys = action_keys(by_name=keyboard.by_name)
+    words = {**actions, Action.HELP: "help", Action.STOP: "stop"}
+    entries = [f"[{key_caption(keys[action])}] {word}" for action, word in words.items()]
+    typer.echo("  ".join(entries), err=True)
+
+
+def label_rounds(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -> None:
     """Ask about n items per round and train after each, until the annotator stops.
 
     Args:
         opened: the campaign.
-        shortcuts: the class of each key.
+        keyboard: what keys mean.
         n: number of items per round.
         annotator: whose answers they are.
     """
-    typer.echo(_LABEL_LEGEND, err=True)
+    _print_actions(keyboard, _LABEL_ACTIONS)
 
-    while _label_round(opened, shortcuts, n, annotator):
+    while _label_round(opened, keyboard, n, annotator):
         counts = opened.status().by_class.values()
         labelled_classes = [count for count in counts if count > 0]
         if len(labelled_classes) < 2:
@@ -138,12 +174,12 @@ def label_rounds(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
         echo_wrapped(f"Model {model.version}, trained on {model.labels:,} labels. {advice}")
 
 
-def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str) -> bool:
+def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -> bool:
     """Ask about n items and record the answers.
 
     Args:
         opened: the campaign.
-        shortcuts: the class of each key.
+        keyboard: what keys mean.
         n: number of items.
         annotator: whose answers they are.
 
@@ -160,11 +196,11 @@ def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
     while questions:
         question = questions[0]
         note = f"{len(questions)} left; {_explain_pick(opened, question)}"
-        key = _prompt(_content(question), note, shortcuts, _LABEL_ECHOES)
+        choice = _prompt(_content(question), note, keyboard, _LABEL_ACTIONS)
 
-        if key == Key.STOP:
+        if choice.action is Action.STOP:
             return False
-        if key == Key.UNDO:
+        if choice.action is Action.UNDO:
             undone = opened.undo(annotator)
             typer.echo(_describe_undo(undone))
             remaining = len(questions)
@@ -173,7 +209,7 @@ def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
             # Asked again, because the undone item is open once more and comes first.
             questions = opened.ask(remaining, annotator)
         else:
-            _record_answer(opened, question.item, key, shortcuts, annotator)
+            _record_answer(opened, question.item, choice, annotator)
             answered.add(question.item)
             questions = questions[1:]
 
@@ -181,13 +217,13 @@ def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
 
 
 def review_suspects(
-    opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str, *, again: bool
+    opened: Campaign, keyboard: Keyboard, n: int, annotator: str, *, again: bool
 ) -> None:
     """Show n labels that may be wrong, to be confirmed or changed.
 
     Args:
         opened: the campaign.
-        shortcuts: the class of each key.
+        keyboard: what keys mean.
         n: number of labels.
         annotator: whose answers they are.
         again: whether to show labels that were confirmed before.
@@ -198,7 +234,7 @@ def review_suspects(
         typer.echo("No suspect labels.")
         return
 
-    typer.echo(_SUSPECT_LEGEND, err=True)
+    _print_actions(keyboard, _SUSPECT_ACTIONS)
     answered: list[int] = []  # positions that were answered, for undo
     position = 0
     while position < len(suspects):
@@ -207,12 +243,12 @@ def review_suspects(
             f"{len(suspects) - position} left; "
             f"labelled {suspect.label}, predicted {suspect.predicted}"
         )
-        echoes = {**_LABEL_ECHOES, Key.SKIP: "later", Key.CONFIRM: f"{suspect.label} kept"}
-        key = _prompt(_content(suspect), note, shortcuts, echoes)
+        echoes = {Action.KEEP: f"{suspect.label} kept"}
+        choice = _prompt(_content(suspect), note, keyboard, _SUSPECT_ACTIONS, echoes)
 
-        if key == Key.STOP:
+        if choice.action is Action.STOP:
             return
-        if key == Key.UNDO:
+        if choice.action is Action.UNDO:
             # Answers from before this review are not undone here.
             if not answered:
                 typer.echo(_describe_undo(None))
@@ -222,11 +258,11 @@ def review_suspects(
             position = answered.pop()
             continue
 
-        if key == Key.CONFIRM or shortcuts.get(key) == suspect.label:
+        if choice.action is Action.KEEP or choice.label == suspect.label:
             opened.confirm_label(suspect.item, annotator)
             answered.append(position)
-        elif key != Key.SKIP:
-            _record_answer(opened, suspect.item, key, shortcuts, annotator)
+        elif choice.action is not Action.SKIP:
+            _record_answer(opened, suspect.item, choice, annotator)
             answered.append(position)
         position += 1
 
@@ -234,7 +270,7 @@ def review_suspects(
 def resolve_disagreements(
     opened: Campaign,
     disagreements: Sequence[Disagreement],
-    shortcuts: Shortcuts,
+    keyboard: Keyboard,
     reviewer: str,
 ) -> int:
     """Show items on which annotators disagree, to be decided.
@@ -242,7 +278,7 @@ def resolve_disagreements(
     Args:
         opened: the campaign.
         disagreements: the items, in the order in which they are shown.
-        shortcuts: the class of each key.
+        keyboard: what keys mean.
         reviewer: whose decisions they are.
 
     Returns:
@@ -252,26 +288,26 @@ def resolve_disagreements(
         typer.echo("No disagreements to decide.")
         return 0
 
-    typer.echo(_DECISION_LEGEND, err=True)
+    _print_actions(keyboard, _DECISION_ACTIONS)
     decided: list[int] = []  # positions that were decided, for undo
     position = 0
     while position < len(disagreements):
         disagreement = disagreements[position]
         answers = [f"{name}: {label}" for name, label in disagreement.answers.items()]
         note = f"{len(disagreements) - position} left; {', '.join(answers)}"
-        key = _prompt(_content(disagreement), note, shortcuts, _DECISION_ECHOES)
+        choice = _prompt(_content(disagreement), note, keyboard, _DECISION_ACTIONS)
 
-        if key == Key.STOP:
+        if choice.action is Action.STOP:
             break
-        if key == Key.UNDO:
+        if choice.action is Action.UNDO:
             if decided:
                 opened.undo_decision(reviewer)
                 position = decided.pop()
             continue
 
-        if key != Key.SKIP:
+        if choice.action is not Action.SKIP:
             # A flagged item has no class: it does not belong in the campaign.
-            opened.decide(disagreement.item, shortcuts.get(key), reviewer)
+            opened.decide(disagreement.item, choice.label, reviewer)
             decided.append(position)
         position += 1
 
@@ -301,17 +337,15 @@ def _describe_undo(undone: UndoResult | None) -> str:
     return f"undone: {printable_line(undone.answer.item)}, {answer}"
 
 
-def _record_answer(
-    opened: Campaign, item: str, key: str, shortcuts: Shortcuts, annotator: str
-) -> None:
-    """Store what a key means. ``_prompt`` returns no key without a meaning."""
-    if key in shortcuts:
-        opened.tell(item, shortcuts[key], annotator)
-    elif key == Key.SKIP:
+def _record_answer(opened: Campaign, item: str, choice: _Choice, annotator: str) -> None:
+    """Store a choice."""
+    if choice.label is not None:
+        opened.tell(item, choice.label, annotator)
+    elif choice.action is Action.SKIP:
         opened.skip(item, annotator)
-    elif key == Key.UNSURE:
+    elif choice.action is Action.UNSURE:
         opened.mark_unsure(item, annotator)
-    elif key == Key.FLAG:
+    elif choice.action is Action.FLAG:
         opened.flag(item, annotator)
 
 
@@ -324,43 +358,157 @@ def _content(entry: Question | SuspectLabel | Disagreement) -> str:
     return shown
 
 
-def _prompt(content: str, note: str, shortcuts: Shortcuts, echoes: Mapping[Key, str]) -> str:
-    """Show an item and wait for a key that means something here.
+def _prompt(
+    content: str,
+    note: str,
+    keyboard: Keyboard,
+    actions: Mapping[Action, str],
+    echoes: Mapping[Action, str] | None = None,
+) -> _Choice:
+    """Show an item and wait for a choice that means something here.
 
     Args:
         content: what is shown of the item.
         note: what is shown in brackets before the key.
-        shortcuts: the class of each key.
-        echoes: the other keys that are accepted, with what is printed after each.
+        keyboard: what keys mean.
+        actions: the actions that are accepted, with the words of the legend. Help and stop always
+            are.
+        echoes: what is printed after an action, if it is something special.
 
     Returns:
-        The key, or ``Key.STOP`` also at the end of the input.
+        The choice; ``Action.STOP`` also at the end of the input.
     """
     typer.echo(f"\n{content}")
     typer.echo(f"({note}) ", nl=False, err=True)
 
+    action_by_key = {key: action for action, key in action_keys(by_name=keyboard.by_name).items()}
+    typed = ""  # the beginning of a class name
+
     while True:
         key = _read_key()
-        if key in _STOP_KEYS:
+        if key in _END_KEYS:
+            _erase(typed)
             typer.echo("stopped")
-            return Key.STOP
-        if key in shortcuts:
-            typer.echo(shortcuts[key])
-            return key
-        if key in echoes:
-            typer.echo(echoes[Key(key)])
-            return key
+            return _Choice(action=Action.STOP)
+
+        key = _KEY_NAMES.get(key, key)
+        if typed or (keyboard.by_name and key not in action_by_key):
+            typed, label = _type_name(key, typed, keyboard.classes, note)
+            if label is not None:
+                typer.echo(label)
+                return _Choice(label=label)
+            continue
+
+        if not keyboard.by_name:
+            key = key.lower() if len(key) == 1 else key
+        if key in keyboard.class_by_key:
+            typer.echo(keyboard.class_by_key[key])
+            return _Choice(label=keyboard.class_by_key[key])
+
+        action = action_by_key.get(key)
+        if action is Action.HELP:
+            typer.echo(err=True)
+            print_legend(keyboard)
+            _print_actions(keyboard, actions)
+            typer.echo(f"({note}) ", nl=False, err=True)
+        elif action is Action.STOP:
+            typer.echo("stopped")
+            return _Choice(action=action)
+        elif action is not None and action in actions:
+            word = actions[action]
+            typer.echo((echoes or {}).get(action, _ECHOES.get(word, word)))
+            return _Choice(action=action)
+
+
+def _type_name(key: str, typed: str, classes: Sequence[str], note: str) -> tuple[str, str | None]:
+    """Handle a key while the name of a class is typed.
+
+    Args:
+        key: the key.
+        typed: what was typed before.
+        classes: the classes.
+        note: what is shown again after a list of classes.
+
+    Returns:
+        What is typed now, and the class if one was chosen.
+    """
+    if key == "Backspace":
+        _erase(typed[-1:])
+        return typed[:-1], None
+    if key == "Escape":
+        _erase(typed)
+        return "", None
+
+    if key not in _ENTER_KEYS:
+        is_text = len(key) == 1 and key.isprintable()
+        if not is_text:
+            return typed, None
+        _show_typed(key)
+        return typed + key, None
+
+    if not typed:
+        return typed, None
+    matches = find_classes(typed, classes)
+    if len(matches) == 1:
+        _erase(typed)
+        return "", matches[0]
+
+    reason = f"No class begins with {typed!r}."
+    if matches:
+        reason = f"Several classes match {typed!r}: {list_some(matches, _NAMED_CLASSES)}."
+    typer.echo(f"\n{reason}", err=True)
+    typer.echo(f"({note}) ", nl=False, err=True)
+    _show_typed(typed)
+    return typed, None
+
+
+def find_classes(typed: str, classes: Sequence[str]) -> list[str]:
+    """Return the classes that match the beginning of a name; case and accents do not matter.
+
+    A class whose whole name was typed is the only match. If no name begins with the text, those
+    that contain it match.
+
+    Example:
+        >>> find_classes("caf", ["Tea", "Café", "Cafeteria"])
+        ['Café', 'Cafeteria']
+        >>> find_classes("cafe", ["Tea", "Café", "Cafeteria"])
+        ['Café']
+    """
+    wanted = _normalize(typed)
+    names = {name: _normalize(name) for name in classes}
+
+    exact = [name for name, normalized in names.items() if normalized == wanted]
+    if exact:
+        return exact
+    beginning = [name for name, normalized in names.items() if normalized.startswith(wanted)]
+    if beginning:
+        return beginning
+    return [name for name, normalized in names.items() if wanted in normalized]
+
+
+def _normalize(text: str) -> str:
+    decomposed = unicodedata.normalize("NFD", text)
+    letters = [letter for letter in decomposed if unicodedata.category(letter) != "Mn"]
+    return "".join(letters).casefold().strip()
+
+
+def _show_typed(text: str) -> None:
+    """Show what is typed: a terminal that is read key by key does not."""
+    if sys.stdin.isatty():
+        typer.echo(text, nl=False, err=True)
+
+
+def _erase(text: str) -> None:
+    """Erase what ``_show_typed`` has shown."""
+    if sys.stdin.isatty():
+        typer.echo("\b \b" * len(text), nl=False, err=True)
 
 
 def _read_key() -> str:
-    """Read one key from a terminal, or one character of other input, except for line ends."""
+    """Read one key from a terminal, or one character of other input."""
     if sys.stdin.isatty():
         return typer.getchar()
-
-    key = sys.stdin.read(1)
-    while key in ("\n", "\r"):
-        key = sys.stdin.read(1)
-    return key
+    return sys.stdin.read(1)
 
 
 def _explain_pick(opened: Campaign, question: Question) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from teeter.cli.output import print_table
+from teeter.cli.strategy_list import StrategyEntry, list_strategies
 
 __all__ = ["strategies"]
 
@@ -17,50 +17,20 @@ def strategies(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the strategies: what each needs, its options and their defaults, and what it picks."""
-    from teeter.strategies import names
-
-    descriptions = [_describe(name) for name in names()]
+    entries = list_strategies()
     if as_json:
-        typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(entries, ensure_ascii=False, indent=2))
     else:
-        rows = [_table_row(description) for description in descriptions]
+        rows = [_table_row(entry) for entry in entries]
         print_table(["name", "needs", "options", "picks"], rows, has_sentences=True)
 
 
-def _describe(name: str) -> dict[str, Any]:
-    """Return a strategy's entry in the list. Its keys are those of the JSON output."""
-    from teeter.errors import PluginError
-    from teeter.strategies import get
-
-    try:
-        strategy_class = get(name)
-    except PluginError as error:
-        # A broken plugin must not hide the others.
-        return {
-            "name": name,
-            "needs": [],
-            "options": {},
-            "about": str(error),
-        }
-
-    # A strategy is a dataclass: the parameters of its constructor are its options.
-    parameters = inspect.signature(strategy_class).parameters
-    docstring = inspect.getdoc(strategy_class) or ""
-    first_line, _, _ = docstring.partition("\n")
-    return {
-        "name": name,
-        "needs": sorted(strategy_class.needs),
-        "options": {option: parameter.default for option, parameter in parameters.items()},
-        "about": first_line,
-    }
-
-
-def _table_row(description: dict[str, Any]) -> list[str]:
+def _table_row(entry: StrategyEntry) -> list[str]:
     """Return the cells of a strategy."""
-    options = [f"{name}={default!r}" for name, default in description["options"].items()]
+    options = [f"{name}={default!r}" for name, default in entry["options"].items()]
     return [
-        description["name"],
-        ", ".join(description["needs"]),
+        entry["name"],
+        ", ".join(entry["needs"]),
         ", ".join(options),
-        description["about"],
+        entry["about"],
     ]

@@ -55,13 +55,13 @@ def decide(
 ) -> None:
     """Decide on items about which annotators disagree, with one key per class.
 
-    Items whose label is least certain come first. Space leaves an item for later, u undoes the last
-    decision, f decides that the item does not belong, and s stops.
+    Items whose label is least certain come first. Space leaves an item for later, Backspace undoes
+    the last decision, f decides that the item does not belong, and Esc stops.
 
     A decision overrides all answers. It stays in the history and can be undone. In a campaign with
     members, only reviewers and owners may decide.
     """
-    from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
+    from teeter.cli.label_prompt import make_keyboard, print_legend, resolve_disagreements
 
     with open_campaign(file) as opened:
         with spinner("Reading"):
@@ -72,9 +72,9 @@ def decide(
             return
 
         require_member(opened, reviewer, "decide")
-        shortcuts = shortcuts_for(opened.classes)
-        print_legend(shortcuts)
-        count = resolve_disagreements(opened, disagreements, shortcuts, reviewer)
+        keyboard = make_keyboard(opened.classes, opened.settings.keys)
+        print_legend(keyboard)
+        count = resolve_disagreements(opened, disagreements, keyboard, reviewer)
 
     typer.echo(f"Decided on {pluralize(count, 'item')}. Run the same command to continue.")
 

@@ -17,9 +17,9 @@ from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.datasets.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
-    from teeter.datasets.catalogue import DatasetSpec, find_spec, names
+    from teeter.datasets.catalogue import DatasetSpec, find_spec, locate_dataset, names
     from teeter.datasets.label_column import Labels, read_labels
-    from teeter.datasets.loading import load_dataset, locate_dataset
+    from teeter.datasets.loading import load_dataset
     from teeter.datasets.plugin import dataset_from_function
     from teeter.datasets.shards import Shard, Shards, open_shards
     from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, make_long_tailed
@@ -59,9 +59,9 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "array_files": ["Head", "PoolFile", "pool_from_table", "read_head", "read_pool"],
-        "catalogue": ["DatasetSpec", "find_spec", "names"],
+        "catalogue": ["DatasetSpec", "find_spec", "locate_dataset", "names"],
         "label_column": ["Labels", "read_labels"],
-        "loading": ["load_dataset", "locate_dataset"],
+        "loading": ["load_dataset"],
         "plugin": ["dataset_from_function"],
         "shards": ["Shard", "Shards", "open_shards"],
         "splits": ["DatasetSplit", "LabelledDataset", "LabelledRows", "make_long_tailed"],

@@ -10,12 +10,15 @@ To add a dataset:
 5. Add a row to the tables in ``docs/how_to/get_the_datasets.md``.
 
 Another package adds a dataset without touching this file: see ``plugin.dataset_from_function``.
+
+Importing the catalogue does not load torch: readers import it when they read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from teeter.datasets import classes
 from teeter.datasets.formats.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
@@ -38,7 +41,7 @@ from teeter.datasets.formats.uci import (
     table_reader,
 )
 from teeter.datasets.image_files import Fit, Resize
-from teeter.datasets.locate import Layout, MatchedFiles
+from teeter.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
 from teeter.datasets.splits import (
     LabelledRows,
     RawDataset,
@@ -51,7 +54,7 @@ from teeter.datasets.splits import (
 from teeter.errors import UnknownNameError
 from teeter.registry import Plugins, did_you_mean
 
-__all__ = ["DatasetSpec", "find_spec", "names"]
+__all__ = ["DatasetSpec", "find_spec", "locate_dataset", "names"]
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,18 @@ def names() -> list[str]:
     """
     # A plugin may have the name of one of our datasets. Each name is listed once.
     return list(dict.fromkeys([*_SPECS, *plugins.names()]))
+
+
+def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> LocatedFiles | None:
+    """Return the files of a dataset, or None if some of them are missing.
+
+    A dataset that comes with a package has a layout without files.
+    """
+    if spec.needs_no_files:
+        return LocatedFiles(spec.layouts[0], ())
+
+    folder_names = (spec.name, *spec.folder_names)
+    return locate_files(folder_names, spec.layouts, folder)
 
 
 plugins: Plugins[DatasetSpec] = Plugins(

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from teeter.datasets.archives import unpack
-from teeter.datasets.catalogue import find_spec
-from teeter.datasets.loading import load_dataset, locate_dataset
+from teeter.datasets.catalogue import find_spec, locate_dataset
+from teeter.datasets.loading import load_dataset
 from teeter.datasets.locate import download_folder
 from teeter.datasets.urls import MANUAL_DOWNLOADS, OPENML_IDS, REMOTES, Remote
 from teeter.errors import FileError

@@ -1,23 +1,20 @@
-"""Read image files with Pillow, decode them one at a time and bring them to one size."""
+"""Read image files with Pillow and bring them to one size."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from teeter.datasets.file_checks import parse_errors
 from teeter.errors import MissingExtraError
 
-__all__ = ["CentreCrop", "Fit", "ImageFiles", "Resize", "image_pixels", "open_image"]
+__all__ = ["CentreCrop", "Fit", "Resize", "image_pixels", "open_image"]
 
 Fit: TypeAlias = Callable[[Any], Any]
 """Brings a Pillow image to the size that a dataset uses."""
@@ -62,30 +59,6 @@ class CentreCrop:
         right = left + self.side
         bottom = top + self.side
         return scaled.crop((left, top, right, bottom))
-
-
-class ImageFiles(Dataset[Tensor]):
-    """Image files that stay on disk and are decoded one at a time.
-
-    Each row is a float32 tensor (3, height, width) in [0, 1].
-
-    Args:
-        paths: one image file per row.
-        fit: brings each image to the same size.
-    """
-
-    def __init__(self, paths: Sequence[str | Path], fit: Fit) -> None:
-        # Strings, because a million Path objects, as for ImageNet, take much more memory.
-        self.paths = [str(path) for path in paths]
-        self.fit = fit
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, row: int) -> Tensor:
-        image = open_image(Path(self.paths[row]))
-        pixels = image_pixels(image, self.fit, 3)
-        return torch.from_numpy(pixels.astype(np.float32) / 255)
 
 
 def open_image(path: Path, content: bytes | None = None) -> Any:

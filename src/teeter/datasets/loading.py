@@ -7,14 +7,14 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
-from teeter.datasets.catalogue import DatasetSpec, find_spec
+from teeter.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
 from teeter.datasets.embeddings import find_embeddings, with_embeddings
-from teeter.datasets.locate import LocatedFiles, candidate_folders, locate_files, search_folders
+from teeter.datasets.locate import LocatedFiles, candidate_folders, search_folders
 from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, RawDataset, hold_out
 from teeter.datasets.tensors import image_tensor, row_tensor
 from teeter.errors import FileError
 
-__all__ = ["load_dataset", "locate_dataset"]
+__all__ = ["load_dataset"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,18 +73,6 @@ def load_dataset(
         test=dataset.test,
         classes=dataset.classes,
     )
-
-
-def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> LocatedFiles | None:
-    """Return the files of a dataset, or None if some of them are missing.
-
-    A dataset that comes with a package has a layout without files.
-    """
-    if spec.needs_no_files:
-        return LocatedFiles(spec.layouts[0], ())
-
-    folder_names = (spec.name, *spec.folder_names)
-    return locate_files(folder_names, spec.layouts, folder)
 
 
 def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles:

@@ -3,22 +3,24 @@
 A reader returns a `RawDataset`: the rows as the files hold them. A split function turns it into
 training and test rows (`published_split`, `shuffled_split`, ...); the catalogue names one for each
 dataset. `hold_out` then draws validation rows from the training rows.
+
+torch is loaded by the functions that need it, so that the catalogue can be listed without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from teeter.errors import FileError, InputError
-from teeter.models.inputs import take_rows
 from teeter.seeds import stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "DatasetSplit",
@@ -43,7 +45,7 @@ class LabelledRows:
     """N rows with their class indices.
 
     Example:
-        >>> len(LabelledRows(torch.zeros(3, 2), np.array([0, 1, 0])))
+        >>> len(LabelledRows(np.zeros((3, 2)), np.array([0, 1, 0])))
         3
     """
 
@@ -98,6 +100,8 @@ class DatasetSplit:
 
 def take(part: LabelledRows, rows: npt.NDArray[np.int64]) -> LabelledRows:
     """Return the given rows of ``part``, in the given order."""
+    from teeter.models.inputs import take_rows
+
     return LabelledRows(
         inputs=take_rows(part.inputs, rows),
         labels=part.labels[rows],
@@ -170,6 +174,8 @@ def published_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
 
 def letter_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
     """Split in published order, 4 to 1, and scale to [0, 1] by the range of the training rows."""
+    import torch
+
     if contents.test is not None:
         train, test = contents.train, contents.test
     else:
@@ -278,7 +284,7 @@ def make_long_tailed(
         InputError: if both or none are given, or if they do not fit the rows.
 
     Example:
-        >>> rows = LabelledRows(torch.zeros(300, 2), np.arange(300) % 3)
+        >>> rows = LabelledRows(np.zeros((300, 2)), np.arange(300) % 3)
         >>> np.bincount(make_long_tailed(rows, imbalance=100).labels).tolist()
         [100, 10, 1]
     """
@@ -355,6 +361,8 @@ def _split_four_to_one(part: LabelledRows) -> tuple[LabelledRows, LabelledRows]:
 
 
 def _permutation(size: int, seed: int, *name: str | int) -> npt.NDArray[np.int64]:
+    import torch
+
     # A stream of its own for each purpose: drawing for one does not change the others.
     generator = stream(seed, *name)
     order: npt.NDArray[np.int64] = torch.randperm(size, generator=generator).numpy()

@@ -15,6 +15,8 @@ from fastapi.templating import Jinja2Templates
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, Permission
 from teeter.campaigns.import_export import FORMATS
+from teeter.campaigns.shared_names import SessionKind, note_session
+from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
 from teeter.web.auth import SecurityConfig, TooManyLoginsError, WrongTokenError
@@ -83,6 +85,11 @@ _EXPORT_FORMATS = {
 }
 
 _templates = Jinja2Templates(directory=Path(__file__).parent / "templates")
+_templates.env.globals |= {
+    "action_keys": action_keys,
+    "key_caption": key_caption,
+    "max_shortcuts": MAX_SHORTCUTS,
+}
 
 
 def render_page(
@@ -157,6 +164,7 @@ class CampaignPage:
         questions: list[QuestionOut] | list[DisagreementOut],
         recent: list[RecentAnswer],
         waiting: int = 0,
+        is_name_shared: bool = False,
     ) -> Response:
         """Return the labelling page.
 
@@ -165,6 +173,7 @@ class CampaignPage:
             questions: the first items.
             recent: what the annotator answered or decided last.
             waiting: number of disagreements that need a decision.
+            is_name_shared: whether somebody else seems to answer under the same name.
         """
         start = LabelPageStart(
             slug=self.service.slug,
@@ -181,7 +190,7 @@ class CampaignPage:
             recent=recent,
             waiting=waiting,
         )
-        return self.render("label.html", start=start)
+        return self.render("label.html", start=start, is_name_shared=is_name_shared)
 
 
 def open_campaign_page(
@@ -341,7 +350,24 @@ def show_labelling(request: Request, slug: str) -> Response:
     workspace.trainer.ensure_questions(service.location, annotator)
 
     recent = service.recent_answers(annotator)
-    return page.render_labelling(LabelMode.LABEL, questions=questions, recent=recent)
+    return page.render_labelling(
+        LabelMode.LABEL,
+        questions=questions,
+        recent=recent,
+        is_name_shared=_is_name_shared(request, service),
+    )
+
+
+def _is_name_shared(request: Request, service: CampaignService) -> bool:
+    """Return whether another browser labels under the default name, too."""
+    session = current_session(request)
+    default_name = get_workspace(request).auth.config.default_annotator
+    if session.is_authenticated or session.annotator != default_name:
+        return False
+    # The CSRF token is random, and every browser has its own.
+    return note_session(
+        service.campaign, default_name, SessionKind.BROWSER, identity=session.csrf_token
+    )
 
 
 @router.get("/c/{slug}/review")

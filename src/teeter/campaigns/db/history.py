@@ -76,14 +76,18 @@ class HistoryRepository:
         if rows:
             connection.execute(insert(schema.history), rows)
 
-    def lines(self, connection: Connection, what: str | None = None) -> list[dict[str, Any]]:
-        """Return all lines, or those of one kind of change, oldest first.
+    def lines(
+        self, connection: Connection, what: str | None = None, *, since: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return all lines, or those of one kind of change or after a time, oldest first.
 
         Each line has ``at``, ``who``, ``what`` and ``item``, and the entries of its detail.
         """
         query = select(schema.history).where(HISTORY.campaign_id == self._scope.campaign_id)
         if what is not None:
             query = query.where(HISTORY.what == what)
+        if since is not None:
+            query = query.where(HISTORY.at >= since)
 
         history = []
         for row in connection.execute(query.order_by(HISTORY.id)):

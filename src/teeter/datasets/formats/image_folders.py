@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from teeter.datasets.classes import class_indices_from_text
 from teeter.datasets.file_checks import parse_errors
-from teeter.datasets.image_files import CentreCrop, Fit, ImageFiles, Resize
+from teeter.datasets.image_files import CentreCrop, Fit, Resize
 from teeter.datasets.locate import Layout, MatchedFiles, Reader
 from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
@@ -88,7 +89,7 @@ def _read_tiny_imagenet(files: MatchedFiles) -> RawDataset:
 
     return RawDataset(
         train=_read_class_folders(train, classes, TINY_IMAGENET_FIT),
-        test=LabelledRows(ImageFiles(paths, TINY_IMAGENET_FIT), labels),
+        test=_image_rows(paths, labels, TINY_IMAGENET_FIT),
         classes=classes,
     )
 
@@ -107,7 +108,7 @@ def _read_food101(files: MatchedFiles) -> RawDataset:
             class_names.append(entry.split("/")[0])
 
         labels = class_indices_from_text(class_names, classes, listing)
-        return LabelledRows(ImageFiles(paths, FOOD101_FIT), labels)
+        return _image_rows(paths, labels, FOOD101_FIT)
 
     return RawDataset(
         train=read_listed(train_list),
@@ -142,7 +143,7 @@ def _read_imagenet_with_csv(files: MatchedFiles) -> RawDataset:
 
     return RawDataset(
         train=_read_class_folders(train, classes, IMAGENET_FIT),
-        test=LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
+        test=_image_rows(paths, labels, IMAGENET_FIT),
         classes=classes,
     )
 
@@ -180,7 +181,7 @@ def _read_imagenet_with_devkit(files: MatchedFiles) -> RawDataset:
 
     return RawDataset(
         train=_read_class_folders(train, classes, IMAGENET_FIT),
-        test=LabelledRows(ImageFiles(paths, IMAGENET_FIT), labels),
+        test=_image_rows(paths, labels, IMAGENET_FIT),
         classes=classes,
     )
 
@@ -219,7 +220,7 @@ def _read_class_folders(folder: Path, classes: Sequence[str], fit: Fit) -> Label
 
     class_indices = np.arange(len(classes), dtype=np.int64)
     labels = np.repeat(class_indices, class_sizes)
-    return LabelledRows(ImageFiles(paths, fit), labels)
+    return _image_rows(paths, labels, fit)
 
 
 def _list_images(folder: Path) -> list[str]:
@@ -277,3 +278,12 @@ IMAGENET_LAYOUTS = (
     ),
     Layout(("train", "val"), _class_folder_reader(IMAGENET_FIT), identifies_dataset=False),
 )
+
+
+def _image_rows(
+    paths: Sequence[str | Path], labels: npt.NDArray[np.int64], fit: Fit
+) -> LabelledRows:
+    """Return image files, which stay on disk, with their class indices."""
+    from teeter.datasets.image_datasets import ImageFiles
+
+    return LabelledRows(ImageFiles(paths, fit), labels)

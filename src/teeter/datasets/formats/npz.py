@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from teeter.datasets.array_files import Arrays, read_arrays
 from teeter.datasets.classes import class_indices_from_array
 from teeter.datasets.locate import MatchedFiles, Reader
 from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
+
+if TYPE_CHECKING:
+    from teeter.datasets.array_files import Arrays
 
 __all__ = ["npz_reader"]
 
@@ -26,6 +29,8 @@ def npz_reader(classes: Sequence[str] | int) -> Reader:
     """
 
     def read(files: MatchedFiles) -> RawDataset:
+        from teeter.datasets.array_files import read_arrays  # loads torch
+
         path = files[0][0]
         arrays = read_arrays(path)
 

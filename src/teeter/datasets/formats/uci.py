@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from teeter.datasets.classes import LETTERS, class_indices_from_text
 from teeter.datasets.file_checks import parse_errors
@@ -156,5 +155,7 @@ def _parse_floats(lines: list[list[str]], path: Path) -> npt.NDArray[np.float64]
 
 
 def _labelled_rows(features: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> LabelledRows:
+    import torch
+
     contiguous = np.ascontiguousarray(features, dtype=np.float32)
     return LabelledRows(torch.from_numpy(contiguous), labels)

@@ -1,13 +1,11 @@
 // Find a class by typing: the field filters the class buttons, Enter chooses the marked one.
 //
-// It is there with more than nine classes. With more than 33, more than there are shortcuts, every letter goes into it.
+// It is there with more than nine classes. With more classes than shortcuts, every letter goes into it.
 
-import { byId, start } from "./shared.js";
-
-const MORE_THAN_SHORTCUTS = 33;
+import { byId } from "./shared.js";
 
 /** Whether typing a letter finds a class instead of being a shortcut. */
-export const typesToFind = start.classes?.length > MORE_THAN_SHORTCUTS;
+export const typesToFind = byId("find")?.hasAttribute("data-always") ?? false;
 
 // Accents and case do not matter: "cafe" finds "Café".
 const normalize = (text) => text.normalize("NFD").replace(/\p{Mark}/gu, "").toLowerCase();

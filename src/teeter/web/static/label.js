@@ -475,7 +475,9 @@ const actions = {
   help: () => byId("help").showModal(),
 };
 
-const actionByKey = { " ": actions.skip, u: actions.unsure, f: actions.flag, Backspace: undo, "?": actions.help, "=": actions.keep };
+// Each button of an action has its key: the same ones as in the terminal.
+const actionButtons = [...document.querySelectorAll("[data-do]")];
+const actionByKey = new Map(actionButtons.map((button) => [button.dataset.key, actions[button.dataset.do]]));
 const classByKey = new Map(start.classes.filter((entry) => entry.shortcut).map((entry) => [entry.shortcut, entry.name]));
 
 function makeClassButton({ name, shortcut }) {
@@ -530,14 +532,12 @@ function actionFor(event) {
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (classByKey.has(key)) return () => answer("label", classByKey.get(key));
   if (key === "/" && finder.isThere) return () => finder.focus();
-  return actionByKey[key];
+  return actionByKey.get(key);
 }
 
-// Letters and digits go into the field. Capitals are commands, since case does not matter for finding.
+// Letters and digits go into the field. Capitals are actions, since case does not matter for finding.
 function actionWhileFinding(event) {
-  if (event.key === "U") return actions.unsure;
-  if (event.key === "F") return actions.flag;
-  if ([" ", "Backspace", "?", "="].includes(event.key)) return actionByKey[event.key];
+  if (actionByKey.has(event.key)) return actionByKey.get(event.key);
 
   if (event.key.length === 1) finder.focus();  // the letter itself is typed into the field
   return null;
@@ -572,7 +572,7 @@ byId("choices").append(...buttons);
 document.addEventListener("keydown", onKey);
 addEventListener("beforeunload", (event) => { if (outbox.length) event.preventDefault(); });
 
-for (const button of document.querySelectorAll("[data-do]")) {
+for (const button of actionButtons) {
   button.addEventListener("click", (event) => { releaseFocus(event); actions[button.dataset.do](); });
 }
 
