@@ -40,6 +40,7 @@ from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import add_items, require_kind
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
 from teeter.campaigns.location import (
+    as_class_name,
     find_campaign,
     is_url,
     split_location,
@@ -152,7 +153,7 @@ class Campaign:
         Args:
             location: a file, or the URL of a database. It is created if it does not exist.
             name: the campaign's name, which no other campaign of the database has.
-            classes: the names of two or more classes.
+            classes: the names of two or more classes. Numbers become texts: class 1 is called "1".
             settings: how the campaign works.
             who: who creates it, for the history.
             clock: returns the current time.
@@ -337,6 +338,7 @@ class Campaign:
         Raises:
             InputError: the name is blank, cannot be shown, or is taken.
         """
+        name = as_class_name(name)
         require_printable(name.strip(), "class")
 
         with self.database.writing() as connection:
@@ -1030,7 +1032,7 @@ class Campaign:
         require_valid_unicode(comment or "", "comment")
         decision = Decision(
             str(item),
-            label,
+            None if label is None else as_class_name(label),
             reviewer,
             comment or None,
         )
@@ -1146,7 +1148,8 @@ def _validate_answer(answer: Answer) -> Answer:
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
         raise InputError("A label needs a class, but a skip, unsure or flag must not have one.")
 
-    return replace(answer, kind=kind, comment=answer.comment or None)
+    label = None if answer.label is None else as_class_name(answer.label)
+    return replace(answer, kind=kind, label=label, comment=answer.comment or None)
 
 
 def _with_model(state: RoundState, version: int, weights: bytes) -> RoundState:

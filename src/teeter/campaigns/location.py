@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from teeter.campaigns.db import Database, StoredCampaign
 from teeter.campaigns.db.campaigns import list_campaigns
@@ -15,7 +18,14 @@ from teeter.campaigns.items import require_printable, require_valid_unicode
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["find_campaign", "is_url", "split_location", "validate_classes", "validate_name"]
+__all__ = [
+    "as_class_name",
+    "find_campaign",
+    "is_url",
+    "split_location",
+    "validate_classes",
+    "validate_name",
+]
 
 
 def is_url(location: str | Path) -> bool:
@@ -91,14 +101,22 @@ def validate_name(name: str) -> None:
     require_valid_unicode(name, "campaign's name")
 
 
-def validate_classes(classes: Sequence[str]) -> list[str]:
-    """Return the names of classes without blanks around them.
+def validate_classes(classes: Sequence[Any]) -> list[str]:
+    """Return the names of classes as they are stored: as texts, without blanks around them.
 
     Raises:
         InputError: If there are fewer than two, if two are the same, or if one is blank or cannot
             be shown.
+
+    Example:
+        >>> validate_classes([0, 1])
+        ['0', '1']
     """
-    names = [str(name).strip() for name in classes]
+    # A text is a sequence too, and each of its letters would become a class.
+    if isinstance(classes, str):
+        raise InputError(f"The classes are the text {classes!r}: give a list of names.")
+
+    names = [as_class_name(name).strip() for name in classes]
     has_blank = "" in names
     has_duplicate = len(set(names)) < len(names)
     if len(names) < 2 or has_blank or has_duplicate:
@@ -107,3 +125,23 @@ def validate_classes(classes: Sequence[str]) -> list[str]:
     for name in names:
         require_printable(name, "class")
     return names
+
+
+def as_class_name(value: Any) -> str:
+    """Return the name of a class as text. Classes may be given as numbers or booleans.
+
+    Raises:
+        InputError: If it is something else.
+
+    Example:
+        >>> as_class_name(3), as_class_name(True), as_class_name("spam")
+        ('3', 'True', 'spam')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | np.bool_ | np.number):
+        return str(value)
+    raise InputError(
+        f"{value!r} cannot be the name of a class: give a text or a number, not a "
+        f"{type(value).__name__}."
+    )

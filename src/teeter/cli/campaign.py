@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.items import Item
 
 __all__ = [
     "campaign",
@@ -78,7 +79,14 @@ MoreItemsArgument = Annotated[
         help="File or folder of new items, of the same kind as those in the campaign.",
     ),
 ]
-ClassesOption = Annotated[str, typer.Option(metavar="NAMES", help="Comma-separated class names.")]
+ClassesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES",
+        help="Comma-separated class names, or a file: .txt with one name per line, or .csv with a "
+        "column called name.",
+    ),
+]
 FileOption = Annotated[
     str | None,
     typer.Option(
@@ -209,6 +217,7 @@ def new(
     \b
     Examples:
       teeter campaign new reviews.csv --classes good,bad
+      teeter campaign new questions.csv --classes intents.txt
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
@@ -219,6 +228,7 @@ def new(
 
     with spinner("Loading"):  # importing torch takes seconds
         from teeter.campaigns import Settings
+        from teeter.campaigns.shortcuts import MAX_SHORTCUTS
 
     settings = Settings(
         strategy=strategy,
@@ -236,10 +246,15 @@ def new(
         consensus=consensus,
         seed=seed,
     )
-    create_campaign(
+    names = create_campaign(
         items, location, classes, settings, text=text, id_column=id_column, labels=labels
     )
-    typer.echo(f"Next: teeter campaign label {shlex.quote(_hide_password(location))}")
+
+    # The page lists the classes that match what is typed, so it is better with many of them.
+    command = "teeter campaign label"
+    if len(names) > MAX_SHORTCUTS:
+        command = "teeter serve"
+    typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -268,22 +283,19 @@ def add(
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
 
-        result = opened.add(
-            read_items(
-                items,
-                text=text,
-                key=id_column,
-                label=labels,
-                folder=folder,
-                first=opened.next_item_number(),
-            )
+        contents = read_items(
+            items,
+            text=text,
+            key=id_column,
+            label=labels,
+            folder=folder,
+            first=opened.next_item_number(),
         )
+        result = opened.add(contents)
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
-    for duplicate, original in result.duplicates[:_NAMED_ITEMS]:
-        typer.echo(
-            f"Skipped {printable_line(duplicate)}: same content as {printable_line(original)}."
-        )
+    for duplicate in result.duplicates[:_NAMED_ITEMS]:
+        typer.echo(f"Skipped {_describe_duplicate(duplicate, contents)}.")
     if len(result.duplicates) > _NAMED_ITEMS:
         rest = len(result.duplicates) - _NAMED_ITEMS
         typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
@@ -407,8 +419,8 @@ def ask(
 
     for question in questions:
         # One line per item: cut, sort and while read expect that.
-        text = " ".join((question.content or "")[:_TEXT_START].split())
-        typer.echo(f"{printable_line(question.item)}\t{question.arm}\t{printable_line(text)}")
+        text = _shorten(question.content)
+        typer.echo(f"{printable_line(question.item)}\t{question.arm}\t{text}")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -512,10 +524,15 @@ def status(
 
     The accuracy is measured on items drawn at random, with a 95% confidence interval.
     """
+    from teeter.campaigns.missing_images import describe_missing_images
     from teeter.cli.class_counts import format_class_counts
 
     with open_campaign(file) as opened, spinner("Reading"):
         summary = opened.status()
+        missing_images = describe_missing_images(opened)
+
+    if missing_images is not None:
+        typer.echo(missing_images, err=True)
 
     if as_json:
         echo_json(summary)
@@ -550,6 +567,9 @@ def suspects(
 
     A label is listed if a model that was not trained on it finds it unlikely. To review the labels,
     run teeter campaign label --suspects.
+
+    Prints the id, the label with its probability and the prediction, and the content of each item,
+    separated by tabs.
     """
     with open_campaign(file) as opened, spinner("Looking"):
         suspect_labels = opened.suspects(n, again=again)
@@ -563,7 +583,8 @@ def suspects(
     for suspect in suspect_labels:
         typer.echo(
             f"{printable_line(suspect.item)}\tlabelled {suspect.label} "
-            f"({suspect.chance:.0%} likely), predicted {suspect.predicted}"
+            f"({suspect.chance:.0%} likely), predicted {suspect.predicted}\t"
+            f"{_shorten(suspect.content)}"
         )
 
 
@@ -822,17 +843,20 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
-) -> None:
+) -> list[str]:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
 
     Args:
         items: a table, lines, arrays or a folder of images.
         location: the campaign's file or database URL; see ``campaign_location``.
-        classes: comma-separated class names.
+        classes: comma-separated class names, or the path of a file of class names.
         settings: settings of the campaign. Their kind and folder are taken from ``items``.
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+
+    Returns:
+        The class names.
 
     Raises:
         InputError: if the file already exists, or if something does not fit.
@@ -846,7 +870,7 @@ def create_campaign(
     from teeter.campaigns.import_export import detect_kind, read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
-    names = split_names(classes)
+    names = _parse_classes(classes)
     shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
     with spinner("Reading"):
@@ -862,14 +886,30 @@ def create_campaign(
         f"{result.labelled:,} of them labelled."
     )
     if result.duplicates:
-        example = printable_line(result.duplicates[0][0])
-        typer.echo(f"Skipped {pluralize(len(result.duplicates), 'duplicate')}, such as {example}.")
+        count = pluralize(len(result.duplicates), "duplicate")
+        example = _describe_duplicate(result.duplicates[0], contents)
+        typer.echo(f"Skipped {count}, such as {example}.")
     _report_conflicts(result)
     if result.audit < settings.audit:
         typer.echo(
             f"The audit set has {result.audit:,} instead of {settings.audit:,} items, because it "
             "holds at most half of all items."
         )
+    return names
+
+
+def _parse_classes(classes: str) -> list[str]:
+    """Return the class names in the value of ``--classes``.
+
+    Raises:
+        FileError: if it names a file that cannot be read.
+    """
+    from teeter.campaigns.class_files import CLASS_FILE_SUFFIXES, read_class_file
+
+    path = Path(classes)
+    # A list of two or more names has a comma, which a file's name could have too.
+    is_file = path.suffix.lower() in CLASS_FILE_SUFFIXES and ("," not in classes or path.is_file())
+    return read_class_file(path) if is_file else split_names(classes)
 
 
 def _default_path(items: Path) -> Path:
@@ -897,6 +937,30 @@ def _hide_password(location: str) -> str:
 
     url, separator, name = location.partition("#")
     return make_url(url).render_as_string(hide_password=True) + separator + name
+
+
+def _shorten(content: str | None) -> str:
+    """Return the content of an item on one line, shortened."""
+    start = (content or "")[:_TEXT_START]
+    return printable_line(" ".join(start.split()))
+
+
+def _describe_duplicate(duplicate: tuple[str, str], items: Iterable[Item]) -> str:
+    """Return which item was skipped, and which item has the same content.
+
+    Args:
+        duplicate: the id of the item that was skipped, and that of the item it duplicates.
+        items: the items of the file.
+    """
+    skipped_id, original_id = duplicate
+    # Without an id of its own, an item is known by a hash, which tells nothing.
+    if skipped_id != original_id:
+        return f"{printable_line(skipped_id)}: same content as {printable_line(original_id)}"
+
+    content = next((item.content for item in items if item.key == skipped_id), None)
+    if content is None:
+        return f"a second item {printable_line(original_id)}"
+    return f"another copy of “{_shorten(content)}”"
 
 
 def _report_conflicts(result: ImportResult) -> None:

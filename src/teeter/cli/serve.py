@@ -20,7 +20,7 @@ import typer
 
 from teeter.cli.campaign import campaign_location, create_campaign
 from teeter.cli.output import spinner
-from teeter.errors import InputError, MissingExtraError
+from teeter.errors import InputError, MissingExtraError, StoreError
 
 if TYPE_CHECKING:
     from teeter.web.auth import SecurityConfig
@@ -392,6 +392,20 @@ def _require_login(workspace: Workspace, token_hint: str | None) -> None:
         raise InputError(token_hint)
 
 
+def _report_missing_images(workspace: Workspace) -> None:
+    """Say which campaigns lack image files: the page would show empty frames."""
+    from teeter.campaigns.missing_images import describe_missing_images
+
+    # A copy, because other threads open and close campaigns.
+    for service in list(workspace.services.values()):
+        try:
+            sentence = describe_missing_images(service.campaign)
+        except StoreError:
+            continue  # the page reports a campaign that cannot be read
+        if sentence is not None:
+            typer.echo(f"{service.campaign.name}: {sentence}", err=True)
+
+
 def _find_campaign(location: str, classes: str | None) -> str | Path:
     """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
     if "://" in location:
@@ -533,6 +547,7 @@ def _run(
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.
         open_page = sys.stdout.isatty() and not workspace.auth.requires_login()
+    _report_missing_images(workspace)
     if open_page:
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 

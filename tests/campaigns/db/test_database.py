@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sqlite3
 from collections import Counter
@@ -186,7 +187,8 @@ def test_what_is_not_a_campaign_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "text").write_text("hello " * 500)
     for name, message in [
-        ("none", "There is no campaign .*: create one with teeter campaign new"),
+        ("none", "There is no campaign .*none. If it was moved, give its new path; to create one"),
+        ("no/none", "there is no folder .*no. If the campaign was moved, give its new path"),
         ("empty", "is empty, so it is not a campaign"),
         ("text", "is damaged or is not a campaign"),
         (".", "is a folder: give a campaign file"),
@@ -194,12 +196,30 @@ def test_what_is_not_a_campaign_is_refused(tmp_path: Path) -> None:
         with pytest.raises((FileError, StoreError), match=message):
             Database(tmp_path / name)
 
+    (tmp_path / "kept.teeter").touch()
+    with pytest.raises(FileError, match=r"The campaigns in this folder are kept\.teeter\."):
+        Database(tmp_path / "keept.teeter")
+
     with pytest.raises(FileError, match="there is no folder"):
         Database(tmp_path / "no" / "such" / "place", create=True)
     with pytest.raises(StoreError, match="SQLite or PostgreSQL, not in oracles"):
         Database("oracles://here/there")
     with pytest.raises(StoreError, match="is not a database URL"):
         Database("://")
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_file_of_items_is_not_called_damaged(create: bool, tmp_path: Path) -> None:
+    items = tmp_path / "messages.csv"
+    items.write_text("text\none\n")
+    command = f"teeter campaign new {re.escape(str(items))} --classes NAMES"
+    with pytest.raises(StoreError, match=f"is a CSV file, not a campaign: .* with {command}"):
+        Database(items, create=create)
+
+    (tmp_path / "messages.teeter").touch()
+    with pytest.raises(StoreError, match=r"did you mean .*messages\.teeter\?"):
+        Database(items, create=create)
+    assert items.read_text() == "text\none\n"
 
 
 def test_a_missing_table_and_a_text_that_is_not_utf_8_count_as_damage(path: Path) -> None:

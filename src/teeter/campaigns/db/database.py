@@ -45,6 +45,26 @@ _LONGEST_PAUSE = 0.005
 _ADVISORY_LOCK = 0x7EE7E4
 """The PostgreSQL advisory lock that the one writer holds."""
 
+_CAMPAIGN_SUFFIX = ".teeter"
+
+_MOST_NAMED_FILES = 5
+
+_SQLITE_HEADER = b"SQLite format 3\0"
+"""How every SQLite file begins that is not empty."""
+
+_ITEM_FILES = {
+    ".csv": "a CSV file",
+    ".tsv": "a TSV file",
+    ".txt": "a text file",
+    ".jsonl": "a JSON lines file",
+    ".ndjson": "a JSON lines file",
+    ".parquet": "a Parquet file",
+    ".npz": "a file of arrays",
+    ".npy": "a file of arrays",
+    ".safetensors": "a file of arrays",
+}
+"""Files of items by their suffix."""
+
 _WRITE_OPTION = "teeter_write_timeout"
 """The execution option that makes a transaction a writing one, with its timeout as the value."""
 
@@ -211,7 +231,10 @@ def _file_identity(path: Path | None) -> tuple[int, int] | None:
 def _prepare_file(path: Path, *, create: bool) -> None:
     """Refuse a path that cannot be a campaign's file, and create the file of a new campaign."""
     if path.is_dir():
-        raise FileError(f"{path} is a folder: give a campaign file.")
+        raise FileError(
+            f"{path} is a folder: give a campaign file, or create a campaign from a folder of "
+            f"images with teeter campaign new."
+        )
 
     if path.exists():
         if not create and path.stat().st_size == 0:
@@ -219,17 +242,61 @@ def _prepare_file(path: Path, *, create: bool) -> None:
                 f"{path} is empty, so it is not a campaign. Restore a backup, or create a new "
                 f"campaign."
             )
+        _require_database_file(path)
         _require_teeter_file(path)
         return
 
     if not create:
-        raise FileError(f"There is no campaign {path}: create one with teeter campaign new.")
+        raise FileError(_explain_missing_file(path))
 
     if not path.parent.is_dir():
         raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 
     with suppress(OSError):  # opening the file reports the reason
         path.touch()
+
+
+def _explain_missing_file(path: Path) -> str:
+    """Say that there is no campaign at a path, and where it may be."""
+    if not path.parent.is_dir():
+        return (
+            f"There is no campaign {path}, because there is no folder {path.parent}. If the "
+            f"campaign was moved, give its new path."
+        )
+
+    names = sorted(campaign.name for campaign in path.parent.glob(f"*{_CAMPAIGN_SUFFIX}"))
+    if names:
+        return (
+            f"There is no campaign {path}. The campaigns in this folder are "
+            f"{', '.join(names[:_MOST_NAMED_FILES])}."
+        )
+    return (
+        f"There is no campaign {path}. If it was moved, give its new path; to create one, run "
+        f"teeter campaign new."
+    )
+
+
+def _require_database_file(path: Path) -> None:
+    """Refuse a file of items, which people give instead of the campaign that was made from it."""
+    kind = _ITEM_FILES.get(path.suffix.lower())
+    if kind is None:
+        return
+
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_SQLITE_HEADER))
+    except OSError:
+        return  # opening the database reports the reason
+
+    # A campaign may have any suffix, and a new one is empty.
+    if not start or start == _SQLITE_HEADER:
+        return
+
+    advice = f"create a campaign from it with teeter campaign new {path} --classes NAMES."
+    campaign = path.with_suffix(_CAMPAIGN_SUFFIX)
+    if campaign.exists():
+        advice = f"did you mean {campaign}?"
+    raise StoreError(f"{path} is {kind}, not a campaign: {advice}")
 
 
 def _require_teeter_file(path: Path) -> None:
