@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from teeter.cli import app
+from teeter.cli.demo import _sentences
 from teeter.demo import DEMO_SETTING, run_demo
 from teeter.errors import InputError
 
@@ -54,7 +56,11 @@ def test_other_experiments_are_refused(tmp_path: Path) -> None:
 def test_fewer_repetitions_than_recorded_are_shown_if_asked_for(tmp_path: Path) -> None:
     run_demo(tmp_path, setting=SMALL)
     fewer = run_demo(tmp_path, setting=replace(SMALL, repetitions=1))
-    assert "Means over 1 repetitions" in fewer.page.read_text()
+    page = fewer.page.read_text()
+    assert "One repetition, which allows no test" in page
+    assert "one repetition: no test" in page
+    assert "p = 1" not in " ".join(_sentences(fewer))
+    assert "a test needs two or more repetitions" in _sentences(fewer)[0]
 
 
 @pytest.mark.slow
@@ -62,6 +68,8 @@ def test_the_demonstration_keeps_its_promise(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert len(done.stdout.strip().splitlines()) == 3
+    # Without a terminal, lines take the place of the progress bar.
+    assert len(re.findall(r"Learning digits: [\d,]+ of [\d,]+", done.stderr)) == 10
     gain = run_demo(tmp_path).row("ldm-s").gain
     assert gain is not None
     assert gain.mean > 0

@@ -202,6 +202,7 @@ def test_telling_again_changes_the_label() -> None:
         ([1], ["zebra"], r"No class is called 'zebra'\. Known: cat, dog, owl"),
         ([1], [0], r"No class is called 0"),
         ([1], [None], "No class is called None"),
+        ([1], [True], "No class is called True"),
         ([1, 2], np.eye(2), "No class is called array"),
         ([1], [["cat"]], r"No class is called \['cat'\]"),
         ([1, 2], ["cat"], "There are 2 rows and 1 labels: give one label per row"),
@@ -237,8 +238,11 @@ def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_t
     caplog.set_level("INFO", "teeter")
     learner = taught(LOGISTIC, rows=range(0, 12, 3), cold_start="seeding-cosine")
     assert learner.models == []
-    assert (
-        "Only one class is labelled: seeding-cosine chooses rows until there are two" in caplog.text
+    (record,) = [record for record in caplog.records if "Only one class" in record.message]
+    assert record.levelname == "WARNING"
+    assert record.message == (
+        "Only one class is labelled, so no model was trained: seeding-cosine picks rows until "
+        "there are two."
     )
     with pytest.raises(InputError, match="There is no model yet"):
         learner.predict()
@@ -282,6 +286,48 @@ def test_what_is_predicted_can_be_told(model: Any, classes: Any) -> None:
     assert learner.evaluate(ROWS[:30], [names[k] for k in CLASSES[:30]]).accuracy > 0.9
 
 
+@pytest.mark.parametrize(
+    ("classes", "label", "message"),
+    [
+        (3, "2", "No class is called '2', a text: the class is 2, a number"),
+        (["1", "2"], 2, "No class is called 2, a number: the class is '2', a text"),
+        ([True, False], "True", "No class is called 'True', a text: the class is True, a boolean"),
+    ],
+)
+def test_a_label_of_another_type_is_told_what_the_class_is(
+    classes: Any, label: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        make(classes=classes).tell([1], [label])
+
+
+@both
+def test_new_data_is_predicted_like_rows_of_the_pool(model: Any) -> None:
+    learner = taught(model, training=THOROUGH)
+    rows = np.array([5, 40, 7])
+
+    assert learner.predict(ROWS[rows]).tolist() == learner.predict(rows).tolist()
+    probabilities = learner.predict_proba(ROWS[rows])
+    np.testing.assert_allclose(probabilities, learner.predict_proba(rows), atol=1e-6)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    predictions = np.array(NAMES)[probabilities.argmax(axis=1)]
+    assert predictions.tolist() == learner.predict(rows).tolist()
+    assert learner.predict_proba().shape == (60, 3)
+
+    by_rows = learner.evaluate(rows, TRUTH[rows])
+    assert by_rows.accuracy == learner.evaluate(ROWS[rows], TRUTH[rows]).accuracy
+    assert by_rows.rows == 3
+
+
+def test_a_learner_says_whether_it_used_rows_or_data(caplog: pytest.LogCaptureFixture) -> None:
+    learner = taught(LOGISTIC)
+    caplog.set_level("INFO", "teeter.learner")
+    learner.predict([1, 2])
+    assert "Used 2 rows of the pool." in caplog.text
+    learner.predict(ROWS[:3])
+    assert "Used 3 rows of new data." in caplog.text
+
+
 def test_one_row_is_predicted_alone() -> None:
     learner = taught(LOGISTIC)
     assert learner.predict(5).tolist() == learner.predict([5]).tolist() == [learner.predict()[5]]
@@ -307,6 +353,7 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
     [
         ({"classes": ["cat"]}, r"The classes are \['cat'\]: give two or more different names"),
         ({"classes": 1}, r"The classes are \[0\]"),
+        ({"classes": "cat,dog,owl"}, "The classes are the text 'cat,dog,owl': give a list"),
         ({"classes": ["cat", "cat", "dog"]}, "two or more different names"),
         ({"strategy": "lmd-s"}, r"No strategy is called 'lmd-s'\. Did you mean 'ldm-s'"),
         ({"cold_start": "randon"}, "Did you mean 'random'"),
@@ -339,6 +386,10 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
             "make_model is a Sequential: give a function that takes a seed and returns a new model",
         ),
         (None, "make_model is a NoneType"),
+        (
+            RandomForestClassifier,
+            r"make_model is the class RandomForestClassifier: give an instance, Ra.*\(\.\.\.\)",
+        ),
         (
             lambda seed: None,
             "make_model returned a NoneType: return a torch module or a scikit-learn classifier",

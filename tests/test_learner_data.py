@@ -28,7 +28,7 @@ from example_learners import (
     taught,
 )
 from teeter import Outputs, TrainingConfig
-from teeter.errors import InputError
+from teeter.errors import InputError, MissingOutputError
 from teeter.strategies import Context
 
 
@@ -181,7 +181,7 @@ def test_data_of_several_parts_are_learned() -> None:
         make(data=parts, cold_start="seeding-l2").ask(3)
 
 
-def test_a_head_can_be_named() -> None:
+def test_a_network_without_a_linear_end_serves_strategies_that_need_logits() -> None:
     class TwoHeads(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -190,11 +190,17 @@ def test_a_head_can_be_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.first(x) + self.second(x)
 
-    with pytest.raises(
-        InputError, match=r"None of the linear layers of TwoHeads \(first, second\)"
-    ):
+    with pytest.raises(MissingOutputError, match=r"ldm-s needs features.*you can use .*entropy"):
         taught(lambda seed: TwoHeads()).ask(3)
-    assert len(taught(lambda seed: TwoHeads(), head="second").ask(3)) == 3
+    assert len(taught(lambda seed: TwoHeads(), "entropy").ask(3)) == 3
+    with pytest.raises(InputError, match="does not return the output of its layer 'second'"):
+        taught(lambda seed: TwoHeads(), head="second").ask(3)
+
+
+def test_a_head_can_be_named() -> None:
+    last_layer = str(len(network(0)) - 1)
+    picks = taught(head=last_layer).ask(3)
+    assert picks.tolist() == taught().ask(3).tolist()
 
 
 def test_validation_rows_choose_the_epoch() -> None:

@@ -72,6 +72,8 @@ class DemoResult:
     rows: tuple[DemoRow, ...]
     labels: int
     """The number of labels at the end of each run."""
+    repetitions: int
+    """The number of runs of each strategy. A difference can be tested from two on."""
 
     def row(self, strategy: str) -> DemoRow:
         """Return the row of a strategy."""
@@ -140,6 +142,7 @@ def run_demo(
         curves=curves_path,
         rows=rows,
         labels=int(curves.labelled[-1]),
+        repetitions=run.repetitions,
     )
 
 
@@ -234,11 +237,11 @@ def _render(
 
     comparison = Section(
         "Accuracy against labels",
-        f"Means over {run.repetitions} repetitions, with bands of one standard deviation. All "
-        "strategies begin with the same labels and the same networks.",
+        f"{_describe_repetitions(run.repetitions)} All strategies begin with the same labels and "
+        "the same networks.",
         [
             ImageBlock(figure_png(curves_figure), "Learning curves of each strategy"),
-            TableBlock(_table_rows(rows)),
+            TableBlock(_table_rows(rows, run.repetitions)),
         ],
     )
     selection = Section(
@@ -263,7 +266,13 @@ def _render(
     )
 
 
-def _table_rows(rows: Sequence[DemoRow]) -> list[dict[str, Any]]:
+def _describe_repetitions(repetitions: int) -> str:
+    if repetitions == 1:
+        return "One repetition, which allows no test of the differences."
+    return f"Means over {repetitions} repetitions, with bands of one standard deviation."
+
+
+def _table_rows(rows: Sequence[DemoRow], repetitions: int) -> list[dict[str, Any]]:
     """Return the table of the page: a dictionary per strategy, from column to text."""
     final_random = next(row.last for row in rows if row.strategy == "random")
 
@@ -272,7 +281,10 @@ def _table_rows(rows: Sequence[DemoRow]) -> list[dict[str, Any]]:
         # Random has no gain over itself.
         gain = ""
         p_value = ""
-        if row.gain is not None:
+        if row.gain is not None and repetitions == 1:
+            gain = f"{row.gain.mean:+.2f} points"
+            p_value = "one repetition: no test"
+        elif row.gain is not None:
             gain = f"{row.gain.mean:+.2f} ± {row.gain.deviation:.2f} points"
             p_value = format_p_value(row.gain.p)
             if not row.gain.significant:

@@ -36,6 +36,9 @@ def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
     """
     if isinstance(classes, int | np.integer):
         classes = range(classes)
+    # A text is a sequence too, and each of its letters would become a class.
+    if isinstance(classes, str):
+        raise InputError(f"The classes are the text {classes!r}: give a list of names.")
 
     names = tuple(_as_python_scalar(name) for name in classes)
     has_duplicates = len(set(names)) < len(names)
@@ -105,6 +108,8 @@ def _explain_unknown_class(name: Any, classes: tuple[Any, ...]) -> str:
 def _type_name(value: Any) -> str:
     if isinstance(value, str):
         return "text"
+    if isinstance(value, bool):
+        return "boolean"
     if isinstance(value, int | float):
         return "number"
     return type(value).__name__
@@ -144,7 +149,7 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
 
 
 def is_row_numbers(value: Any) -> bool:
-    """Return whether a value is a sequence of whole numbers, or one: rows rather than data.
+    """Return whether a value is a whole number or a sequence of them: rows rather than data.
 
     Example:
         >>> is_row_numbers([3, 1]), is_row_numbers([[3.0, 1.0]]), is_row_numbers(["a text"])
@@ -154,7 +159,10 @@ def is_row_numbers(value: Any) -> bool:
         return False
     if isinstance(value, int | np.integer):
         return True
-    if isinstance(value, np.ndarray | Tensor):
+    if isinstance(value, Tensor):
+        value = value.cpu()
+    # Arrays, tensors, and columns of a table.
+    if hasattr(value, "dtype"):
         array = np.asarray(value)
         return array.ndim == 1 and array.dtype.kind in "iu"
     if not isinstance(value, list | tuple | range | set | frozenset):

@@ -20,6 +20,7 @@ from teeter.models.observe import is_estimator
 RNG = np.random.default_rng(0)
 ROWS, WEIGHT, BIAS = RNG.normal(size=(20, 4)), RNG.normal(size=(3, 4)), RNG.normal(size=3)
 LOGITS = ROWS @ WEIGHT.T + BIAS
+NAIVE_BAYES = GaussianNB().fit(ROWS, LOGITS.argmax(axis=1))
 
 
 def logits(rows: Any) -> Any:
@@ -95,6 +96,9 @@ def test_a_callable_may_take_words() -> None:
         (lambda rows: {}, ROWS, "use names from"),
         (lambda rows: logits(rows)[:3], ROWS, "The model returned 3 rows, but the data has 20"),
         (lambda rows: logits(rows)[:, 0], ROWS, "logits has shape"),
+        (NAIVE_BAYES.predict_proba, ROWS, r'return \{"probabilities": p\} instead'),
+        (lambda rows: np.eye(3)[[0] * len(rows)], ROWS, "as probabilities do"),
+        (GaussianNB, ROWS, "The model is the class GaussianNB: give a fitted instance"),
         (3, ROWS, "Cannot observe a int: give a torch module"),
         ("resnet", ROWS, "Cannot observe a str"),
         (None, ROWS, "Cannot observe a NoneType"),
@@ -120,14 +124,15 @@ def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
     [
         logits,
         nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 3, 4), nn.Flatten()),
-        GaussianNB().fit(ROWS, LOGITS.argmax(axis=1)),
+        nn.Sequential(nn.Linear(4, 3), nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 3, 1), nn.Flatten()),
+        NAIVE_BAYES,
     ],
-    ids=["a callable", "convolutions", "naive Bayes"],
+    ids=["a callable", "convolutions", "no linear layer at its end", "naive Bayes"],
 )
 def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> None:
     outputs = teeter.observe(model, ROWS)
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs features, but this model has none\."
+        MissingOutputError, match="ldm-s needs features, the input of the last layer, but there are"
     ) as error:
         teeter.select("ldm-s", outputs, 3)
     usable = str(error.value).partition("you can use ")[2].rstrip(".").split(", ")
@@ -135,6 +140,52 @@ def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> 
     assert "ldm" not in usable
     for name in usable:
         assert len(teeter.select(name, outputs, 3)) == 3
+
+
+def test_a_callable_may_return_probabilities_by_name() -> None:
+    outputs = teeter.observe(
+        lambda rows: {"probabilities": NAIVE_BAYES.predict_proba(rows)}, ROWS, batch_size=7
+    )
+    expected = teeter.observe(NAIVE_BAYES, ROWS)
+    picks = teeter.select("entropy", outputs, 10)
+    assert picks.tolist() == teeter.select("entropy", expected, 10).tolist()
+
+
+class Scorer:
+    """A classifier of no library, with one of the two methods that scikit-learn's have."""
+
+    def decision_function(self, rows: Any) -> Any:
+        return logits(rows)
+
+
+class Forecaster:
+    def predict_proba(self, rows: Any) -> list[list[float]]:
+        return NAIVE_BAYES.predict_proba(rows).tolist()
+
+
+def test_an_object_needs_only_one_method_of_scikit_learn() -> None:
+    np.testing.assert_allclose(teeter.observe(Scorer(), ROWS).logits, LOGITS)
+    forecast = teeter.observe(Forecaster(), ROWS).logits
+    assert forecast is not None
+    np.testing.assert_allclose(forecast.softmax(dim=1), NAIVE_BAYES.predict_proba(ROWS))
+
+    flat = Forecaster()
+    flat.predict_proba = lambda rows: [0.5] * len(rows)  # type: ignore[method-assign, assignment]
+    with pytest.raises(InputError, match=r"predict_proba of this Forecaster .* shape \(20,\)"):
+        teeter.observe(flat, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "advice"),
+    [
+        ("dbal", r'observe\(model, data, needs=\("dropout_logits",\)\)'),
+        ("ensemble-variation-ratio", r"observe\(\[model, other_model\], data\)"),
+    ],
+)
+def test_a_posterior_that_is_missing_is_explained(strategy: str, advice: str) -> None:
+    dropout = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 3))
+    with pytest.raises(MissingOutputError, match=f"{strategy} needs .* compute them by {advice}"):
+        teeter.select(strategy, teeter.observe(dropout, ROWS), 3)
 
 
 def test_estimators_are_known_by_their_class() -> None:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from teeter import Outputs
+from teeter import Outputs, select
 from teeter.errors import InputError
 
 RNG = np.random.default_rng(0)
 FEATURES, WEIGHT, BIAS = RNG.normal(size=(20, 5)), RNG.normal(size=(3, 5)), RNG.normal(size=3)
 LOGITS = FEATURES @ WEIGHT.T + BIAS
+PROBABILITIES = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +42,43 @@ LOGITS = FEATURES @ WEIGHT.T + BIAS
             {"features": FEATURES, "weight": WEIGHT, "logits": LOGITS + 9},
             "logits differ from features @ weight.T",
         ),
+        ({"logits": PROBABILITIES}, "as probabilities do: pass them as probabilities= instead"),
+        ({"logits": np.eye(3)}, "as probabilities do"),
+        ({"posterior_logits": PROBABILITIES[None]}, "pass their logarithms instead"),
+        ({"probabilities": LOGITS}, "must be non-negative and sum to 1: .* as logits="),
+        ({"probabilities": PROBABILITIES / 2}, "must be non-negative and sum to 1"),
+        ({"probabilities": PROBABILITIES[0]}, r"probabilities has shape \(3,\): it should be"),
+        ({"probabilities": PROBABILITIES, "logits": LOGITS}, "Both logits and probabilities"),
     ],
 )
 def test_what_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Outputs(**given)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_probabilities_pick_what_their_logits_pick(dtype: type) -> None:
+    outputs = Outputs(probabilities=PROBABILITIES.astype(dtype))
+    assert outputs.logits is not None
+    np.testing.assert_allclose(outputs.logits.softmax(dim=1), PROBABILITIES, atol=2e-3)
+    for strategy in ("entropy", "margin", "least-confidence"):
+        expected = select(strategy, Outputs(LOGITS), 10)
+        picks = select(strategy, Outputs(probabilities=PROBABILITIES), 10)
+        assert picks.tolist() == expected.tolist()
+
+
+def test_a_probability_of_zero_gives_a_finite_logit() -> None:
+    outputs = Outputs(probabilities=np.eye(3))
+    assert outputs.logits is not None
+    assert outputs.logits.isfinite().all()
+    assert outputs.logits.argmax(dim=1).tolist() == [0, 1, 2]
+
+
+def test_logits_that_sum_to_one_in_some_rows_are_logits() -> None:
+    mixed = np.concatenate([PROBABILITIES, LOGITS])
+    assert len(Outputs(mixed)) == 40
+    # Logits of features and head were computed from them, whatever they sum to.
+    assert Outputs(np.eye(3), np.eye(3), np.eye(3)).has("head")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -34,6 +34,7 @@ ROWS = RNG.normal(size=(60, 4))
 CLASSES = (ROWS @ RNG.normal(size=(4, 3))).argmax(axis=1)
 NAMES = np.array(["pear", "apple", "fig"])[CLASSES]
 SIGNS = np.where(CLASSES > 0, 1, -1)
+FOUR_CLASSES = (ROWS, np.arange(60) % 4)
 
 
 def votes(model: Any, data: Any = ROWS) -> Tensor:
@@ -268,16 +269,12 @@ def yes_or_no(model: Any) -> Any:
             "MLPClassifier predicts several labels per row: teeter needs one class per row",
         ),
         (
-            svm.SVC().fit(ROWS, NAMES),
-            "This SVC has neither coefficients nor probabilities.*LinearSVC",
-        ),
-        (
-            svm.SVC(kernel="linear").fit(ROWS, NAMES),
-            "SVC keeps 3 rows of coefficients for 3 classes.*use LinearSVC",
+            svm.SVC(decision_function_shape="ovo").fit(*FOUR_CLASSES),
+            "has 6 columns for 4 classes: create it with decision_function_shape='ovr'",
         ),
         (
             ensemble.VotingClassifier([("a", linear_model.LogisticRegression())]).fit(ROWS, NAMES),
-            "This VotingClassifier has neither coefficients nor probabilities",
+            "This VotingClassifier has no coefficients, no probabilities and no decision function",
         ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
@@ -285,6 +282,20 @@ def yes_or_no(model: Any) -> Any:
 def test_what_cannot_be_observed_is_told_why(model: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         teeter.observe(model, ROWS)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_a_support_vector_machine_is_observed_by_its_decision_function(kernel: str) -> None:
+    model = svm.SVC(kernel=kernel).fit(ROWS, NAMES)
+    outputs = teeter.observe(model, ROWS)
+    np.testing.assert_allclose(outputs.logits, model.decision_function(ROWS))
+    assert outputs.features is None
+    assert len(teeter.select("margin", outputs, 5)) == 5
+
+    binary = svm.SVC().fit(ROWS, CLASSES == 0)
+    logits = teeter.observe(binary, ROWS).logits
+    assert logits is not None
+    np.testing.assert_allclose(logits[:, 1] - logits[:, 0], binary.decision_function(ROWS))
 
 
 @pytest.mark.parametrize(

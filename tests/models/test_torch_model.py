@@ -139,13 +139,64 @@ def test_a_head_that_is_not_used_is_refused() -> None:
         teeter.observe(model, ROWS, head="spare")
 
 
-def test_linear_layers_that_do_not_give_the_answer_are_named() -> None:
-    model = nn.Sequential(
-        nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 3, 1)
+def without_linear_end(*layers: nn.Module) -> nn.Sequential:
+    """A module that ends in a convolution after two linear layers of 32 and 3 outputs."""
+    return nn.Sequential(
+        nn.Linear(5, 32),
+        nn.ReLU(),
+        nn.Linear(32, 3),
+        nn.Unflatten(1, (3, 1)),
+        nn.Conv1d(3, 4, 1),
+        nn.Flatten(),
+        *layers,
     )
+
+
+def test_a_module_that_does_not_end_in_a_linear_layer_gives_logits_alone() -> None:
+    model = without_linear_end()
+    outputs = teeter.observe(model, ROWS)
+    expected = model(torch.from_numpy(ROWS).float())
+    torch.testing.assert_close(outputs.logits, expected.detach())
+    assert not outputs.has("features")
+    assert len(teeter.select("entropy", outputs, 3)) == 3
+
+
+def test_probabilities_of_a_module_without_a_linear_end_become_logits() -> None:
+    model = without_linear_end(nn.Softmax(dim=1))
+    logits = teeter.observe(model, ROWS).logits
+    assert logits is not None
+    expected = model(torch.from_numpy(ROWS).float())
+    torch.testing.assert_close(logits.softmax(dim=1), expected.detach())
+
+
+@pytest.mark.parametrize("name", ["0", "2"])
+def test_a_named_layer_whose_output_is_not_returned_is_refused(name: str) -> None:
+    width = {"0": 32, "2": 3}[name]
     with pytest.raises(
-        InputError, match=r"None of the linear layers of Sequential \(0, 2\) computes its output"
+        InputError,
+        match=rf"does not return the output of its layer '{name}' \({width} numbers per row\), but "
+        r"a tensor of shape \(\d+, 4\): that layer is not its head",
     ):
+        teeter.observe(without_linear_end(), ROWS, head=name)
+
+
+def test_a_named_layer_may_be_followed_by_a_temperature() -> None:
+    class Cooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.head = nn.Linear(5, 3), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.hidden(x).relu()) / 7 + 1
+
+    outputs = teeter.observe(Cooled(), ROWS, head="head")
+    assert outputs.weight is not None
+    assert outputs.weight.shape == (3, 3)
+
+
+def test_a_module_that_returns_something_else_is_told_what_to_return() -> None:
+    model = nn.Sequential(nn.Linear(5, 6), nn.Unflatten(1, (2, 3)), nn.Tanh())
+    with pytest.raises(InputError, match=r"does not end in a linear layer and returns .* logits"):
         teeter.observe(model, ROWS)
 
 

@@ -24,7 +24,7 @@ def demo(
     ] = 5,
 ) -> None:
     """Compare strategies on handwritten digits, and show the picks on a page."""
-    with progress("Learning digits") as on_step:
+    with progress("Learning digits", as_lines=True) as on_step:
         # Importing torch and matplotlib takes seconds: the progress bar is on by then.
         from teeter.demo import DEMO_SETTING, run_demo
         from teeter.experiments import override
@@ -41,9 +41,12 @@ def _sentences(result: DemoResult) -> list[str]:
     ldm_s = result.row("ldm-s")
     random = result.row("random")
     gain = ldm_s.gain
-    # With one repetition there is no difference to test.
     if gain is None:
         return []
+
+    test = f"p = {gain.p:.2g}"
+    if result.repetitions == 1:
+        test = "not tested, because a test needs two or more repetitions"
 
     # The accuracy at which Random ends: LDM-S should be there with fewer labels.
     target = f"Random's final accuracy of {random.last:.1%}"
@@ -55,8 +58,7 @@ def _sentences(result: DemoResult) -> list[str]:
 
     return [
         f"Averaged over the rounds, LDM-S classified {ldm_s.accuracy:.1%} of new digits "
-        f"correctly and Random {random.accuracy:.1%} ({gain.mean:+.1f} points for LDM-S, p = "
-        f"{gain.p:.2g}).",
+        f"correctly and Random {random.accuracy:.1%} ({gain.mean:+.1f} points for LDM-S, {test}).",
         saving,
         f"Curves, a table and the digits that LDM-S picked: {result.page}",
     ]

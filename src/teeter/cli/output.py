@@ -210,12 +210,22 @@ def spinner(description: str) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+def progress(description: str, *, as_lines: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar for the length of the block, if stderr is a terminal.
+
+    Args:
+        description: what is being done.
+        as_lines: print about ten lines to stderr if it is not a terminal. Use it for commands that
+            take minutes: without a word, they look stuck.
 
     Yields:
         A function to call with the number of steps done and the number of steps in all.
     """
+    if as_lines and not sys.stderr.isatty():
+        typer.echo(f"{description} …", err=True)
+        yield _print_tenths(description)
+        return
+
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -242,3 +252,17 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total)
 
         yield update
+
+
+def _print_tenths(description: str) -> Callable[[int, int], None]:
+    """Return a function that prints a line for each tenth of the steps."""
+    printed_tenths = 0
+
+    def update(done: int, total: int) -> None:
+        nonlocal printed_tenths
+        tenths = 10 * done // max(total, 1)
+        if tenths > printed_tenths:
+            printed_tenths = tenths
+            typer.echo(f"{description}: {done:,} of {total:,}", err=True)
+
+    return update

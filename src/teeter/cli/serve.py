@@ -71,8 +71,8 @@ ClassesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated class names. A campaign is created from the items unless it "
-        "already exists.",
+        help="Comma-separated class names, or a file of them. A campaign is created from the items "
+        "unless it already exists.",
     ),
 ]
 HostOption = Annotated[

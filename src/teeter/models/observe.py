@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from teeter.arrays import as_tensor
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, batches, count_rows
-from teeter.models.outputs import OUTPUTS, Outputs
+from teeter.models.outputs import OUTPUTS, Outputs, are_probabilities
 from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
 from teeter.models.sklearn_model import has_predictions, observe_predictions, observe_sklearn
 from teeter.models.skorch_model import is_skorch, unwrap_network
@@ -201,6 +202,15 @@ def _observe_callable(
 
             pieces = [result[name] for result in results]
             parts[name] = _concatenate(pieces, row_axis)
+
+    # The message of ``Outputs`` names its arguments, which a callable does not have.
+    if "logits" in parts and "weight" not in parts:
+        logits = as_tensor(parts["logits"], "logits")
+        if are_probabilities(logits):
+            raise InputError(
+                "The model returned rows that are non-negative and sum to 1, as probabilities do: "
+                'return {"probabilities": p} instead, or return logits.'
+            )
     return Outputs(**parts)
 
 

@@ -289,6 +289,11 @@ def _with_zero_class(head: Floats) -> Floats:
 def _log_probabilities(model: Any, rows: Any) -> Floats:
     """Return the logarithms of a classifier's probabilities: (N, C), finite."""
     probabilities = np.asarray(model.predict_proba(rows), dtype=np.float64)
+    if probabilities.ndim != 2:
+        raise InputError(
+            f"predict_proba of this {type(model).__name__} returned an array of shape "
+            f"{probabilities.shape}: it must have the shape (rows, classes)."
+        )
     positive = np.clip(probabilities, _SMALLEST_PROBABILITY, None)
     logarithms: Floats = np.log(positive)
     return logarithms
