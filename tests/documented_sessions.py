@@ -97,7 +97,7 @@ def run_blocks(
             words = shlex.split(command)
             keys = keys_for(words)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(label_prompt, "_read_key", lambda keys=keys: next(keys, "s"))
+                patch.setattr(label_prompt, "_read_key", lambda keys=keys: next(keys, "\x1b"))
                 result = CommandRunner().invoke(app, words)
             assert result.exit_code == 0, result.output
             # A server prints its address, which the page leaves out.

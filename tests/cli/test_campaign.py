@@ -59,6 +59,31 @@ def test_known_labels_are_imported(items_file: Path) -> None:
     assert printed.endswith(f"Next: teeter campaign label {items_file.with_suffix('.teeter')}\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("classes.txt", "fruit\n\n  tool  \n"),
+        ("classes.csv", "name,description\nfruit,grows\ntool,\n"),
+        ("classes.csv", "fruit\ntool\n"),
+        ("classes.tsv", "id\tLabel\n1\tfruit\n2\ttool\n"),
+    ],
+)
+def test_classes_are_read_from_a_file(name: str, text: str, items_file: Path) -> None:
+    path = items_file.with_name(name)
+    path.write_text(text)
+    run_campaign("new", items_file, "--classes", path)
+    campaign = Campaign.open(items_file.with_suffix(".teeter"))
+    assert campaign.classes == ("fruit", "tool")
+    campaign.database.close()
+
+
+def test_with_many_classes_the_next_step_is_the_page(items_file: Path) -> None:
+    path = items_file.with_name("intents.txt")
+    path.write_text("\n".join(f"intent {number}" for number in range(150)))
+    printed = run_campaign("new", items_file, "--classes", path)
+    assert printed.endswith(f"Next: teeter serve {items_file.with_suffix('.teeter')}\n")
+
+
 def test_answers_other_than_labels_and_undo(campaign_file: Path) -> None:
     run_campaign("tell", campaign_file, "t5", "fruit", "--as", "ann", "--comment", "clear")
     run_campaign("tell", campaign_file, "t6", "--other", "unsure")
@@ -224,6 +249,17 @@ def test_only_the_first_duplicates_are_named(
     assert lines[0] == "Added 0 items and 0 labels."
     assert lines[1] == "Skipped copy0: same content as t0."
     assert lines[6:] == ["Skipped 55 more duplicates."]
+
+
+def test_a_duplicate_without_an_id_is_shown_by_its_text(tmp_path: Path) -> None:
+    """Its id is a hash of the text, which says nothing."""
+    items = tmp_path / "m.csv"
+    items.write_text("text\nI will call later\nsomething else\nI will call later\n")
+    printed = run_campaign("new", items, "--classes", "a,b")
+    assert "Skipped 1 duplicate, such as another copy of “I will call later”." in printed
+
+    printed = run_campaign("add", tmp_path / "m.teeter", items)
+    assert "Skipped another copy of “something else”." in printed
 
 
 def test_only_items_of_the_same_kind_are_added(
@@ -440,7 +476,7 @@ def test_the_password_of_a_server_is_not_printed(items_file: Path) -> None:
     assert "a-secret" not in printed
     assert "teeter:***@" in printed
 
-    printed = run_campaign("label", url, typed="s")
+    printed = run_campaign("label", url, typed="\x1b")
     assert "a-secret" not in printed
     assert "All answers are saved in postgresql+psycopg://teeter:***@" in printed
 

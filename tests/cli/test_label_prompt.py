@@ -30,6 +30,10 @@ from teeter.cli import app, label_prompt
 
 SECONDS_TO_WAIT = 240
 
+# What a terminal sends for Backspace and for Esc.
+UNDO = "\x7f"
+STOP = "\x1b"
+
 
 def read_status(campaign: Path) -> dict[str, object]:
     """Return the status of a campaign as JSON has it."""
@@ -37,7 +41,7 @@ def read_status(campaign: Path) -> dict[str, object]:
 
 
 def test_each_class_has_a_key(campaign_file: Path) -> None:
-    printed = run_campaign("label", campaign_file, "-n", 4, typed="12u2?f 1s")
+    printed = run_campaign("label", campaign_file, "-n", 4, typed=f"12{UNDO}2uf 1{STOP}")
     assert "[1] fruit  [2] tool" in printed
     assert len(re.findall(r"undone: t\d+, tool", printed)) == 1
     assert f"All answers are saved in {campaign_file}. Run the same command to continue." in printed
@@ -56,13 +60,15 @@ def test_the_prompt_ends_with_its_input(campaign_file: Path) -> None:
 
 
 def test_an_undo_keeps_the_length_of_the_round(campaign_file: Path) -> None:
-    prompts = invoke_campaign("label", campaign_file, "-n", 3, typed="1u1u12s").stderr
+    prompts = invoke_campaign(
+        "label", campaign_file, "-n", 3, typed=f"1{UNDO}1{UNDO}12{STOP}"
+    ).stderr
     assert re.findall(r"(\d) left", prompts) == ["3", "2", "3", "2", "3", "2", "1"]
     assert read_status(campaign_file)["open"] == 1
 
 
 def test_labels_of_one_class_train_no_model(campaign_file: Path) -> None:
-    printed = run_campaign("label", campaign_file, "-n", 3, typed="111111s")
+    printed = run_campaign("label", campaign_file, "-n", 3, typed=f"111111{STOP}")
     assert "Model" not in printed
     assert read_status(campaign_file)["by_class"] == {"fruit": 6, "tool": 0}
     assert "only 1 of 2 classes" in refuse_campaign("train", campaign_file)
@@ -75,7 +81,7 @@ def test_an_empty_queue_is_explained(tmp_path: Path) -> None:
     run_campaign("new", path, "--classes", "a,b")
     campaign = tmp_path / "x.teeter"
 
-    printed = run_campaign("label", campaign, "-n", 3, typed="1  s")
+    printed = run_campaign("label", campaign, "-n", 3, typed=f"1  {STOP}")
     assert printed.count("skipped") == 2
     assert "Nothing is left" not in printed
     assert len(run_campaign("ask", campaign).splitlines()) == 2, (
@@ -90,18 +96,62 @@ def test_an_empty_queue_is_explained(tmp_path: Path) -> None:
     )
 
 
-def test_more_classes_than_keys_are_refused(items_file: Path) -> None:
-    classes = ",".join(f"class {number}" for number in range(40))
-    run_campaign("new", items_file, "--classes", classes)
-    message = refuse_campaign("label", items_file.with_suffix(".teeter"))
-    assert "keys for 32 classes, but this campaign has 40" in message
+def test_the_keys_of_a_campaign_are_those_of_the_page(items_file: Path) -> None:
+    run_campaign("new", items_file, "--classes", "fruit,tool,s", "--keys", "t")
+    campaign = items_file.with_suffix(".teeter")
+    result = invoke_campaign("label", campaign, "-n", 3, typed=f"T1s{STOP}")
+    assert "[t] fruit  [1] tool  [s] s\n" in result.stdout
+    assert read_status(campaign)["by_class"] == {"fruit": 1, "tool": 1, "s": 1}
+
+
+def test_a_question_mark_shows_the_keys_again(campaign_file: Path) -> None:
+    result = invoke_campaign("label", campaign_file, typed=f"?1{STOP}")
+    assert result.stdout.count("[1] fruit  [2] tool") == 2
+    legend = "[Space] skip  [u] unsure  [f] flag  [Backspace] undo  [?] help  [Esc] stop"
+    assert result.stderr.count(legend) == 2
+    assert read_status(campaign_file)["labelled"] == 1
+
+
+@pytest.fixture
+def campaign_of_fifty_classes(items_file: Path) -> Path:
+    classes = [*(f"card {number}" for number in range(48)), "café", "Cafeteria"]
+    run_campaign("new", items_file, "--classes", ",".join(classes))
+    return items_file.with_suffix(".teeter")
+
+
+def test_with_more_classes_than_keys_the_beginning_of_a_name_is_typed(
+    campaign_of_fifty_classes: Path,
+) -> None:
+    typed = f"cafet\ncafe\ncard 47\nU F\n{UNDO}{UNDO}card 4\n{STOP}"
+    result = invoke_campaign("label", campaign_of_fifty_classes, "-n", 9, typed=typed)
+    assert result.exit_code == 0
+    assert "There are 50 classes: type the beginning of a name" in result.stdout
+    assert "[Shift U] unsure  [Shift F] flag" in result.stderr
+
+    status = read_status(campaign_of_fifty_classes)
+    labelled = {name for name, count in dict(status["by_class"]).items() if count}
+    assert labelled == {"Cafeteria", "café", "card 47", "card 4"}
+    # The flag and the skip were undone.
+    assert (status["unsure"], status["flagged"], status["skipped"]) == (1, 0, 0)
+
+
+def test_a_beginning_that_several_classes_share_is_not_an_answer(
+    campaign_of_fifty_classes: Path,
+) -> None:
+    typed = f"caf\ne{UNDO}{UNDO}x\n{STOP}zebra\n{STOP}{STOP}"
+    result = invoke_campaign("label", campaign_of_fifty_classes, typed=typed)
+    assert "Several classes match 'caf': café, Cafeteria." in result.stderr
+    assert "No class begins with 'cax'." in result.stderr
+    assert "No class begins with 'zebra'." in result.stderr
+    assert "stopped" in result.stdout
+    assert read_status(campaign_of_fifty_classes)["labelled"] == 0
 
 
 def test_the_legend_fits_the_terminal(items_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     classes = [f"class number {number}" for number in range(30)]
     run_campaign("new", items_file, "--classes", ",".join(classes))
-    lines = run_campaign("label", items_file.with_suffix(".teeter"), typed="s").splitlines()
+    lines = run_campaign("label", items_file.with_suffix(".teeter"), typed=STOP).splitlines()
     legend = [line for line in lines if line.startswith("[")]
     assert len(legend) > 1
     assert max(len(line) for line in legend) <= 80
@@ -135,11 +185,15 @@ def test_suspect_labels_are_reviewed_one_by_one(campaign_with_slips: Path) -> No
     # An unknown key, the first label kept, the second changed, undone and changed again, the third
     # left for later.
     right = keys[second["predicted"]]
-    result = invoke_campaign("label", campaign, "--suspects", typed=f"x={right}u{right} s")
+    result = invoke_campaign(
+        "label", campaign, "--suspects", typed=f"x={right}{UNDO}{right} {STOP}"
+    )
     assert result.exit_code == 0
     assert f"labelled {first['label']}, predicted {first['predicted']}" in result.stderr
     assert f"{first['label']} kept" in result.stdout
 
+    printed = run_campaign("suspects", campaign)
+    assert f"\t{third['content']}\n" in printed, "the text is shown beside the id"
     remaining = json.loads(run_campaign("suspects", campaign, "--json"))
     assert [suspect["item"] for suspect in remaining] == [third["item"]]
     assert first["item"] in run_campaign("suspects", campaign, "--again")
@@ -147,7 +201,7 @@ def test_suspect_labels_are_reviewed_one_by_one(campaign_with_slips: Path) -> No
     run_campaign("label", campaign, "--suspects", typed=keys[third["label"]])
     assert run_campaign("suspects", campaign) == "No suspect labels.\n"
     assert "No suspect labels." in run_campaign("label", campaign, "--suspects")
-    assert "kept" in run_campaign("label", campaign, "--suspects", "--again", typed="=s")
+    assert "kept" in run_campaign("label", campaign, "--suspects", "--again", typed=f"={STOP}")
     assert "--again needs --suspects" in refuse_campaign("label", campaign, "--again")
 
 
@@ -239,7 +293,7 @@ def test_a_terminal_is_read_key_by_key(
     campaign_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Through a real terminal, where keys come one by one and without Enter."""
-    assert label_in_terminal(campaign_file, b"1", b"2", b"s", monkeypatch=monkeypatch) == 0
+    assert label_in_terminal(campaign_file, b"1", b"2", b"\x1b", monkeypatch=monkeypatch) == 0
     assert "All answers are saved" in capsys.readouterr().out
     assert read_status(campaign_file)["labelled"] == 2
     assert not campaign_file.with_name(f"{campaign_file.name}-wal").exists(), (
@@ -261,7 +315,7 @@ def test_ctrl_c_and_ctrl_d_leave_the_prompt(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("keys", "exit_code", "labelled"), [(b"12s", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)]
+    ("keys", "exit_code", "labelled"), [(b"12\x1b", 0, 2), (b"\x03", 130, 0), (b"\x04", 0, 0)]
 )
 def test_a_process_reads_its_terminal_key_by_key(
     keys: bytes, exit_code: int, labelled: int, campaign_file: Path

@@ -66,7 +66,7 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
     assert set(waiting[0]["answers"]) == {"ann", "bob"}
 
     # The first is decided, undone and decided again, the second left, the third flagged.
-    printed = run_campaign("decide", campaign_file, "--as", "rey", typed="1u2 f")
+    printed = run_campaign("decide", campaign_file, "--as", "rey", typed="1\x7f2 f")
     assert "[1] small  [2] large" in printed
     assert "Decided on 2 items. Run the same command to continue." in printed
 

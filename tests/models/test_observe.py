@@ -179,7 +179,7 @@ def test_an_object_needs_only_one_method_of_scikit_learn() -> None:
     ("strategy", "advice"),
     [
         ("dbal", r'observe\(model, data, needs=\("dropout_logits",\)\)'),
-        ("ensemble-variation-ratio", r"observe\(\[model, other_model\], data\)"),
+        ("ensemble", r"observe\(\[model, other_model\], data\)"),
     ],
 )
 def test_a_posterior_that_is_missing_is_explained(strategy: str, advice: str) -> None:

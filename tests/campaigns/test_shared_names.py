@@ -1,0 +1,56 @@
+"""Two people who answer under one name are told, and one person is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from campaigns.fake_clock import FakeClock
+from cli.commands import invoke_campaign
+from teeter.campaigns import Campaign, Settings, shared_names
+from teeter.campaigns.shared_names import SessionKind, note_session
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    settings = Settings(kind="features")
+    return Campaign.create(tmp_path / "c.teeter", "c", ["a", "b"], settings, clock=FakeClock())
+
+
+def test_a_second_browser_of_the_last_hour_is_noticed(campaign: Campaign) -> None:
+    assert not note_session(campaign, "me", SessionKind.BROWSER, "ann")
+    assert not note_session(campaign, "me", SessionKind.BROWSER, "ann")
+    assert note_session(campaign, "me", SessionKind.BROWSER, "bob")
+    assert note_session(campaign, "me", SessionKind.BROWSER, "ann"), "both are told"
+
+    sessions = [line for line in campaign.history() if line["what"] == "session"]
+    assert len(sessions) == 2, "each session is noted once an hour"
+    assert "ann" not in str(sessions)
+
+
+def test_other_names_other_kinds_and_earlier_hours_do_not_count(campaign: Campaign) -> None:
+    note_session(campaign, "me", SessionKind.BROWSER, "ann")
+    assert not note_session(campaign, "bob", SessionKind.BROWSER, "bob")
+    assert not note_session(campaign, "me", SessionKind.TERMINAL, "bob")
+
+    clock = campaign.repository.scope.clock
+    assert isinstance(clock, FakeClock)
+    clock.wait(minutes=120)
+    assert not note_session(campaign, "me", SessionKind.BROWSER, "cid")
+
+
+def test_a_second_terminal_is_told_how_to_set_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.teeter"
+    Campaign.make(path, ["a", "b"], ["one", "two", "three"])
+    warning = "Another terminal has labelled this campaign as me in the last hour."
+
+    for _ in range(2):
+        assert warning not in invoke_campaign("label", path, typed="").stdout
+
+    monkeypatch.setattr(shared_names, "terminal_identity", lambda: "bob@other")
+    printed = " ".join(invoke_campaign("label", path, typed="").stdout.split())
+    assert f"{warning} If that was not you, stop and give your own name with --as NAME" in printed
+    assert warning not in invoke_campaign("label", path, "--as", "bob", typed="").stdout
