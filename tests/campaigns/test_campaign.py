@@ -368,6 +368,31 @@ def test_classes_that_do_not_differ_are_refused(classes: tuple[str, ...], tmp_pa
         Campaign.create(tmp_path / "c.teeter", "c", classes)
 
 
+def test_classes_may_be_numbers_or_booleans(tmp_path: Path) -> None:
+    settings = Settings(kind="features")
+    campaign = Campaign.create(tmp_path / "n.teeter", "n", [0, np.int64(1), True], settings)
+    items = [{"id": k, "features": [k, 1.0], "label": k % 2} for k in range(4)]
+    assert campaign.add(items).labelled == 4
+    assert campaign.classes == ("0", "1", "True")
+
+    campaign.tell("2", 1)
+    campaign.tell("3", True)
+    campaign.add_class(7)
+    campaign.decide("0", 7)
+    labels = {item: label.label for item, label in campaign.labels().items()}
+    assert labels["2"] == "1"
+    assert labels["3"] == "True"
+    assert labels["0"] == "7"
+
+
+@pytest.mark.parametrize("label", [None, ["0"], {"0": 1}])
+def test_other_types_are_no_classes(label: Any, campaign: Campaign, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be the name of a class|A label needs a class"):
+        campaign.tell("v1", label)
+    with pytest.raises(InputError, match="cannot be the name of a class: give a text or a number"):
+        Campaign.create(tmp_path / "x.teeter", "x", ["red", label])
+
+
 def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Cannot ask about 0 items"):
         campaign.ask(0)

@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from fastapi.testclient import TestClient
 
+from teeter.campaigns import Campaign
+from teeter.campaigns.shortcuts import action_keys
 from web.labelled_campaigns import LabelledCampaign, label_items
 from web.servers import serve_campaigns
 
@@ -21,6 +23,49 @@ def test_every_page_opens(labelled: LabelledCampaign, page: str) -> None:
     assert response.status_code == 200
     assert "<script>alert" not in response.text
     assert "Read <b>all" not in response.text
+
+
+def find_action_keys(page: str) -> dict[str, str]:
+    """Return the key of each action button of the labelling page."""
+    return dict(re.findall(r'data-do="(\w+)" data-key="([^"]+)"', page))
+
+
+def test_the_buttons_have_the_keys_of_the_terminal(client: TestClient) -> None:
+    keys = {str(action): key for action, key in action_keys().items()}
+    del keys["stop"]
+    assert find_action_keys(client.get("/c/texts/review").text) == keys
+
+    page = client.get("/c/texts").text
+    assert find_action_keys(page) == {name: key for name, key in keys.items() if name != "keep"}
+    assert "<kbd>Space</kbd> Skip" in page
+    assert "data-always" not in page
+
+
+def test_with_more_classes_than_keys_actions_have_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "many.teeter"
+    Campaign.make(path, [f"class {number}" for number in range(34)], ["one", "two"])
+    with serve_campaigns(path) as client:
+        page = client.get("/c/many").text
+    keys = find_action_keys(page)
+    assert (keys["unsure"], keys["flag"], keys["undo"]) == ("U", "F", "Backspace")
+    assert "<kbd>Shift U</kbd> Unsure" in page
+    assert "data-always" in page
+
+
+def test_two_browsers_that_answer_as_me_are_told(client: TestClient) -> None:
+    warning = "Another browser has labelled this campaign as me in the last hour."
+    assert warning not in client.get("/c/texts").text
+    assert warning not in client.get("/c/texts").text
+
+    first_cookies = dict(client.cookies)
+    client.cookies.clear()
+    second = client.get("/c/texts").text
+    assert warning in second
+    assert "choose your own name at the top right" in second
+
+    client.cookies.clear()
+    client.cookies.update(first_cookies)
+    assert warning in client.get("/c/texts").text
 
 
 def test_the_form_for_a_new_campaign_opens_and_an_unknown_campaign_does_not(
