@@ -55,8 +55,13 @@ def check_strategy(strategy: type[Strategy] | Strategy) -> None:
         StrategyError: at the first check that fails.
     """
     instance = strategy
-    if isinstance(instance, type):
+    if isinstance(instance, type) and issubclass(instance, Strategy):
         instance = instance()
+    if not isinstance(instance, Strategy):
+        raise StrategyError(
+            f"{strategy!r} is not a strategy: give a class that derives from "
+            f"teeter.strategies.Strategy, or an instance of it."
+        )
     for check in CHECKS:
         check(instance)
 

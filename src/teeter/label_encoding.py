@@ -144,7 +144,8 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
     rows = np.asarray(values)
     is_valid = rows.dtype.kind in "iu" and rows.ndim == 1
     if len(rows) and not is_valid:
-        raise InputError(f"Rows must be whole numbers, but these are {rows.dtype}.")
+        kind = "texts" if rows.dtype.kind in "SU" else str(rows.dtype)
+        raise InputError(f"Rows must be whole numbers, but these are {kind}.")
     return rows.astype(np.int64)
 
 

@@ -678,12 +678,6 @@ class Learner:
         """Return a new model, untrained and on the learner's device."""
         if is_estimator(self.make_model):
             model = clone_with_seed(self.make_model, seed)
-        elif isinstance(self.make_model, nn.Module) or not callable(self.make_model):
-            raise InputError(
-                f"make_model is a {type(self.make_model).__name__}: give a function that takes a "
-                f"seed and returns a new model (lambda seed: mlp(64, 10, seed=seed)), or a "
-                f"scikit-learn classifier."
-            )
         else:
             # A function that ignores its argument still gets reproducible weights.
             with seeded_global_rng(seed, self.device):
@@ -810,11 +804,18 @@ class Learner:
 
     def _require_valid_settings(self) -> None:
         """Refuse arguments of the constructor that are out of range."""
+        callable_or_estimator = callable(self.make_model) or is_estimator(self.make_model)
         if is_estimator_class(self.make_model):
             class_name = self.make_model.__name__
             raise InputError(
                 f"make_model is the class {class_name}: give an instance, {class_name}(...), "
                 "which is cloned for every fit."
+            )
+        if isinstance(self.make_model, nn.Module) or not callable_or_estimator:
+            raise InputError(
+                f"make_model is a {type(self.make_model).__name__}: give a function that takes a "
+                f"seed and returns a new model (lambda seed: mlp(64, 10, seed=seed)), or a "
+                f"scikit-learn classifier."
             )
 
         if isinstance(self.data, DataLoader):

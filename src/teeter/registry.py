@@ -203,8 +203,11 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
         >>> did_you_mean("entrpy", ["entropy", "margin"])
         "Did you mean 'entropy'?"
     """
-    # Reversed, so that of names that differ in case only the first one counts.
     names = list(names)
+    if not names:
+        return "There are none."
+
+    # Reversed, so that of names that differ in case only the first one counts.
     by_lower_case = {candidate.lower(): candidate for candidate in reversed(names)}
     closest = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.6)
     if closest:

@@ -126,7 +126,10 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Outputs(np.where(LOGITS > 1, np.nan, LOGITS)),
         "logits has NaN or infinity in",
     ),
-    "texts as features": (lambda: Outputs(features=[["a", "b"]]), "pass numbers"),
+    "texts as features": (
+        lambda: Outputs(features=[["a", "b"]]),
+        "features holds texts: pass numbers",
+    ),
     "rows of different lengths": (
         lambda: Outputs(features=[[1.0, 2.0], [1.0]]),
         "rows differ in length",
@@ -148,15 +151,24 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "half a row": (lambda: teeter.select("margin", OUTPUTS, 2.5), "ask for a whole number"),
     "an option of another strategy": (
         lambda: teeter.select("entropy", OUTPUTS, 3, rays=8),
-        "rays",
+        "entropy has no option 'rays'",
     ),
-    "an option out of range": (lambda: teeter.select("ldm-s", OUTPUTS, 3, rays=0), "rays"),
-    "a seed of words": (lambda: teeter.select("random", OUTPUTS, 3, seed="one"), "seed"),
+    "an option out of range": (
+        lambda: teeter.select("ldm-s", OUTPUTS, 3, rays=0),
+        "rays is 0: it must be a whole number of 1 or more",
+    ),
+    "a seed of words": (
+        lambda: teeter.select("random", OUTPUTS, 3, seed="one"),
+        "seed is 'one': it must be a whole number",
+    ),
     "a device that does not exist": (
         lambda: teeter.select("margin", OUTPUTS, 3, device="gpu"),
         "No device is called 'gpu': try 'cpu', 'cuda' or 'cuda:1'",
     ),
-    "an array instead of outputs": (lambda: teeter.select("margin", LOGITS, 3), "Outputs"),
+    "an array instead of outputs": (
+        lambda: teeter.select("margin", LOGITS, 3),
+        "wrap the model outputs in teeter.Outputs",
+    ),
     "a head that is missing": (
         lambda: teeter.select("ldm-s", LOGITS_ONLY, 3),
         "ldm-s needs features, the input of the last layer, but there are none. With the outputs "
@@ -172,11 +184,11 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "scores of a strategy without any": (
         lambda: teeter.scores("badge", OUTPUTS),
-        "badge",
+        "badge picks rows jointly and has no score for a single row",
     ),
     "an unknown method": (
         lambda: teeter.ldm(ROWS, WEIGHT, method="ray"),
-        "ray",
+        "method is 'ray': choose 'rays' or 'gaussian'",
     ),
     "too little memory": (lambda: teeter.working_memory(0).__enter__(), "it must be positive"),
     # observe
@@ -198,14 +210,20 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "the name of a model": (
         lambda: teeter.observe("resnet18", ROWS),
-        "Cannot observe a str: give a torch module",
+        "Cannot observe an object of type str: give a torch module",
     ),
     "a pool without rows": (
         lambda: teeter.observe(NETWORK, ROWS[:0]),
         "Cannot observe an empty pool",
     ),
-    "rows of another width": (lambda: teeter.observe(NETWORK, ROWS[:, :3]), "3"),
-    "another width for an estimator": (lambda: teeter.observe(NAIVE_BAYES, ROWS[:, :3]), "3"),
+    "rows of another width": (
+        lambda: teeter.observe(NETWORK, ROWS[:, :3]),
+        "The linear layer '0' of Sequential takes 4 numbers per row, but gets 3",
+    ),
+    "another width for an estimator": (
+        lambda: teeter.observe(NAIVE_BAYES, ROWS[:, :3]),
+        "This GaussianNB was fitted to 4 features per row, but the data has 3",
+    ),
     "texts for a network": (
         lambda: teeter.observe(NETWORK, ["a text", "another"]),
         "convert them with teeter.adapters.Texts",
@@ -252,10 +270,10 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: learner(data=DataLoader(TensorDataset(torch.zeros(3, 4)))),
         "The pool is a data loader",
     ),
-    "a number as pool": (lambda: learner(data=3), "Cannot count the rows of a int"),
+    "a number as pool": (lambda: learner(data=3), "Cannot count the rows of an object of type int"),
     "a fraction as seed": (lambda: learner(seed=1.5), "The seed is 1.5: give a whole number"),
     "an ensemble of one": (lambda: learner(members=1), "members is 1: it must be 2 or more"),
-    "a cold start that needs a model": (lambda: learner(cold_start="margin"), "margin"),
+    "a cold start that needs a model": (lambda: learner(cold_start="margin").ask(3), "margin"),
     "a label of another type": (
         lambda: learner().tell([1], ["2"]),
         "No class is called '2', a text: the class is 2, a number",
@@ -276,12 +294,18 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: learner().predict(),
         "There is no model yet: call tell with labels of at least two classes, then fit",
     ),
-    "more questions than rows": (lambda: fitted().ask(9), "9"),
+    "more questions than rows": (
+        lambda: fitted().ask(9),
+        "Cannot pick 9 of 8 candidates: ask for 1 to 8",
+    ),
     "a question before the fit": (
         lambda: (lambda new: (new.tell([1, 2], [0, 1]), new.ask(2)))(learner()),
         "call fit before ask",
     ),
-    "predictions of another width": (lambda: fitted().predict(ROWS[:, :2]), "2"),
+    "predictions of another width": (
+        lambda: fitted().predict(ROWS[:, :2]),
+        "was fitted to 4 features per row, but the data has 2",
+    ),
     "predictions of no rows": (lambda: fitted().predict(ROWS[:0]), "has no rows"),
     "labels of another number": (
         lambda: fitted().evaluate(ROWS, CLASSES[:3]),
@@ -291,10 +315,19 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Learner.load("none.learner", LogisticRegression(), ROWS),
         "none",
     ),
-    "an unknown optimizer": (lambda: TrainingConfig(optimizer="adamm"), "adamm"),
-    "a learning rate below zero": (lambda: TrainingConfig(learning_rate=-1), "-1"),
-    "no epochs": (lambda: TrainingConfig(epochs=0), "epochs is 0"),
-    "a strategy that is no class": (lambda: check_strategy("margins"), "margins"),
+    "an unknown optimizer": (
+        lambda: TrainingConfig(optimizer="adamm"),
+        "No optimizer is called 'adamm': choose adam",
+    ),
+    "a learning rate below zero": (
+        lambda: TrainingConfig(learning_rate=-1),
+        "learning_rate is -1: it must be positive",
+    ),
+    "no epochs": (lambda: TrainingConfig(epochs=0), "epochs is 0: it must be positive"),
+    "a strategy that is no class": (
+        lambda: check_strategy("margins"),
+        "'margins' is not a strategy: give a class that derives from teeter.strategies.Strategy",
+    ),
     # Datasets and files
     "a dataset misspelt": (
         lambda: load_dataset("mnits"),
@@ -310,7 +343,7 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a pool that is not there": (lambda: read_pool("pool.npz"), "There is no file pool.npz"),
     "a pool of another type": (lambda: read_pool(__file__), "ends in '.py'"),
-    "a head that is not in a file": (lambda: read_head("head.pt"), "head.pt"),
+    "a head that is not in a file": (lambda: read_head("head.pt"), "There is no file head.pt"),
     "a table that is not there": (lambda: read_table("t.csv"), "There is no file t.csv"),
     # Settings of a campaign
     "an unknown kind": (lambda: Settings(kind="video"), "No kind is called 'video'"),
@@ -428,7 +461,10 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
         lambda c: c.add([{"id": "x", "features": [1, 2, np.nan, 4]}]),
         "the value at position 2 is nan",
     ),
-    "features of another width": (lambda c: c.add([{"id": "x", "features": [1, 2]}]), "2"),
+    "features of another width": (
+        lambda c: c.add([{"id": "x", "features": [1, 2]}]),
+        "differ in length: [2, 4]",
+    ),
     "an id that is taken": (
         lambda c: c.add([{"id": "x", "features": ROWS[0]}, {"id": "x", "features": ROWS[1]}]),
         "Two different items have the id 'x'",
@@ -437,7 +473,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
         lambda c: c.add([{"id": "x", "features": ROWS[0] + 1, "label": "rde"}]),
         "No class is called 'rde'. Did you mean 'red'?",
     ),
-    "an item that is not there": (lambda c: c.tell("w1", "red"), "w1"),
+    "an item that is not there": (lambda c: c.tell("w1", "red"), "No item is called 'w1'"),
     "a class that is not there": (
         lambda c: c.tell("v1", "purple"),
         "No class is called 'purple'",
@@ -448,22 +484,32 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     "an annotator called import": (lambda c: c.tell("v1", "red", "import"), "is reserved"),
     "no questions": (lambda c: c.ask(0), "ask for 1 or more"),
     "no suspects": (lambda c: c.suspects(0), "Cannot list 0 labels: ask for 1 or more"),
-    "a model of no labels": (lambda c: c.train(), "classes"),
+    "a model of no labels": (
+        lambda c: c.train(),
+        "No item has a label yet: label items of at least two classes, then train",
+    ),
     "a decision for no class": (lambda c: c.decide("v1", "purple"), "No class is called 'purple'"),
     "a class that exists": (lambda c: c.add_class("red"), "Cannot add a class 'red'"),
     "a label to confirm": (lambda c: c.confirm_label("v1"), "v1 has no label to confirm"),
-    "an unknown format": (lambda c: c.export("out.xlsx"), ".xlsx"),
+    "an unknown format": (
+        lambda c: c.export("out.xlsx"),
+        "Cannot tell the format of out.xlsx: use the suffix .csv, .jsonl or .parquet",
+    ),
+    "a format misspelt": (
+        lambda c: c.export("out.csv", "prodgy"),
+        "No format is called 'prodgy'. Did you mean 'prodigy'?",
+    ),
     "an unknown role": (
         lambda c: c.people.add("ann", "king"),
         "No role is called 'king'",
     ),
     "a backup over a file": (
         lambda c: (Path("b.teeter").touch(), c.back_up("b.teeter")),
-        "b.teeter",
+        "b.teeter already exists: name another file",
     ),
     "a backup that is none": (
         lambda c: (Path("b.txt").write_text("hello"), Campaign.restore("b.txt", "r.teeter")),
-        "b.txt",
+        "b.txt is damaged, or not a backup of a campaign",
     ),
 }
 
@@ -511,10 +557,10 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign new none.csv --classes a,b", "There is no file none.csv"),
     ("campaign new notes.docx --classes a,b", "ends in '.docx'"),
     ("campaign new empty.csv --classes a,b", "is empty: it has 0 bytes"),
-    ("campaign new header.csv --classes a,b", "header.csv"),
-    ("campaign new latin.csv --classes a,b", "latin.csv"),
-    ("campaign new numbers.csv --classes a,b", "--text"),
-    ("campaign new broken.jsonl --classes a,b", "line 2"),
+    ("campaign new header.csv --classes a,b", "header.csv has a header (text) and no rows"),
+    ("campaign new latin.csv --classes a,b", "latin.csv is not UTF-8 text"),
+    ("campaign new numbers.csv --classes a,b", "has the texts: a, b? Name it with --text"),
+    ("campaign new broken.jsonl --classes a,b", "Line 2 of broken.jsonl is not a JSON object"),
     ("campaign new no_images --classes a,b", "has no images"),
     ("campaign new m.csv --classes a", "give two or more different names"),
     ("campaign new m.csv --classes a,a", "give two or more different names"),
@@ -524,10 +570,13 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
         "There is no file names.txt to read the class names",
     ),
     ("campaign new m.csv --classes m.csv", "call the column of the class names name"),
-    ("campaign new m.csv --classes a,b --text body", "body"),
-    ("campaign new m.csv --classes a,b --id key", "key"),
+    ("campaign new m.csv --classes a,b --text body", "No column of m.csv is called 'body'"),
+    ("campaign new m.csv --classes a,b --id key", "No column of m.csv is called 'key'"),
     ("campaign new m.csv --classes good,bad --labels mark", "No class is called 'godo'"),
-    ("campaign new m.csv --classes a,b --labels marks", "marks"),
+    (
+        "campaign new m.csv --classes a,b --labels marks",
+        "No column of m.csv is called 'marks'. Did",
+    ),
     ("campaign new m.csv --classes a,b --strategy ldms", "Did you mean 'ldm-s'?"),
     ("campaign new m.csv --classes a,b --head tree", "No head is called 'tree'"),
     ("campaign new m.csv --classes a,b --control 2", "control is 2"),
@@ -545,45 +594,45 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign status c.teeter#d", "No campaign is called 'd'"),
     ("campaign status mysql://host/db", "not in mysql"),
     # Answers
-    ("campaign tell c.teeter w1 red", "w1"),
+    ("campaign tell c.teeter w1 red", "No item is called 'w1'"),
     ("campaign tell c.teeter v1 rde", "No class is called 'rde'. Did you mean 'red'?"),
     ("campaign tell c.teeter v1", "Give either a class or --other"),
     ("campaign tell c.teeter v1 red --other skip", "Give either a class or --other"),
     ("campaign tell c.teeter v1 --other maybe", "give skip, unsure or flag"),
     ("campaign ask c.teeter -n 0", "ask for 1 or more"),
     ("campaign label c.teeter --again", "--again needs --suspects"),
-    ("campaign train c.teeter", "classes"),
+    ("campaign train c.teeter", "No item has a label yet"),
     ("campaign suspects c.teeter -n 0", "ask for 1 or more"),
     ("campaign add-class c.teeter red", "Cannot add a class 'red'"),
-    ("campaign add c.teeter m.csv", "of kind"),
+    ("campaign add c.teeter m.csv", "are of kind features, but '1' is of kind text"),
     # Files and people
     ("campaign export c.teeter m.csv", "m.csv already exists"),
-    ("campaign export c.teeter c.teeter --overwrite", "c.teeter"),
-    ("campaign export c.teeter out.csv --format xml", "xml"),
+    ("campaign export c.teeter c.teeter --overwrite", "it is an input file"),
+    ("campaign export c.teeter out.csv --format xml", "No format is called 'xml'"),
     ("campaign export c.teeter out.csv --history out.csv", "name another file"),
-    ("campaign backup c.teeter m.csv", "m.csv"),
-    ("campaign restore m.csv r.teeter", "m.csv"),
+    ("campaign backup c.teeter m.csv", "m.csv already exists"),
+    ("campaign restore m.csv r.teeter", "m.csv is damaged, or not a backup of a campaign"),
     ("campaign restore c.teeter c.teeter", "c.teeter already exists"),
     ("campaign people add c.teeter ann --role king", "No role is called 'king'"),
-    ("campaign people remove c.teeter ann", "No member is called 'ann'"),
+    ("campaign people remove c.teeter ann", "No member is called 'ann'. There are none."),
     # select
     ("select none.npz -n 3", "There is no file none.npz"),
-    ("select pool.npz -n 3", "head"),
-    ("select pool.npz -n 30 --head head.npz", "30"),
-    ("select pool.npz -n 3 --head wide.npz", "9"),
+    ("select pool.npz -n 3", "ldm-s needs a head, but pool.npz holds none: pass --head"),
+    ("select pool.npz -n 30 --head head.npz", "Cannot pick 30 of 20 candidates"),
+    ("select pool.npz -n 3 --head wide.npz", "features has 4 columns and weight has 9"),
     ("select pool.npz -n 3 --head none.npz", "There is no file none.npz"),
     ("select pool.npz -n 3 --head head.npz --strategy ldms", "Did you mean 'ldm-s'?"),
     ("select notes.docx -n 3", "ends in '.docx'"),
     # Others
     ("datasets get mnits", "Did you mean 'mnist'?"),
     ("datasets --folder nowhere", "There is no folder nowhere"),
-    ("bench run digit --out run", "digit"),
-    ("bench report nowhere", "nowhere"),
+    ("bench run digit --out run", "No setting is called 'digit'. Did you mean 'digits'?"),
+    ("bench report nowhere", "There is no run in nowhere"),
     ("serve m.csv", "name the classes with --classes"),
     ("serve none.teeter", "There is no campaign"),
     ("serve c.teeter --token secret", "NAME=TOKEN"),
     ("serve c.teeter --proxy here", "--proxy needs the IP address of a proxy"),
-    ("try texs", "texs"),
+    ("try texs", "No sample is called 'texs'. Did you mean 'texts'?"),
 ]
 
 

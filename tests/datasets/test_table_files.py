@@ -75,7 +75,7 @@ def test_what_was_written_is_read(
         ("", "pool.csv is empty: it has 0 bytes."),
         ("\n \n", "has no header"),
         (",,\n1,2,3\n", "has no header"),
-        ("a,b\n", "has a header of 2 columns and no rows."),
+        ("a,b\n", r"has a header \(a, b\) and no rows\."),
         ("a,b\n1,2\n3\n", "Line 3 of .* has 1 fields and the header has 2"),
         ("a,b\n1,2,3\n", "Line 2 of .* has 3 fields and the header has 2"),
         ("a,b,a\n1,2,3\n", "has 2 columns called 'a'"),

@@ -148,7 +148,9 @@ def test_a_loader_that_leaves_rows_out_is_refused() -> None:
 
 @pytest.mark.parametrize("nothing", [3, None, iter(ROWS), np.float64(3), Endless()])
 def test_what_has_no_rows_is_refused(nothing: object) -> None:
-    with pytest.raises(InputError, match=f"Cannot count the rows of a {type(nothing).__name__}"):
+    with pytest.raises(
+        InputError, match=f"Cannot count the rows of an object of type {type(nothing).__name__}"
+    ):
         count_rows(nothing)
 
 

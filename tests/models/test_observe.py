@@ -99,10 +99,10 @@ def test_a_callable_may_take_words() -> None:
         (NAIVE_BAYES.predict_proba, ROWS, r'return \{"probabilities": p\} instead'),
         (lambda rows: np.eye(3)[[0] * len(rows)], ROWS, "as probabilities do"),
         (GaussianNB, ROWS, "The model is the class GaussianNB: give a fitted instance"),
-        (3, ROWS, "Cannot observe a int: give a torch module"),
-        ("resnet", ROWS, "Cannot observe a str"),
-        (None, ROWS, "Cannot observe a NoneType"),
-        (logits, 3, "Cannot count the rows of a int"),
+        (3, ROWS, "Cannot observe an object of type int: give a torch module"),
+        ("resnet", ROWS, "Cannot observe an object of type str"),
+        (None, ROWS, "Cannot observe an object of type NoneType"),
+        (logits, 3, "Cannot count the rows of an object of type int"),
     ],
 )
 def test_what_does_not_fit_is_refused(model: Any, data: Any, message: str) -> None:
@@ -167,7 +167,7 @@ def test_an_object_needs_only_one_method_of_scikit_learn() -> None:
     np.testing.assert_allclose(teeter.observe(Scorer(), ROWS).logits, LOGITS)
     forecast = teeter.observe(Forecaster(), ROWS).logits
     assert forecast is not None
-    np.testing.assert_allclose(forecast.softmax(dim=1), NAIVE_BAYES.predict_proba(ROWS))
+    np.testing.assert_allclose(forecast.softmax(dim=1), NAIVE_BAYES.predict_proba(ROWS), atol=1e-9)
 
     flat = Forecaster()
     flat.predict_proba = lambda rows: [0.5] * len(rows)  # type: ignore[method-assign, assignment]

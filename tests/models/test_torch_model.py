@@ -252,7 +252,8 @@ def test_probabilities_of_a_model_without_a_linear_layer_become_logits() -> None
 
 def test_answers_that_are_no_logits_are_refused_with_their_shapes() -> None:
     with pytest.raises(
-        InputError, match=r"Flatten has no linear layer and returns \[\(60,\)\]: it must return"
+        InputError,
+        match=r"Flatten does not end in a linear layer and returns \[\(60,\)\]: it must return",
     ):
         teeter.observe(nn.Flatten(0), ROWS)
 

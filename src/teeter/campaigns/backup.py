@@ -198,7 +198,7 @@ def _copy_backup(backup: Path, part: Path) -> None:
     except sqlite3.OperationalError:
         raise  # No space left, or no such folder: not the fault of the backup.
     except sqlite3.DatabaseError as error:
-        damage = str(error)
+        raise StoreError(f"{backup} is damaged, or not a backup of a campaign.") from error
 
     if damage is not None:
         raise StoreError(f"{backup} is damaged, or not a backup of a campaign: {damage}.")

@@ -339,14 +339,17 @@ def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None)
             .parquet, or none for ``datasets``.
 
     Raises:
-        InputError: If the form is unknown and does not follow from the suffix.
+        InputError: If no form is given and the suffix is of none.
+        UnknownNameError: If no form has this name.
         FileError: If the file cannot be written.
         MissingExtraError: If Parquet is written and pyarrow is not installed.
     """
+    if form is not None and form not in FORMATS:
+        raise UnknownNameError(f"No format is called {form!r}. {did_you_mean(form, FORMATS)}")
+
     if form is None:
         form = _FORM_OF_SUFFIX.get(path.suffix.lower())
-
-    if form not in FORMATS:
+    if form is None:
         raise InputError(
             f"Cannot tell the format of {path}: use the suffix .csv, .jsonl or .parquet, or name "
             f"one of the formats "

@@ -93,6 +93,10 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         InputError: If fewer than two classes have labels.
     """
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
+    if not seen:
+        raise InputError(
+            "No item has a label yet: label items of at least two classes, then train."
+        )
     if len(seen) < 2:
         raise InputError(
             f"Labels exist for only {len(seen)} of {len(state.classes)} classes: label items of "

@@ -184,7 +184,7 @@ def _read_csv(path: Path) -> Table:
 
     _require_names(names, path)
     if not rows:
-        raise FileError(f"{path} has a header of {len(names)} columns and no rows.")
+        raise FileError(f"{path} has a header ({', '.join(names)}) and no rows.")
 
     columns = {}
     columns_of_cells = zip(*rows, strict=True)

@@ -93,7 +93,8 @@ def count_rows(data: Any) -> int:
         return len(data)
     except TypeError:
         raise InputError(
-            f"Cannot count the rows of a {type(data).__name__}: give an array, a list or a dataset."
+            f"Cannot count the rows of an object of type {type(data).__name__}: give an array, a "
+            f"list or a dataset."
         ) from None
 
 

@@ -122,8 +122,8 @@ def observe(
         outputs = _observe_callable(model, data, batch_size)
     else:
         raise InputError(
-            f"Cannot observe a {type(model).__name__}: give a torch module that ends in a linear "
-            "layer, a fitted scikit-learn classifier, an object with predict_proba or "
+            f"Cannot observe an object of type {type(model).__name__}: give a torch module that "
+            "ends in a linear layer, a fitted scikit-learn classifier, an object with predict_proba or "
             "decision_function, or a callable that returns logits and features."
         )
 

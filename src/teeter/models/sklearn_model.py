@@ -60,6 +60,7 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
     if not count_rows(data):
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     _require_fitted_classifier(model)
+    _require_width(model, data)
     _require_one_class_per_row(model, data)
 
     steps, classifier = split_pipeline(model)
@@ -187,6 +188,17 @@ def _require_fitted_classifier(model: Any) -> None:
         raise InputError(
             f"This {name} is not fitted yet: fit it to the labelled rows first."
         ) from None
+
+
+def _require_width(model: Any, data: Any) -> None:
+    """Refuse rows with more or fewer features than the model was fitted to."""
+    expected = getattr(model, "n_features_in_", None)
+    shape = getattr(data, "shape", ())
+    if expected is not None and len(shape) == 2 and shape[1] != expected:
+        raise InputError(
+            f"This {type(model).__name__} was fitted to {expected} features per row, but the data "
+            f"has {shape[1]}."
+        )
 
 
 def _require_one_class_per_row(model: Any, data: Any) -> None:

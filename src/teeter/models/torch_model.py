@@ -424,8 +424,9 @@ def _record_linear_layers(
     hooks = []
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            hook = module.register_forward_hook(recorder(name))
-            hooks.append(hook)
+            width_check = _width_check(model, name)
+            hooks.append(module.register_forward_pre_hook(width_check, with_kwargs=True))
+            hooks.append(module.register_forward_hook(recorder(name)))
 
     try:
         results = _run_batch(model, batch, device)
@@ -433,6 +434,21 @@ def _record_linear_layers(
         for hook in hooks:
             hook.remove()
     return calls, results
+
+
+def _width_check(model: nn.Module, name: str) -> Callable[[nn.Module, Any, dict[str, Any]], None]:
+    """Return a hook that refuses rows which are too wide or too narrow for a linear layer."""
+
+    def check(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        layer_input = args[0] if args else kwargs["input"]
+        width = layer_input.shape[-1]
+        if width != layer.in_features:
+            raise InputError(
+                f"The linear layer {name!r} of {type(model).__name__} takes {layer.in_features} "
+                f"numbers per row, but gets {width}: check the width of the data."
+            )
+
+    return check
 
 
 def _require_head(
