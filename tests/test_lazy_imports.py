@@ -121,3 +121,33 @@ def test_labelling_what_was_picked_does_not_load_torch(tmp_path: Path) -> None:
         "assert campaign.status().labelled == 1",
         "assert list(campaign.labels()) == [first.item]",
     )
+
+
+def test_commands_that_read_a_list_or_a_database_do_not_load_torch(tmp_path: Path) -> None:
+    path = tmp_path / "points.teeter"
+    items = [(f"p{k}", [float(k), 1.0]) for k in range(12)]
+    Campaign.make(path, ["left", "right"], items, Settings(kind="features"))
+    commands = [
+        ["--version"],
+        ["strategies"],
+        ["strategies", "--json"],
+        ["datasets"],
+        ["bench", "settings"],
+        ["campaign", "status", str(path)],
+        ["campaign", "tell", str(path), "p1", "left"],
+        ["campaign", "undo", str(path)],
+        ["campaign", "agreement", str(path)],
+        ["campaign", "people", "list", str(path)],
+        ["campaign", "backup", str(path), str(tmp_path / "backup.teeter")],
+    ]
+
+    run_without_torch(
+        "from teeter.cli import main",
+        f"for command in {commands!r}:",
+        "    sys.argv = ['teeter', *command]",
+        "    try:",
+        "        main()",
+        "    except SystemExit as stopped:",
+        "        assert not stopped.code, command",
+        "    assert 'torch' not in sys.modules, command",
+    )

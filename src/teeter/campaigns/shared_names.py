@@ -1,9 +1,9 @@
-"""Notice that two people answer under one name, as happens if nobody sets a name.
+"""Notice that two people answer under one name, as happens if neither of them sets a name.
 
 The default name is ``me``. If two people use it, their answers cannot be told apart: the second
-answer to an item replaces the first, and undo takes back the answer of whoever was last. The first
-page or prompt of a session is therefore noted in the history, at most once an hour. Terminals are
-compared with terminals and browsers with browsers, because people who label alone use both.
+answer to an item replaces the first, and undo takes back the last answer of either. The
+start of a session is therefore noted in the history, at most once an hour. Terminals are compared
+with terminals and browsers with browsers, because people who label alone use both.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _EVENT = "session"
 
 
 class SessionKind(StrEnum):
-    """Where somebody labels."""
+    """Where an annotator labels."""
 
     TERMINAL = "terminal"
     BROWSER = "browser"
 
 
 def note_session(campaign: Campaign, annotator: str, kind: SessionKind, identity: str) -> bool:
-    """Note that somebody labels under a name, and return whether somebody else does, too.
+    """Note a session of an annotator, and return whether the name is used in another one, too.
 
     Args:
         campaign: the campaign.
-        annotator: the name.
+        annotator: the name of the annotator.
         kind: where they label.
         identity: what tells sessions of this kind apart. Only a hash of it is stored.
 

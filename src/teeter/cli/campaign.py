@@ -775,7 +775,7 @@ def open_campaign(file: str) -> Iterator[Campaign]:
 
 
 def _warn_of_shared_name(opened: Campaign, annotator: str) -> None:
-    """Say so if somebody else labels under the default name, too."""
+    """Say so if the default name is used in another terminal, too."""
     if annotator != DEFAULT_ANNOTATOR:
         return
 

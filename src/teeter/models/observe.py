@@ -123,8 +123,8 @@ def observe(
     else:
         raise InputError(
             f"Cannot observe an object of type {type(model).__name__}: give a torch module that "
-            "ends in a linear layer, a fitted scikit-learn classifier, an object with predict_proba or "
-            "decision_function, or a callable that returns logits and features."
+            "ends in a linear layer, a fitted scikit-learn classifier, an object with "
+            "predict_proba or decision_function, or a callable that returns logits and features."
         )
 
     # The dataset of a data loader need not have a length.

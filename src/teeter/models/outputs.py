@@ -310,7 +310,7 @@ class Outputs:
             )
 
     def _check_not_probabilities(self) -> None:
-        """Refuse probabilities in the place of logits: their softmax would rank rows wrongly."""
+        """Refuse probabilities instead of logits: their softmax would rank rows wrongly."""
         # With features and head, the logits were compared with those of the head.
         if self.logits is not None and not self.has("head") and are_probabilities(self.logits):
             raise InputError(

@@ -173,7 +173,7 @@ class CampaignPage:
             questions: the first items.
             recent: what the annotator answered or decided last.
             waiting: number of disagreements that need a decision.
-            is_name_shared: whether somebody else seems to answer under the same name.
+            is_name_shared: whether another browser is used under the same name.
         """
         start = LabelPageStart(
             slug=self.service.slug,
@@ -359,7 +359,7 @@ def show_labelling(request: Request, slug: str) -> Response:
 
 
 def _is_name_shared(request: Request, service: CampaignService) -> bool:
-    """Return whether another browser labels under the default name, too."""
+    """Return whether the default name is used in another browser, too."""
     session = current_session(request)
     default_name = get_workspace(request).auth.config.default_annotator
     if session.is_authenticated or session.annotator != default_name:
