@@ -392,20 +392,6 @@ def _require_login(workspace: Workspace, token_hint: str | None) -> None:
         raise InputError(token_hint)
 
 
-def _report_missing_images(workspace: Workspace) -> None:
-    """Say which campaigns lack image files: the page would show empty frames."""
-    from teeter.campaigns.missing_images import describe_missing_images
-
-    # A copy, because other threads open and close campaigns.
-    for service in list(workspace.services.values()):
-        try:
-            sentence = describe_missing_images(service.campaign)
-        except StoreError:
-            continue  # the page reports a campaign that cannot be read
-        if sentence is not None:
-            typer.echo(f"{service.campaign.name}: {sentence}", err=True)
-
-
 def _find_campaign(location: str, classes: str | None) -> str | Path:
     """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
     if "://" in location:
@@ -497,6 +483,20 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
         # The application believes them, and remembers from whom they come.
         "proxy_headers": False,
     }
+
+
+def _report_missing_images(workspace: Workspace) -> None:
+    """Say which campaigns lack image files: the page would show empty frames."""
+    from teeter.campaigns.missing_images import describe_missing_images
+
+    # A copy, because other threads open and close campaigns.
+    for service in list(workspace.services.values()):
+        try:
+            sentence = describe_missing_images(service.campaign)
+        except StoreError:
+            continue  # the page reports a campaign that cannot be read
+        if sentence is not None:
+            typer.echo(f"{service.campaign.name}: {sentence}", err=True)
 
 
 def _run(
