@@ -474,6 +474,10 @@ def find_classes(typed: str, classes: Sequence[str]) -> list[str]:
         >>> find_classes("cafe", ["Tea", "Café", "Cafeteria"])
         ['Café']
     """
+    # Two names may differ in case or accents only.
+    if typed in classes:
+        return [typed]
+
     wanted = _normalize(typed)
     names = {name: _normalize(name) for name in classes}
 
