@@ -19,8 +19,10 @@ PACKAGES = (
     "teeter.campaigns",
     "teeter.datasets",
     "teeter.distributed",
+    "teeter.experiments",
     "teeter.models",
     "teeter.selection",
+    "teeter.training",
 )
 
 

@@ -398,7 +398,7 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
     with pytest.raises(InputError, match="Cannot ask about 0 items"):
         campaign.ask(0)
     with pytest.raises(
-        InputError, match="only 0 of 3 classes: label items of at least two classes, then train"
+        InputError, match="No item has a label yet: label items of at least two classes, then train"
     ):
         campaign.train()
     campaign.tell("v0", "red")

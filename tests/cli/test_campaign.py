@@ -283,7 +283,7 @@ def test_only_items_of_the_same_kind_are_added(
     save_image(tmp_path / "pictures" / "new" / "4.png", (1, 2, 3))
     printed = run_campaign("add", pictures, tmp_path / "pictures" / "new")
     assert "Added 1 item" in printed
-    assert "Skipped new/0.png: same content as new/0.png." in printed
+    assert "Skipped new/0.png, which the campaign already has." in printed
 
 
 def test_labels_of_known_items_are_added_and_conflicts_reported(

@@ -81,7 +81,7 @@ def test_an_empty_queue_is_explained(tmp_path: Path) -> None:
     run_campaign("new", path, "--classes", "a,b")
     campaign = tmp_path / "x.teeter"
 
-    printed = run_campaign("label", campaign, "-n", 3, typed=f"1  {STOP}")
+    printed = run_campaign("label", campaign, "-n", 3, typed=f"a  {STOP}")
     assert printed.count("skipped") == 2
     assert "Nothing is left" not in printed
     assert len(run_campaign("ask", campaign).splitlines()) == 2, (

@@ -958,8 +958,8 @@ def _describe_duplicate(duplicate: tuple[str, str], items: Iterable[Item]) -> st
         return f"{printable_line(skipped_id)}: same content as {printable_line(original_id)}"
 
     content = next((item.content for item in items if item.key == skipped_id), None)
-    if content is None:
-        return f"a second item {printable_line(original_id)}"
+    if content is None or content == skipped_id:
+        return f"{printable_line(original_id)}, which the campaign already has"
     return f"another copy of “{_shorten(content)}”"
 
 

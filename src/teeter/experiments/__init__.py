@@ -9,36 +9,45 @@
 ``tracking``        rounds for TensorBoard and other trackers
 ``peak_memory``     how much memory a round took
 ==================  ==============================================================================
+
+Names are imported when they are first used, because most of them load torch.
 """
 
-from teeter.experiments.experiment import Experiment, initial_rows
-from teeter.experiments.results import (
-    PHASES,
-    Cell,
-    Curves,
-    Failure,
-    Round,
-    Run,
-    by_cells,
-    round_to_row,
-)
-from teeter.experiments.run_folder import RunFolder, read_run
-from teeter.experiments.runner import run_setting
-from teeter.experiments.settings import (
-    PAPER_STRATEGIES,
-    Setting,
-    override,
-    read_setting,
-    setting_named,
-    setting_names,
-)
-from teeter.experiments.tracking import (
-    TensorBoardTracker,
-    Tracker,
-    learner_row,
-    make_tracker,
-    round_key,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
+
+if TYPE_CHECKING:
+    from teeter.experiments.experiment import Experiment, initial_rows
+    from teeter.experiments.results import (
+        PHASES,
+        Cell,
+        Curves,
+        Failure,
+        Round,
+        Run,
+        by_cells,
+        round_to_row,
+    )
+    from teeter.experiments.run_folder import RunFolder, read_run
+    from teeter.experiments.runner import run_setting
+    from teeter.experiments.settings import (
+        PAPER_STRATEGIES,
+        Setting,
+        override,
+        read_setting,
+        setting_named,
+        setting_names,
+    )
+    from teeter.experiments.tracking import (
+        TensorBoardTracker,
+        Tracker,
+        learner_row,
+        make_tracker,
+        round_key,
+    )
 
 __all__ = [
     "PAPER_STRATEGIES",
@@ -66,3 +75,37 @@ __all__ = [
     "setting_named",
     "setting_names",
 ]
+
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "experiment": ["Experiment", "initial_rows"],
+        "results": [
+            "PHASES",
+            "Cell",
+            "Curves",
+            "Failure",
+            "Round",
+            "Run",
+            "by_cells",
+            "round_to_row",
+        ],
+        "run_folder": ["RunFolder", "read_run"],
+        "runner": ["run_setting"],
+        "settings": [
+            "PAPER_STRATEGIES",
+            "Setting",
+            "override",
+            "read_setting",
+            "setting_named",
+            "setting_names",
+        ],
+        "tracking": [
+            "TensorBoardTracker",
+            "Tracker",
+            "learner_row",
+            "make_tracker",
+            "round_key",
+        ],
+    },
+)

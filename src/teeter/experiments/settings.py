@@ -15,14 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.models.network_registry import network_names
 from teeter.registry import did_you_mean
-from teeter.strategies.api import make_strategy
-from teeter.strategies.base import Strategy
 from teeter.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from teeter.strategies.base import Strategy
 
 __all__ = [
     "PAPER_STRATEGIES",
@@ -215,6 +216,8 @@ class Setting:
             UnknownNameError: if there is no such strategy.
             InputError: if it does not take one of the options.
         """
+        from teeter.strategies.api import make_strategy  # loads torch
+
         options = dict(self.options.get(name, {}))
         strategy_name = str(options.pop("strategy", name))
         return make_strategy(strategy_name, options)

@@ -1,23 +1,27 @@
-"""Networks by name: ours, and those that other packages register as ``teeter.networks``."""
+"""Networks by name: ours, and those that other packages register as ``teeter.networks``.
+
+Their names are listed without torch, which the functions that build them load.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from torch import Tensor, nn
 
 from teeter.errors import InputError, PluginError, TeeterError
-from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
 from teeter.registry import Plugins, did_you_mean
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["NETWORKS", "build_network", "build_network_like", "network_names", "plugins"]
 
 NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
 
-NetworkBuilder = Callable[..., nn.Module]
+NetworkBuilder: TypeAlias = "Callable[..., nn.Module]"
 """build(shape, classes, seed=0): a network for rows of that shape that ends in a linear layer."""
 
 plugins: Plugins[NetworkBuilder] = Plugins(
@@ -50,6 +54,8 @@ def build_network_like(
         classes: the number of outputs.
         seed: decides the initial weights.
     """
+    from torch import Tensor
+
     if isinstance(inputs, Tensor):
         shape = tuple(inputs.shape[1:])
     else:
@@ -87,6 +93,8 @@ def build_network(
           (1): Linear(in_features=4, out_features=3, bias=True)
         )
     """
+    from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+
     if name not in NETWORKS:
         return _build_plugin_network(name, shape, classes, seed, options)
 
@@ -151,6 +159,8 @@ def _build_plugin_network(
     options: dict[str, Any],
 ) -> nn.Module:
     """Build a network of another package, and name that package if it fails."""
+    from torch import nn
+
     build = plugins.get(name)
     description = f"The network {name!r} of {plugins.package(name)}"
 

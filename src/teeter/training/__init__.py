@@ -11,13 +11,22 @@
 ``diagnosis``       why a training failed, in one sentence
 ``evaluation``      accuracy and loss on labelled rows
 ==================  ==============================================================================
+
+Names are imported when they are first used, because most of them load torch.
 """
 
-from teeter.training.config import TrainingConfig
-from teeter.training.diagnosis import explain_unusable_rows
-from teeter.training.evaluation import Evaluation, evaluate_logits
-from teeter.training.job import FitJob, FitResult, Trainer
-from teeter.training.loop import fit_estimator, fit_jobs
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
+
+if TYPE_CHECKING:
+    from teeter.training.config import TrainingConfig
+    from teeter.training.diagnosis import explain_unusable_rows
+    from teeter.training.evaluation import Evaluation, evaluate_logits
+    from teeter.training.job import FitJob, FitResult, Trainer
+    from teeter.training.loop import fit_estimator, fit_jobs
 
 __all__ = [
     "Evaluation",
@@ -30,3 +39,14 @@ __all__ = [
     "fit_estimator",
     "fit_jobs",
 ]
+
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "config": ["TrainingConfig"],
+        "diagnosis": ["explain_unusable_rows"],
+        "evaluation": ["Evaluation", "evaluate_logits"],
+        "job": ["FitJob", "FitResult", "Trainer"],
+        "loop": ["fit_estimator", "fit_jobs"],
+    },
+)

@@ -1,19 +1,22 @@
 """How networks are trained, and what follows from it: optimizer, batches, row weights, threads.
 
-Both loops use these functions, so that a network learns the same alone and in a batch.
+Both loops use these functions, so that a network learns the same alone and in a batch. They load
+torch when they are called: the settings of benchmarks are listed without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from teeter.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "TrainingConfig",
@@ -96,6 +99,8 @@ def make_optimizer(
         on_gpu: whether the parameters are on a GPU. A fused optimizer is then made so that a CUDA
             graph can capture its steps.
     """
+    import torch
+
     common: dict[str, Any] = {
         "lr": config.learning_rate,
         "weight_decay": config.weight_decay,
@@ -135,6 +140,8 @@ def shuffled_batches(
     A last batch of a single row is merged into the one before it, because batch normalization
     cannot train on one row.
     """
+    import torch
+
     order = torch.randperm(rows, generator=generator)
     batches = list(order.split(batch_size))
 
@@ -155,6 +162,8 @@ def balanced_row_weights(labels: Tensor) -> Tensor:
     Returns:
         (L,) L / (number of classes present * rows of the row's class).
     """
+    import torch
+
     counts = torch.bincount(labels)  # (C,)
     classes_present = int((counts > 0).sum())
     rows_of_class = counts[labels]  # (L,)
@@ -163,6 +172,8 @@ def balanced_row_weights(labels: Tensor) -> Tensor:
 
 def training_threads(parameter_count: int, batch_size: int) -> int:
     """Return the number of CPU threads that trains a network of this size fastest."""
+    import torch
+
     if parameter_count * batch_size < _MIN_WORK_FOR_THREADS:
         return 1
     return torch.get_num_threads()
