@@ -193,7 +193,7 @@ def _require_fitted_classifier(model: Any) -> None:
 def _require_width(model: Any, data: Any) -> None:
     """Refuse rows with more or fewer features than the model was fitted to."""
     expected = getattr(model, "n_features_in_", None)
-    shape = getattr(data, "shape", ())
+    shape: tuple[int, ...] = getattr(data, "shape", ())
     if expected is not None and len(shape) == 2 and shape[1] != expected:
         raise InputError(
             f"This {type(model).__name__} was fitted to {expected} features per row, but the data "
