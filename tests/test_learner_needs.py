@@ -71,7 +71,8 @@ def test_classes_that_were_never_seen_do_not_trouble_a_vote() -> None:
 
 def test_an_estimator_without_a_head_is_told_what_it_can_use() -> None:
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs features, but this model has none\."
+        MissingOutputError,
+        match=r"ldm-s needs features, the input of the last layer, but .* none\.",
     ) as error:
         taught(GaussianNB()).ask(3)
     assert {"entropy", "margin", "random"} <= set(
@@ -128,7 +129,10 @@ def test_a_dropout_strategy_refuses_models_without_dropout() -> None:
     strategy = probe(lambda context: None, "dropout_logits")
     with pytest.raises(InputError, match="Linear has no dropout layer"):
         taught(lambda seed: nn.Linear(4, 3), strategy).ask(3)
-    with pytest.raises(MissingOutputError, match="needs logits of several dropout passes"):
+    with pytest.raises(
+        MissingOutputError,
+        match="needs the logits of several dropout passes, which a network with dropout has",
+    ):
         taught(LOGISTIC, strategy).ask(3)
 
 

@@ -114,8 +114,8 @@ def test_scores_are_left_in_the_notes() -> None:
 def test_without_samples_the_need_is_named() -> None:
     outputs = teeter.Outputs(logits=np.zeros((5, 3)))
     with pytest.raises(
-        MissingOutputError, match="batchbald needs logits of several dropout passes"
+        MissingOutputError, match="batchbald needs the logits of several dropout passes"
     ):
         teeter.select("batchbald", outputs, 2)
-    with pytest.raises(MissingOutputError, match="ensemble needs logits of several networks"):
+    with pytest.raises(MissingOutputError, match="ensemble needs the logits of several networks"):
         teeter.select("ensemble", outputs, 2)

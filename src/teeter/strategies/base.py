@@ -262,8 +262,8 @@ def _describe_need(need: str) -> str:
         "features": "features, the input of the last layer, but there are none",
         "head": "a linear head (features and weight), but this model has none",
         "dropout_logits": (
-            "the logits of several dropout passes: compute them by observe(model, data, "
-            'needs=("dropout_logits",))'
+            "the logits of several dropout passes, which a network with dropout has: compute them "
+            'by observe(model, data, needs=("dropout_logits",))'
         ),
         "ensemble_logits": (
             "the logits of several networks: compute them by observe([model, other_model], data)"
