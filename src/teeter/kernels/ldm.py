@@ -50,20 +50,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
-from teeter.arrays import full_precision_matmul, memory_budget, pad_to_tile, tiles
-from teeter.kernels.fused import use_fused_kernel
+from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile, tiles
+from teeter.kernels.directions import (
+    BLOCK,
+    DEFAULT_SUBSPACE,
+    Directions,
+    Noise,
+    SubspaceBlock,
+    draw_directions,
+    ray_directions,
+    subspace_directions,
+)
+from teeter.kernels.fused import MAX_FUSED_RANK, use_fused_kernel
 from teeter.kernels.ranks import lower_among_sorted, lower_by_own_ranks, lower_by_reference_ranks
 from teeter.seeds import is_portable, normal, stream
+from teeter.threads import run_in_threads
+
+if TYPE_CHECKING:
+    from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
 
 __all__ = [
     "BLOCK",
+    "DEFAULT_SUBSPACE",
     "Directions",
+    "SubspaceBlock",
     "default_rays",
+    "draw_directions",
     "flip_rates",
     "ldm_against_reference",
     "ldm_by_gaussian",
@@ -71,22 +89,23 @@ __all__ = [
     "paper_sigmas",
     "ray_directions",
     "search_by_gaussian",
+    "subspace_directions",
 ]
 
-BLOCK = 16
-"""Directions in a block of the random stream. Changing it changes every random direction."""
-
-Noise: TypeAlias = tuple[Tensor, Tensor | None]
-"""Weight noise E (B, C, D) and bias noise e (B, C), or None for a head without a bias."""
-
-Directions: TypeAlias = Iterable[Noise]
-"""Blocks of directions."""
+Chunk: TypeAlias = Noise | list[SubspaceBlock]
+"""Directions that are followed at once: isotropic ones in one tensor, or blocks in subspaces."""
 
 _TIE = 16
 """Logits within this many machine epsilons are tied: equal rows of W may round differently."""
 
-_CPU_CACHE_ENTRIES = 1 << 20
-"""Entries of a product on a CPU, which stays in the cache for the three passes after it."""
+_CPU_CACHE_ENTRIES = 1 << 18
+"""Entries of a product on a CPU, which stays in the cache for the passes after it."""
+
+_CPU_CHUNK_BLOCKS = 8
+"""Blocks in subspaces that are followed at once on a CPU: a tile of features is read once for all."""
+
+_OPERATIONS_PER_RATIO = 500
+"""Rough cost of one row, class and ray in plain torch, to decide whether a fused kernel pays off."""
 
 
 def default_rays(classes: int, width: int) -> int:
@@ -100,40 +119,6 @@ def paper_sigmas() -> list[float]:
     """Return the paper's 51 strengths: 1e-5 to 1, equally spaced in the exponent."""
     exponents = [k / 10 - 5 for k in range(51)]
     return [10.0**exponent for exponent in exponents]
-
-
-def ray_directions(
-    seed: int,
-    count: int,
-    weight: Tensor,
-    bias: Tensor | None,
-) -> Iterator[Noise]:
-    """Yield isotropic directions for a head; block k comes from the random stream (seed, "ray", k).
-
-    Args:
-        seed: seed of the random streams.
-        count: number of directions; each gives two rays.
-        weight: (C, D) of the head, for the shape, the device and the precision.
-        bias: (C,) of the head, or None.
-
-    Yields:
-        Blocks of weight noise (B, C, D) and bias noise (B, C), drawn in float32, with B = 16 except
-        in the last block.
-    """
-    for k, start in enumerate(range(0, count, BLOCK)):
-        generator = stream(seed, "ray", k, device=weight.device)
-        size = min(BLOCK, count - start)
-
-        # Whole blocks are drawn, so that `count` does not change the draws of a block.
-        weight_noise = normal((BLOCK, *weight.shape), generator, weight.device)
-        weight_noise = weight_noise[:size].to(weight.dtype)
-        if bias is None:
-            yield weight_noise, None
-            continue
-
-        bias_noise = normal((BLOCK, len(bias)), generator, weight.device)
-        bias_noise = bias_noise[:size].to(weight.dtype)
-        yield weight_noise, bias_noise
 
 
 def ldm_by_rays(
@@ -180,21 +165,22 @@ def ldm_by_rays(
     least = _highest_counts(features, M)
 
     rays_done = 0
-    for weight_noise, bias_noise in _chunk_directions(directions, max(len(features), M)):
-        chunk_rays = 2 * len(weight_noise)
+    for chunk in _chunk_directions(directions, max(len(features), M)):
+        # (chunk_rays, N), without the last mirror if the number of rays is odd.
+        rates = candidate_rates.compute(chunk)
         if rays is not None:
-            chunk_rays = min(chunk_rays, rays - rays_done)
+            rates = rates[: rays - rays_done]
+        chunk_rays = len(rates)
         rays_done += chunk_rays
 
-        # (chunk_rays, N). A row that flips only beyond sigma_max counts as one that never flips.
-        rates = candidate_rates.compute(weight_noise, bias_noise)[:chunk_rays]
+        # A row that flips only beyond sigma_max counts as one that never flips.
         if sigma_max is not None:
             rates = rates.where(rates >= 1 / sigma_max, 0)
 
         if reference_rates is None:
             lower_by_own_ranks(least, rates)
         else:
-            among = reference_rates.compute(weight_noise, bias_noise)[:chunk_rays]
+            among = reference_rates.compute(chunk)[:chunk_rays]
             lower_by_reference_ranks(least, rates, among)
 
     return least.to(features.dtype) / M
@@ -228,8 +214,8 @@ def ldm_against_reference(
     least = _highest_counts(features, M)
 
     rays_done = 0
-    for weight_noise, bias_noise in _chunk_directions(directions, max(len(features), M)):
-        rates = candidate_rates.compute(weight_noise, bias_noise)
+    for chunk in _chunk_directions(directions, max(len(features), M)):
+        rates = candidate_rates.compute(chunk)
         rates = rates[: R - rays_done]  # an odd R has no opposite of its last direction
         chunk_end = rays_done + len(rates)
         lower_among_sorted(least, rates, ranks[rays_done:chunk_end])
@@ -257,7 +243,7 @@ def flip_rates(
         it sits on a decision boundary and flips at once.
     """
     rates = _FlipRates(features, weight, bias)
-    blocks = [rates.compute(*noise) for noise in directions]
+    blocks = [rates.compute(chunk) for chunk in _chunk_directions(directions, len(features))]
     return torch.cat(blocks)
 
 
@@ -380,6 +366,8 @@ class _Tile:
     """(D, n) in the precision of the noise; zeros in the padding."""
     predicted: Tensor
     """(n,) class y of each row."""
+    own_places: Tensor
+    """(n,) place of each row's own class in a (C, n) array that is flattened."""
     inverse_gaps: Tensor
     """(C, n) ``1 / (l_y - l_c)``; 0 at c = y and in the padding, infinite for ties."""
     tied: bool
@@ -389,8 +377,8 @@ class _Tile:
 class _FlipRates:
     """Flip rates of rows under a head, tile by tile.
 
-    Tiles are computed once and kept if they fit in half of the memory budget. Otherwise every call
-    computes them again. The numbers are the same either way.
+    Tiles are computed when they are first needed, and kept if they fit in half of the memory
+    budget. Otherwise every call computes them again. The numbers are the same either way.
     """
 
     def __init__(
@@ -404,19 +392,25 @@ class _FlipRates:
         self.bias = bias  # (C,) or None
         self.noise_dtype = _noise_dtype(features)
         self.is_fused = self.noise_dtype == torch.bfloat16 and _is_fused(len(features), weight)
+        self._row_slices = list(self._cut_rows())
+        self._keeps_tiles = self._tile_bytes() <= memory_budget(features.device) // 2
+        self._kept_tiles: list[_Tile | None] = [None] * len(self._row_slices)
+        self._fused_rates: FusedSubspaceRates | None = None
 
-        # What the tiles take: the inverse gaps and, on a GPU, the features again in bfloat16.
-        bytes_per_row = len(weight) * features.element_size()
-        if features.is_cuda:
-            bytes_per_row += features.shape[1] * 2
-        tile_bytes = len(features) * bytes_per_row
+    def compute(self, chunk: Chunk) -> Tensor:
+        """Return flip rates on 2B rays: (2B, N), each direction before its opposite."""
+        if isinstance(chunk, tuple):
+            return self._compute_isotropic(*chunk)
 
-        self._tiles: list[_Tile] | None = None
-        if tile_bytes <= memory_budget(features.device) // 2:
-            self._tiles = list(self._make_tiles())
+        rank = chunk[0].basis.shape[1]
+        if self.noise_dtype == torch.bfloat16 and _is_fused_in_subspace(
+            len(self.features), self.weight, rank
+        ):
+            return self._compute_fused(chunk)
+        return self._compute_in_subspaces(chunk)
 
-    def compute(self, weight_noise: Tensor, bias_noise: Tensor | None) -> Tensor:
-        """Return flip rates: (B, C, D), (B, C) -> (2B, N), each direction before its opposite."""
+    def _compute_isotropic(self, weight_noise: Tensor, bias_noise: Tensor | None) -> Tensor:
+        """Return flip rates: (B, C, D), (B, C) -> (2B, N)."""
         B = len(weight_noise)
         missing = -B % BLOCK
         if missing:
@@ -428,14 +422,89 @@ class _FlipRates:
         # (padded B, 2, N), filled tile by tile of rows.
         rates = self.features.new_empty((len(weight_noise), 2, len(self.features)))
         noise = weight_noise.to(self.noise_dtype)
-        fill = _fill_fused if self.is_fused else _fill_plain
-        row_tiles = self._make_tiles() if self._tiles is None else self._tiles
-        for tile in row_tiles:
-            fill(rates[:, :, tile.rows], tile, noise, bias_noise)
+        for number in range(len(self._row_slices)):
+            tile = self._tile(number)
+            tile_rates = rates[:, :, tile.rows]
+            if self.is_fused:
+                _fill_fused(tile_rates, tile, noise, bias_noise)
+            else:
+                _fill_plain(tile_rates, tile, tile.features, noise, bias_noise)
         return rates[:B].flatten(0, 1)
 
-    def _make_tiles(self) -> Iterator[_Tile]:
-        """Yield the rows tile by tile, each small enough for the products of a block."""
+    def _compute_in_subspaces(self, blocks: list[SubspaceBlock]) -> Tensor:
+        """Return flip rates on the rays of K blocks: (2B, N)."""
+        B = sum(len(block) for block in blocks)
+        C = len(self.weight)
+        rates = self.features.new_empty((len(blocks) * BLOCK, 2, len(self.features)))
+
+        # Factors in the precision of the noise, and whole blocks: see _compute_isotropic.
+        bases = [block.basis.T.to(self.noise_dtype) for block in blocks]
+        coefficients = []
+        for block in blocks:
+            missing = BLOCK - len(block)
+            padded = torch.nn.functional.pad(block.coefficients, (0, 0, 0, 0, 0, missing))
+            coefficients.append(padded.to(self.noise_dtype))
+
+        # As many directions at once as stay in the cache with the smallest tile. The number depends
+        # on C alone, so that the working memory does not change how products round.
+        at_once = BLOCK
+        if not self.features.is_cuda:
+            at_once = min(BLOCK, max(1, _CPU_CACHE_ENTRIES // (C * TILE)))
+
+        def fill_tile(number: int) -> None:
+            tile = self._tile(number)
+            for k, block in enumerate(blocks):
+                # (r, n): the features in the subspace, with the bias as one more feature.
+                points = _multiply(bases[k], tile.features, rates.dtype)
+                if block.bias_basis is not None:
+                    points += block.bias_basis[:, None]
+                points = points.to(self.noise_dtype)
+
+                for first in range(0, BLOCK, at_once):
+                    noise = coefficients[k][first : first + at_once]
+                    start = k * BLOCK + first
+                    tile_rates = rates[start : start + len(noise), :, tile.rows]
+                    _fill_plain(tile_rates, tile, points, noise, None)
+
+        tile_numbers = range(len(self._row_slices))
+        if self.features.is_cuda:
+            for number in tile_numbers:
+                fill_tile(number)
+        else:
+            run_in_threads(fill_tile, tile_numbers)
+        return rates[:B].flatten(0, 1)
+
+    def _compute_fused(self, blocks: list[SubspaceBlock]) -> Tensor:
+        """Do what ``_compute_in_subspaces`` does with the Triton kernels."""
+        if self._fused_rates is None:
+            from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
+
+            self._fused_rates = FusedSubspaceRates(self.features, self.weight, self.bias)
+        return self._fused_rates.compute(blocks)
+
+    def _tile(self, number: int) -> _Tile:
+        """Return the tile of the slice of this number, from memory if tiles are kept.
+
+        Several threads may ask at once, each for tiles of its own.
+        """
+        kept_tile = self._kept_tiles[number]
+        if kept_tile is not None:
+            return kept_tile
+
+        tile = self._make_tile(self._row_slices[number])
+        if self._keeps_tiles:
+            self._kept_tiles[number] = tile
+        return tile
+
+    def _tile_bytes(self) -> int:
+        """Return what all tiles take: inverse gaps and, on a GPU, the features in bfloat16."""
+        bytes_per_row = len(self.weight) * self.features.element_size()
+        if self.features.is_cuda:
+            bytes_per_row += self.features.shape[1] * 2
+        return len(self.features) * bytes_per_row
+
+    def _cut_rows(self) -> Iterator[slice]:
+        """Yield slices of rows, each small enough for the products of a block."""
         N = len(self.features)
         C = len(self.weight)
         device = self.features.device
@@ -447,10 +516,9 @@ class _FlipRates:
         bytes_per_row = directions_at_once * C * self.features.element_size() * 2
         at_most = None
         if not self.features.is_cuda:
-            at_most = _CPU_CACHE_ENTRIES // (BLOCK * C)
+            at_most = max(TILE, _CPU_CACHE_ENTRIES // (BLOCK * C))
 
-        for rows in tiles(N, bytes_per_row, device, at_most=at_most):
-            yield self._make_tile(rows)
+        return tiles(N, bytes_per_row, device, at_most=at_most)
 
     def _make_tile(self, rows: slice) -> _Tile:
         """Compute predictions and gaps of some rows, in full precision."""
@@ -476,10 +544,12 @@ class _FlipRates:
         inverse_gaps.scatter_(0, predicted[None], 0)
         row_count = rows.stop - rows.start
         inverse_gaps[:, row_count:] = 0
+        padded_rows = torch.arange(features.shape[1], device=features.device)
         return _Tile(
             rows=rows,
             features=features.to(self.noise_dtype),
             predicted=predicted,
+            own_places=predicted * len(padded_rows) + padded_rows,
             inverse_gaps=inverse_gaps,
             tied=bool(inverse_gaps.isinf().any()),
         )
@@ -496,6 +566,12 @@ def _is_fused(rows: int, weight: Tensor) -> bool:
     """Return whether a fused kernel pays off for these rows and the default number of rays."""
     operations = default_rays(*weight.shape) * rows * weight.numel()
     return use_fused_kernel(weight, operations)
+
+
+def _is_fused_in_subspace(rows: int, weight: Tensor, rank: int) -> bool:
+    """Return whether the fused kernels for subspaces pay off, and can take this many dimensions."""
+    ratios = default_rays(*weight.shape) * rows * len(weight)
+    return rank <= MAX_FUSED_RANK and use_fused_kernel(weight, _OPERATIONS_PER_RATIO * ratios)
 
 
 def _highest_counts(features: Tensor, M: int) -> Tensor:
@@ -526,7 +602,8 @@ def _fill_fused(
 def _fill_plain(
     rates: Tensor,
     tile: _Tile,
-    weight_noise: Tensor,
+    points: Tensor,
+    noise: Tensor,
     bias_noise: Tensor | None,
 ) -> None:
     """Write a tile's flip rates into ``rates``.
@@ -534,18 +611,21 @@ def _fill_plain(
     Args:
         rates: (B, 2, n) output, a view; n is without the padding of the tile.
         tile: the rows.
-        weight_noise: (B, C, D) in the precision of ``tile.features``.
+        points: (K, padded n) the features of the tile, or their projections into a subspace.
+        noise: (B, C, K) in the precision of ``points``.
         bias_noise: (B, C), or None for a head without a bias.
     """
-    B, C, _ = weight_noise.shape
+    B, C, _ = noise.shape
     n = rates.shape[2]
 
     # (B, C, padded n), changed in place from v to v_c - v_y to the ratios: it is the largest array.
-    products = _multiply(weight_noise.flatten(0, 1), tile.features, rates.dtype)
+    products = _multiply(noise.flatten(0, 1), points, rates.dtype)
     change = products.view(B, C, -1)
     if bias_noise is not None:
         change += bias_noise[:, :, None]
-    change -= change.gather(1, tile.predicted.expand(B, 1, -1))
+    # By flat places: several times faster than a gather.
+    own_change = change.view(B, -1).index_select(1, tile.own_places)
+    change -= own_change[:, None]
     change *= tile.inverse_gaps
     if tile.tied:  # 0 * inf: a tied class that does not move
         change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
@@ -567,11 +647,63 @@ def _multiply(
     return torch.mm(left, right, out_dtype=dtype)
 
 
-def _chunk_directions(directions: Directions, rows: int) -> Iterator[Noise]:
-    """Regroup blocks of directions into chunks that use the memory budget well.
+def _chunk_directions(directions: Directions, rows: int) -> Iterator[Chunk]:
+    """Regroup blocks of directions into chunks that use the memory budget well."""
+    blocks = iter(directions)
+    first = next(blocks, None)
+    if first is None:
+        return
 
-    Blocks are collected until a chunk is full and then cut into chunks of that size. A chunk never
-    mixes the order of directions.
+    # All blocks are of the kind of the first.
+    rest = chain([first], blocks)
+    if isinstance(first, SubspaceBlock):
+        yield from _chunk_subspaces(cast(Iterable[SubspaceBlock], rest), rows)
+    else:
+        yield from _chunk_isotropic(cast(Iterable[Noise], rest), rows)
+
+
+def _chunk_subspaces(blocks: Iterable[SubspaceBlock], rows: int) -> Iterator[list[SubspaceBlock]]:
+    """Yield the blocks in lists of as many as fit in memory."""
+    size = 0  # blocks of a chunk; known once the first block shows its shape
+    held: list[SubspaceBlock] = []
+    for block in blocks:
+        if not size:
+            size = _blocks_per_chunk(block, rows)
+
+        held.append(block)
+        if len(held) == size:
+            yield held
+            held = []
+
+    if held:
+        yield held
+
+
+def _blocks_per_chunk(block: SubspaceBlock, rows: int) -> int:
+    """Return how many blocks in subspaces to process at once.
+
+    Ranking the rays of a block takes about four arrays of one number per row for each: rates, their
+    sorted copy, thresholds and counts. On a GPU the (C, rows) changes of the logits come on top,
+    8 bytes each, unless a fused kernel keeps them out of memory.
+    """
+    coefficients = block.coefficients
+    budget = memory_budget(coefficients.device)
+    _, C, rank = coefficients.shape
+    ranking_bytes = 2 * BLOCK * rows * 4 * coefficients.element_size()
+    fitting = max(1, budget // 2 // ranking_bytes)
+    if not coefficients.is_cuda:
+        return min(fitting, _CPU_CHUNK_BLOCKS)
+
+    if not _is_fused_in_subspace(rows, coefficients[0], rank):
+        product_bytes = BLOCK * C * rows * 8
+        fitting = min(fitting, max(1, budget // product_bytes))
+    return fitting
+
+
+def _chunk_isotropic(directions: Iterable[Noise], rows: int) -> Iterator[Noise]:
+    """Join isotropic blocks until a chunk is full, and cut them into chunks of that size.
+
+    A chunk never mixes the order of directions.
     """
     size = 0  # directions of a chunk; known once the first block shows its shape
     held: list[Noise] = []

@@ -17,10 +17,13 @@ from torch import Tensor
 
 from teeter.seeds import is_portable
 
-__all__ = ["use_fused_kernel"]
+__all__ = ["MAX_FUSED_RANK", "use_fused_kernel"]
 
 MIN_OPERATIONS = 10**11
 """About a millisecond of work. Less than that is not worth the compilation of a kernel."""
+
+MAX_FUSED_RANK = 64
+"""Most dimensions of a subspace for the fused kernel: more would not fit into one product."""
 
 
 def use_fused_kernel(tensor: Tensor, operations: int) -> bool:
