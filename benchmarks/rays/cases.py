@@ -177,9 +177,7 @@ def _fit_head(features: Features, labels: Labels, *, labelled: int) -> Pool:
 
     head = LogisticRegression(C=10.0, max_iter=1_000)
     head.fit(features[:labelled], labels[:labelled])
-    outputs = teeter.observe(
-        head, features[labelled : labelled + ROWS], needs=("features", "head")
-    )
+    outputs = teeter.observe(head, features[labelled : labelled + ROWS], needs=("features", "head"))
     pool = _pool_of(outputs)
     return Pool(pool.features.float(), pool.weight.float(), pool.bias)
 

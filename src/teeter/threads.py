@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from threading import Lock
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 
-__all__ = ["limit_threads", "run_in_threads"]
+__all__ = ["limit_threads", "prefetch", "run_in_threads"]
 
 Item = TypeVar("Item")
 
@@ -89,3 +89,26 @@ def run_in_threads(function: Callable[[Item], None], items: Iterable[Item]) -> N
         futures = [pool.submit(work) for _ in range(threads)]
         for future in futures:
             future.result()
+
+
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items, with the next one being made in another thread meanwhile.
+
+    Args:
+        items: made one ahead, so two of them are in memory. An error is raised in its place.
+
+    Example:
+        >>> list(prefetch(range(3)))
+        [0, 1, 2]
+    """
+    remaining = iter(items)
+    nothing = object()
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, remaining, nothing)
+        while True:
+            item = following.result()
+            if item is nothing:
+                return
+            following = pool.submit(next, remaining, nothing)
+            yield cast(Item, item)

@@ -68,6 +68,13 @@ class SubspaceBlock:
         """Return the number of directions."""
         return len(self.coefficients)
 
+    def padded_coefficients(self) -> Tensor:
+        """Return the coefficients with directions of zeros up to a whole block: (16, C, r)."""
+        missing = BLOCK - len(self)
+        if not missing:
+            return self.coefficients
+        return torch.nn.functional.pad(self.coefficients, (0, 0, 0, 0, 0, missing))
+
     def expand(self) -> Noise:
         """Return the same directions as weight noise (B, C, D) and bias noise (B, C)."""
         weight_noise = self.coefficients @ self.basis.T
@@ -76,7 +83,7 @@ class SubspaceBlock:
         return weight_noise, self.coefficients @ self.bias_basis
 
 
-Directions: TypeAlias = Iterable[Noise] | Iterable[SubspaceBlock]
+Directions: TypeAlias = Iterable[Noise | SubspaceBlock]
 """Blocks of directions, all of one kind."""
 
 
@@ -180,7 +187,7 @@ def subspace_directions(
         # One draw for both factors, and always for a whole block: see ray_directions.
         draws = normal((basis_rows + BLOCK * C, subspace), generator, weight.device)
         draws = draws.to(weight.dtype)
-        basis = draws[:basis_rows] / subspace**0.5
+        basis = draws[:basis_rows].mul_(subspace**-0.5)
         coefficients = draws[basis_rows:].view(BLOCK, C, subspace)
 
         bias_basis = None

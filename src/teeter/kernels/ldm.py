@@ -434,44 +434,43 @@ class _FlipRates:
     def _compute_in_subspaces(self, blocks: list[SubspaceBlock]) -> Tensor:
         """Return flip rates on the rays of K blocks: (2B, N)."""
         B = sum(len(block) for block in blocks)
-        C = len(self.weight)
         rates = self.features.new_empty((len(blocks) * BLOCK, 2, len(self.features)))
 
-        # Factors in the precision of the noise, and whole blocks: see _compute_isotropic.
-        bases = [block.basis.T.to(self.noise_dtype) for block in blocks]
-        coefficients = []
-        for block in blocks:
-            missing = BLOCK - len(block)
-            padded = torch.nn.functional.pad(block.coefficients, (0, 0, 0, 0, 0, missing))
-            coefficients.append(padded.to(self.noise_dtype))
+        # Whole blocks: see _compute_isotropic. (K, r, D), (K, r, 1) and (K, 16, C, r).
+        coefficients = [block.padded_coefficients() for block in blocks]
+        noise = torch.stack(coefficients).to(self.noise_dtype)
+        bases = torch.stack([block.basis.T for block in blocks]).to(self.noise_dtype)
+        bias_parts = [block.bias_basis for block in blocks if block.bias_basis is not None]
+        bias_bases = None
+        if bias_parts:
+            bias_bases = torch.stack(bias_parts)[:, :, None]
+
+        if self.features.is_cuda:
+            for number in range(len(self._row_slices)):
+                tile = self._tile(number)
+                _fill_in_subspaces(rates[:, :, tile.rows], tile, bases, bias_bases, noise)
+            return rates[:B].flatten(0, 1)
 
         # As many directions at once as stay in the cache with the smallest tile. The number depends
         # on C alone, so that the working memory does not change how products round.
-        at_once = BLOCK
-        if not self.features.is_cuda:
-            at_once = min(BLOCK, max(1, _CPU_CACHE_ENTRIES // (C * TILE)))
+        at_once = _CPU_CACHE_ENTRIES // (len(self.weight) * TILE)
+        at_once = min(BLOCK, max(1, at_once))
 
         def fill_tile(number: int) -> None:
             tile = self._tile(number)
-            for k, block in enumerate(blocks):
+            for k, basis in enumerate(bases):
                 # (r, n): the features in the subspace, with the bias as one more feature.
-                points = _multiply(bases[k], tile.features, rates.dtype)
-                if block.bias_basis is not None:
-                    points += block.bias_basis[:, None]
-                points = points.to(self.noise_dtype)
+                points = _multiply(basis, tile.features, rates.dtype)
+                if bias_bases is not None:
+                    points += bias_bases[k]
 
                 for first in range(0, BLOCK, at_once):
-                    noise = coefficients[k][first : first + at_once]
+                    some_noise = noise[k, first : first + at_once]
                     start = k * BLOCK + first
-                    tile_rates = rates[start : start + len(noise), :, tile.rows]
-                    _fill_plain(tile_rates, tile, points, noise, None)
+                    tile_rates = rates[start : start + len(some_noise), :, tile.rows]
+                    _fill_plain(tile_rates, tile, points, some_noise, None)
 
-        tile_numbers = range(len(self._row_slices))
-        if self.features.is_cuda:
-            for number in tile_numbers:
-                fill_tile(number)
-        else:
-            run_in_threads(fill_tile, tile_numbers)
+        run_in_threads(fill_tile, range(len(self._row_slices)))
         return rates[:B].flatten(0, 1)
 
     def _compute_fused(self, blocks: list[SubspaceBlock]) -> Tensor:
@@ -535,9 +534,12 @@ class _FlipRates:
         rounding = _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0)
         gaps.masked_fill_(gaps <= rounding, 0)
 
-        # The first of the classes with gap 0: argmax alone does not say which of equals it takes.
-        lowest_first = torch.arange(len(gaps), 0, -1, device=gaps.device)
-        predicted = ((gaps == 0) * lowest_first[:, None]).argmax(dim=0)
+        # The first of the classes with gap 0: argmax alone does not say which of equals it takes,
+        # and is slower than amax. Class c has the number C - c, exact in floating point.
+        C = len(gaps)
+        lowest_first = torch.arange(C, 0, -1, dtype=gaps.dtype, device=gaps.device)
+        highest_number = ((gaps == 0) * lowest_first[:, None]).amax(dim=0)
+        predicted = C - highest_number.long()
 
         # In place: from here on `gaps` is no longer needed.
         inverse_gaps = gaps.reciprocal_()
@@ -616,13 +618,51 @@ def _fill_plain(
         bias_noise: (B, C), or None for a head without a bias.
     """
     B, C, _ = noise.shape
-    n = rates.shape[2]
-
-    # (B, C, padded n), changed in place from v to v_c - v_y to the ratios: it is the largest array.
     products = _multiply(noise.flatten(0, 1), points, rates.dtype)
     change = products.view(B, C, -1)
     if bias_noise is not None:
         change += bias_noise[:, :, None]
+    _reduce_change(rates, tile, change)
+
+
+def _fill_in_subspaces(
+    rates: Tensor,
+    tile: _Tile,
+    bases: Tensor,
+    bias_bases: Tensor | None,
+    noise: Tensor,
+) -> None:
+    """Write a tile's flip rates along the directions of K blocks at once, for a GPU.
+
+    Args:
+        rates: (16 K, 2, n) output, a view.
+        tile: the rows.
+        bases: (K, r, D) in the precision of ``tile.features``.
+        bias_bases: (K, r, 1), or None for a head without a bias.
+        noise: (K, 16, C, r) in the same precision.
+    """
+    K, _, C, r = noise.shape
+    points = _multiply(bases.flatten(0, 1), tile.features, rates.dtype).view(K, r, -1)
+    if bias_bases is not None:
+        points += bias_bases
+    points = points.to(noise.dtype)
+
+    products = _multiply(noise.flatten(1, 2), points, rates.dtype)  # (K, 16 C, padded n)
+    _reduce_change(rates, tile, products.view(K * BLOCK, C, -1))
+
+
+def _reduce_change(rates: Tensor, tile: _Tile, change: Tensor) -> None:
+    """Write the flip rates that follow from changes of the logits into ``rates``.
+
+    Args:
+        rates: (B, 2, n) output, a view; n is without the padding of the tile.
+        tile: the rows.
+        change: (B, C, padded n) v, changed in place to v_c - v_y and to the ratios: it is the
+            largest array.
+    """
+    B = len(change)
+    n = rates.shape[2]
+
     # By flat places: several times faster than a gather.
     own_change = change.view(B, -1).index_select(1, tile.own_places)
     change -= own_change[:, None]
@@ -640,10 +680,15 @@ def _multiply(
     right: Tensor,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Return the product in ``dtype``, in full precision if the factors have that type too."""
+    """Return the product in ``dtype``, in full precision if the factors have that type too.
+
+    Both factors are matrices, or both are batches of matrices.
+    """
     if left.dtype == dtype:
         with full_precision_matmul():
             return left @ right
+    if left.ndim == 3:
+        return torch.bmm(left, right, out_dtype=dtype)
     return torch.mm(left, right, out_dtype=dtype)
 
 
@@ -655,11 +700,11 @@ def _chunk_directions(directions: Directions, rows: int) -> Iterator[Chunk]:
         return
 
     # All blocks are of the kind of the first.
-    rest = chain([first], blocks)
+    all_blocks = chain([first], blocks)
     if isinstance(first, SubspaceBlock):
-        yield from _chunk_subspaces(cast(Iterable[SubspaceBlock], rest), rows)
+        yield from _chunk_subspaces(cast(Iterator[SubspaceBlock], all_blocks), rows)
     else:
-        yield from _chunk_isotropic(cast(Iterable[Noise], rest), rows)
+        yield from _chunk_isotropic(cast(Iterator[Noise], all_blocks), rows)
 
 
 def _chunk_subspaces(blocks: Iterable[SubspaceBlock], rows: int) -> Iterator[list[SubspaceBlock]]:

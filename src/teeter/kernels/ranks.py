@@ -31,7 +31,7 @@ _ROWS_WORTH_A_THREAD = 2_000_000
 _EQUAL = 64
 """Rates within this many machine epsilons count as equal."""
 
-_OPERATIONS_PER_RATE = 2_000
+_OPERATIONS_PER_RATE = 5_000
 """Rough cost of the rank of one row on one ray, to decide whether a fused kernel pays off."""
 
 

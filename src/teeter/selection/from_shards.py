@@ -145,7 +145,13 @@ class ShardCandidates:
 
         weight = source.load().head.weight
         rays = strategy.rays or default_rays(*weight.shape)
-        job = self._make_job("ldm", rays=rays, seed=rays_seed, extra=(len(reference_rows),))
+        job = self._make_job(
+            "ldm",
+            rays=rays,
+            subspace=strategy.subspace,
+            seed=rays_seed,
+            extra=(len(reference_rows),),
+        )
 
         self.on_progress("Reference rows", 0, 1)
         write_reference(job, reference_rows, self._fetch)
@@ -204,7 +210,7 @@ class ShardCandidates:
     def _select_by_score(self, strategy: TopKStrategy) -> PickedRows:
         """Pick the rows of the best scores."""
         # No seed: a row-independent score has no randomness, so all seeds share the files.
-        job = self._make_job(self.request.strategy, rays=0, seed=0)
+        job = self._make_job(self.request.strategy, rays=0, subspace=None, seed=0)
         scores, _ = self._score_shards(job)
 
         keys = scores
@@ -247,7 +253,13 @@ class ShardCandidates:
         return self.source
 
     def _make_job(
-        self, strategy: str, *, rays: int, seed: int, extra: tuple[Any, ...] = ()
+        self,
+        strategy: str,
+        *,
+        rays: int,
+        subspace: int | None,
+        seed: int,
+        extra: tuple[Any, ...] = (),
     ) -> ScoringJob:
         """Write a job into a folder named by everything that its scores depend on."""
         # LDM and LDM-S share their scores: the options of the LDM are its rays and reference rows.
@@ -263,6 +275,7 @@ class ShardCandidates:
             *shard_keys,
             strategy,
             rays,
+            subspace,
             seed,
             *extra,
             sorted(options.items()),
@@ -278,6 +291,7 @@ class ShardCandidates:
             strategy=strategy,
             options=options,
             rays=rays,
+            subspace=subspace,
             seed=seed,
             source=source,
         )

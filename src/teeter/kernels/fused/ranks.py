@@ -6,7 +6,7 @@ for every row. Both results are exact and equal.
 How it works
 ------------
 The bits of non-negative floats are in the order of the floats. Their upper bits are a *cell*:
-with 16 of them, 256 cells for each power of 2. Per ray:
+with 13 of them, 32 cells for each power of 2. Per ray:
 
 1. ``_count_cells`` counts the reference rates in every cell. A running sum (torch) gives where
    each cell starts in the order of rates, and so for every row an upper and a lower bound of its
@@ -30,7 +30,7 @@ from torch import Tensor
 
 __all__ = ["lower_by_cells"]
 
-ROWS = 256
+ROWS = 512
 """Rows of a program."""
 
 RAYS = 32
@@ -79,7 +79,8 @@ def lower_by_cells(
 
     # (R, cells + 1): after the running sum, how many rates are in the cells before each.
     counts = torch.zeros((R, cells + 1), dtype=torch.int32, device=device)
-    reference_grid = (triton.cdiv(M, ROWS), R)
+    # Neighbouring programs take different rays: those of one ray would wait for the same counters.
+    reference_grid = (R, triton.cdiv(M, ROWS))
     _count_cells[reference_grid](counts, reference, M, cells + 1, SHIFT=shift, ROWS=ROWS)
     starts = counts.cumsum(dim=1, dtype=torch.int32)
 
@@ -106,6 +107,8 @@ def lower_by_cells(
     if candidate_count > capacity or reads > MOST_READS * R * (N + M):
         return False
 
+    # Right where the cell of the best ray is empty, and too large only where candidates follow.
+    torch.minimum(least, bounds, out=least)
     programs = min(READER_PROGRAMS, triton.cdiv(candidate_count, CANDIDATES))
     if programs:
         _count_exactly[(programs,)](
@@ -129,9 +132,9 @@ def lower_by_cells(
 
 def _cell_shift(M: int) -> int:
     """Return the lower bits of a rate that its cell leaves out: fewer cells for fewer rates."""
-    if M >= 100_000:
-        return 15
-    return 17
+    if M >= 400_000:
+        return 16
+    return 18
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -150,8 +153,8 @@ def _count_cells(
     SHIFT: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
-    ray = tl.program_id(1).to(tl.int64)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    ray = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     is_row = row < rows
     rate = tl.load(reference + ray * rows + row, mask=is_row, other=0.0)
     tl.atomic_add(counts + ray * width + _cell_of(rate, SHIFT) + 1, 1, mask=is_row, sem="relaxed")
@@ -167,8 +170,8 @@ def _group_by_cell(
     SHIFT: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
-    ray = tl.program_id(1).to(tl.int64)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    ray = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     is_row = row < rows
     rate = tl.load(reference + ray * rows + row, mask=is_row, other=0.0)
     cursor = cursors + ray * width + _cell_of(rate, SHIFT)

@@ -6,12 +6,12 @@ follows it: a difference, a ratio and two extremes. So this kernel is built arou
 
 How a program works
 -------------------
-A program takes 128 rows and 8 of the 16 directions of a block. For each tile of 16 classes it
+A program takes 64 rows and 8 of the 16 directions of a block. For each tile of 16 classes it
 
-1. loads the (128, 16) inverse gaps once for all 8 directions: they are the largest input, and
+1. loads the (64, 16) inverse gaps once for all 8 directions: they are the largest input, and
    reading them again for every direction would take longer than everything else;
-2. multiplies the (128, r) projected features by the coefficients of 16 classes x 8 directions: one
-   tensor core instruction per warp group;
+2. multiplies the (64, r) projected features by the coefficients of 16 classes x 8 directions: one
+   tensor core instruction if r is 16;
 3. computes the ratios and lowers or raises the running extremes. A thread of a tensor core product
    holds 4 of the 16 classes of a row and direction. Classes are therefore split as (2, 4, 2), and
    only the axes inside a thread are reduced: threads compare their extremes once, at the end.
@@ -35,14 +35,17 @@ from teeter.kernels.fused.flip_rates import ROUNDING
 
 __all__ = ["FusedSubspaceRates", "fill_subspace_rates", "invert_gaps"]
 
-ROWS = 128
-"""Rows of a program."""
+ROWS = 64
+"""Rows of a program: as many as one tensor core instruction takes."""
 
 DIRECTIONS = 8
 """Directions of a program: they share the inverse gaps."""
 
 CLASSES = 16
 """Classes of a tile. With the directions, 128 columns of a product."""
+
+PROGRAM = {"num_warps": 4, "num_stages": 3, "maxnreg": 128}
+"""128 registers for a thread let four programs share a multiprocessor: some compute, some wait."""
 
 TIE = 16
 """Logits within this many machine epsilons are tied, as in ``kernels.ldm``."""
@@ -90,16 +93,17 @@ class FusedSubspaceRates:
         rates = self.features.new_empty((len(blocks) * BLOCK, 2, len(self.features)))
         noise = _arrange_noise(blocks, len(self.weight))
 
-        # (D, K r), and (K r,) of the bias.
-        basis = torch.cat([_pad_rank(block.basis) for block in blocks], dim=1)
+        # (K, D, r) -> (D, K r), and (K r,) of the bias.
+        bases = _pad_rank(torch.stack([block.basis for block in blocks]))
+        basis = bases.transpose(0, 1).flatten(1, 2).to(torch.bfloat16)
         bias_basis = None
         if self.bias is not None:
             bias_parts = [b.bias_basis for b in blocks if b.bias_basis is not None]
-            bias_basis = torch.cat([_pad_rank(part) for part in bias_parts])
+            bias_basis = _pad_rank(torch.stack(bias_parts)).flatten()
 
         for rows in self._slices:
             tile = self._make_tile(rows)
-            points = torch.mm(tile.features, basis.to(torch.bfloat16), out_dtype=torch.float32)
+            points = torch.mm(tile.features, basis, out_dtype=torch.float32)
             if bias_basis is not None:
                 points += bias_basis
             fill_subspace_rates(
@@ -150,15 +154,13 @@ def _arrange_noise(blocks: list[SubspaceBlock], padded_classes: int) -> Tensor:
     Returns:
         (K * 16 / DIRECTIONS, class tiles, DIRECTIONS, CLASSES, r) bfloat16, zeros in the padding.
     """
-    first = _pad_rank(blocks[0].coefficients)
-    rank = first.shape[2]
-    noise = first.new_zeros((len(blocks), BLOCK, padded_classes, rank), dtype=torch.bfloat16)
-    for k, block in enumerate(blocks):
-        B, C, r = block.coefficients.shape
-        noise[k, :B, :C, :r] = block.coefficients
+    noise = torch.cat([block.padded_coefficients() for block in blocks])  # (16 K, C, r)
+    noise = noise.to(torch.bfloat16)
+    missing = padded_classes - noise.shape[1]
+    noise = _pad_rank(torch.nn.functional.pad(noise, (0, 0, 0, missing)))
 
-    groups = len(blocks) * BLOCK // DIRECTIONS
-    tiled = noise.view(groups, DIRECTIONS, padded_classes // CLASSES, CLASSES, rank)
+    groups = len(noise) // DIRECTIONS
+    tiled = noise.view(groups, DIRECTIONS, padded_classes // CLASSES, CLASSES, -1)
     return tiled.transpose(1, 2).contiguous()
 
 
@@ -206,8 +208,7 @@ def fill_subspace_rates(
         RANK=rank,
         GROUPS_PER_BLOCK=BLOCK // DIRECTIONS,
         ROUNDING=ROUNDING,
-        num_warps=8,
-        num_stages=3,
+        **PROGRAM,
     )
 
 
