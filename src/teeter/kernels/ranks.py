@@ -25,7 +25,7 @@ from teeter.threads import run_in_threads
 
 __all__ = ["lower_among_sorted", "lower_by_own_ranks", "lower_by_reference_ranks"]
 
-_ROWS_WORTH_A_THREAD = 2_000_000
+_RATES_WORTH_A_THREAD = 2_000_000
 """With fewer rates, starting threads costs more than they save."""
 
 _EQUAL = 64
@@ -122,51 +122,74 @@ def _lower_on_cpu(
     values = rates.numpy()
     reference_values = reference.numpy()
     equality_factor = values.dtype.type(_equality_factor(rates))
+    R, M = reference_values.shape
 
-    def lower(counts: npt.NDArray[np.int32], rays: range) -> None:
+    # (N,) the place in the ascending order of the reference rates from which on they count. It
+    # rises where a count falls.
+    places = M - counts.astype(np.int64)
+
+    def raise_places(places: npt.NDArray[np.int64], rays: range) -> None:
         for ray in rays:
-            sorted_rates = reference_values[ray]
-            if not is_sorted:
-                sorted_rates = np.sort(sorted_rates)
-            _lower_by_ray(counts, values[ray] * equality_factor, sorted_rates)
+            thresholds = values[ray] * equality_factor
+            if is_sorted:
+                _raise_by_ray(places, thresholds, reference_values[ray])
+            else:
+                _raise_by_unsorted_ray(places, thresholds, reference_values[ray])
 
-    R = len(values)
     threads = 1
-    if values.size + reference_values.size >= _ROWS_WORTH_A_THREAD:
+    if values.size + reference_values.size >= _RATES_WORTH_A_THREAD:
         threads = min(R, torch.get_num_threads())
     if threads == 1:
-        lower(counts, range(R))
+        raise_places(places, range(R))
+    else:
+        # Each thread has a copy and its own rays: no two threads write to the same array.
+        copies = [places.copy() for _ in range(threads)]
+
+        def raise_share(share: int) -> None:
+            raise_places(copies[share], range(share, R, threads))
+
+        run_in_threads(raise_share, range(threads))
+        places = np.maximum.reduce(copies)
+
+    np.subtract(M, places, out=counts, casting="unsafe")
+
+
+def _raise_by_unsorted_ray(
+    places: npt.NDArray[np.int64],
+    thresholds: npt.NDArray[np.floating],
+    reference_rates: npt.NDArray[np.floating],
+) -> None:
+    """Raise the places of rows by one ray whose rates have to be sorted.
+
+    Rates before the lowest place of all rows matter to none: it is enough to sort the others.
+    """
+    M = len(reference_rates)
+    lowest = int(places.min())
+    if not M // 8 < lowest < M:
+        _raise_by_ray(places, thresholds, np.sort(reference_rates))
         return
 
-    # Each thread lowers a copy by its own rays: no two threads write to the same array.
-    partial_counts = [counts.copy() for _ in range(threads)]
-
-    def lower_share(share: int) -> None:
-        lower(partial_counts[share], range(share, R, threads))
-
-    run_in_threads(lower_share, range(threads))
-    for partial in partial_counts:
-        np.minimum(counts, partial, out=counts)
+    highest_rates = np.partition(reference_rates, lowest)[lowest:]
+    highest_rates.sort()
+    places -= lowest
+    _raise_by_ray(places, thresholds, highest_rates)
+    places += lowest
 
 
-def _lower_by_ray(
-    counts: npt.NDArray[np.int32],
+def _raise_by_ray(
+    places: npt.NDArray[np.int64],
     thresholds: npt.NDArray[np.floating],
     sorted_rates: npt.NDArray[np.floating],
 ) -> None:
-    """Lower the counts of the rows whose rank on one ray is lower.
+    """Raise the places of the rows that fewer reference rates reach on this ray.
 
     Args:
-        counts: (N,) changed in place.
+        places: (N,) changed in place.
         thresholds: (N,) the lowest rates that count as equal to the rates of the rows.
         sorted_rates: (M,) rates of the reference rows, ascending.
     """
-    # A count k falls iff fewer than k reference rates reach the threshold, that is iff the k-th
-    # largest does not. A count of 0 cannot fall: it wraps to the first place, and is masked.
-    M = len(sorted_rates)
-    deciding_rates = sorted_rates.take(M - counts, mode="wrap")
-    is_lowered = deciding_rates < thresholds
-    is_lowered &= counts > 0
-
-    rows = np.flatnonzero(is_lowered)
-    counts[rows] = M - np.searchsorted(sorted_rates, thresholds[rows])
+    # A row's place rises iff the rate at that place does not reach its threshold. A place of M, past
+    # the end, is looked up at the last rate instead, and stays M if that one is below, too.
+    deciding_rates = sorted_rates.take(places, mode="clip")
+    rows = np.flatnonzero(deciding_rates < thresholds)
+    places[rows] = np.searchsorted(sorted_rates, thresholds[rows])
