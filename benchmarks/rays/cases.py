@@ -43,6 +43,13 @@ class Pool:
     bias: Tensor | None
     """(C,) or None."""
 
+    def to(self, device: torch.device) -> Pool:
+        """Return the pool on another device."""
+        bias = None
+        if self.bias is not None:
+            bias = self.bias.to(device)
+        return Pool(self.features.to(device), self.weight.to(device), bias)
+
 
 @dataclass(frozen=True)
 class Folders:

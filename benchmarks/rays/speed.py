@@ -40,105 +40,124 @@ SELECTION = "LDM-S, subspace rays"
 BASELINE_SELECTION = "LDM-S, earlier version"
 
 
-def run_cell(cell: dict[str, Any]) -> dict[str, Any]:
-    """Time one estimator in this process: the best of a few runs after one that does not count."""
+def run_estimator(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Time one estimator on all cases in this process: the best of a few runs."""
     import torch
     from bench_ldm import pool
 
     import teeter
     from teeter.kernels.ldm import paper_sigmas, search_by_gaussian
 
-    torch.set_num_threads(cell["threads"])
-    device = torch.device(cell["device"])
-    features, weight, bias = pool(cell["N"], cell["D"], cell["C"], device)
-    name = cell["estimator"]
-    options: dict[str, Any] = {"rays": cell["rays"]}
-    if name == ISOTROPIC:
-        options["subspace"] = None
+    torch.set_num_threads(job["threads"])
+    device = torch.device(job["device"])
+    name = job["estimator"]
+    rows = []
+    for N, D, C, rays in job["cases"]:
+        features, weight, bias = pool(N, D, C, device)
+        options: dict[str, Any] = {"rays": rays}
+        if name == ISOTROPIC:
+            options["subspace"] = None
 
-    def work() -> Any:
-        if name == ALGORITHM_1:
-            sigmas = paper_sigmas()
-            return search_by_gaussian(
-                features, weight, bias, sigmas=sigmas, patience=10, seed=0, batch=1
-            )
-        if name in (SELECTION, BASELINE_SELECTION):
-            outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
-            return teeter.select("ldm-s", outputs, SELECTED, rays=cell["rays"])
-        return teeter.ldm(features, weight, bias, **options)
+        def work() -> Any:
+            if name == ALGORITHM_1:
+                sigmas = paper_sigmas()
+                found, _ = search_by_gaussian(
+                    features, weight, bias, sigmas=sigmas, patience=10, seed=0, batch=1
+                )
+                return found
+            if name in (SELECTION, BASELINE_SELECTION):
+                outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
+                return teeter.select("ldm-s", outputs, SELECTED, **options)
+            return teeter.ldm(features, weight, bias, **options)
 
-    repeats = 1 if name == ALGORITHM_1 else cell["repeats"]
-    seconds = []
-    for number in range(repeats + 1):
-        started = time.perf_counter()
-        result = work()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        if number or repeats == 1:
+        seconds = []
+        for _ in range(job["repeats"]):
+            started = time.perf_counter()
+            result = work()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
             seconds.append(time.perf_counter() - started)
-        if name == ALGORITHM_1:
-            break
 
-    mean = None
-    if name == ALGORITHM_1:
-        mean = float(result[0].mean())
-    elif name not in (SELECTION, BASELINE_SELECTION):
-        mean = float(result.mean())
-    return {"seconds": min(seconds), "mean LDM": mean}
+        row: dict[str, Any] = {"seconds": min(seconds), "mean LDM": None}
+        if name not in (SELECTION, BASELINE_SELECTION):
+            row["mean LDM"] = float(result.mean())
+        rows.append(row)
+    return rows
 
 
-def run_apart(cell: dict[str, Any], source: Path) -> dict[str, Any]:
-    """Run a cell in a process of its own, with the teeter of ``source``."""
+def run_apart(job: dict[str, Any], source: Path) -> list[dict[str, Any]]:
+    """Run an estimator in a process of its own, with the teeter of ``source``."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(source),
-        "OMP_NUM_THREADS": str(cell["threads"]),
+        "OMP_NUM_THREADS": str(job["threads"]),
     }
-    command = [sys.executable, "-W", "ignore", __file__, "--cell", json.dumps(cell)]
+    command = [sys.executable, "-W", "ignore", __file__, "--job", json.dumps(job)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    answer: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def measure_case(
-    sizes: tuple[int, int, int, int],
-    *,
-    device: str,
-    threads: int,
-    baseline: Path | None,
-    turns: int,
-    with_algorithm_1: bool,
-) -> dict[str, Any]:
-    """Time all estimators on one pool, in turns."""
-    N, D, C, rays = sizes
-    sources = {SUBSPACE: ROOT / "src", ISOTROPIC: ROOT / "src"}
+def measure(
+    *, device: str, threads: int, baseline: Path | None, turns: int, with_algorithm_1: bool
+) -> list[dict[str, Any]]:
+    """Time all estimators on all cases, in turns."""
+    cases = GPU_CASES if device == "cuda" else CPU_CASES
+    current = ROOT / "src"
+    sources = {SUBSPACE: current, ISOTROPIC: current}
     if baseline is not None:
         sources[BASELINE] = baseline
-    if sizes == GPU_CASES[-1]:
-        sources[SELECTION] = ROOT / "src"
+    if device == "cuda":
+        sources[SELECTION] = current
         if baseline is not None:
             sources[BASELINE_SELECTION] = baseline
-
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in sources}
-    cell = {"N": N, "D": D, "C": C, "rays": rays, "device": device, "threads": threads}
-    cell["repeats"] = 5 if device == "cuda" else 3
-    for _ in range(turns):
-        for name, source in sources.items():
-            results[name].append(run_apart({**cell, "estimator": name}, source))
     if with_algorithm_1:
-        results[ALGORITHM_1] = [run_apart({**cell, "estimator": ALGORITHM_1}, ROOT / "src")]
+        sources[ALGORITHM_1] = current
 
-    row: dict[str, Any] = {"N": N, "D": D, "C": C, "rays": rays, "threads": threads}
-    for name, runs in results.items():
-        row[f"{name} (s)"] = statistics.median(run["seconds"] for run in runs)
-        if runs[0]["mean LDM"] is not None:
-            row[f"{name}, mean LDM"] = statistics.mean(run["mean LDM"] for run in runs)
-    for name in results:
-        if name not in (SUBSPACE, SELECTION, BASELINE_SELECTION):
-            row[f"times faster than {name}"] = row[f"{name} (s)"] / row[f"{SUBSPACE} (s)"]
-    return row
+    # By estimator, turn and case.
+    runs: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in sources}
+    for turn in range(turns):
+        for name, source in sources.items():
+            # It takes minutes, and its time is not what is compared closely.
+            if name == ALGORITHM_1 and turn:
+                continue
+            is_selection = name in (SELECTION, BASELINE_SELECTION)
+            job = {
+                "estimator": name,
+                "device": device,
+                "threads": threads,
+                "cases": cases[-1:] if is_selection else cases,
+                "repeats": _repeats(name, device),
+            }
+            runs[name].append(run_apart(job, source))
+
+    rows = []
+    for number, (N, D, C, rays) in enumerate(cases):
+        row: dict[str, Any] = {"N": N, "D": D, "C": C, "rays": rays, "threads": threads}
+        for name, turns_of_it in runs.items():
+            is_selection = name in (SELECTION, BASELINE_SELECTION)
+            if is_selection and number < len(cases) - 1:
+                continue
+            place = 0 if is_selection else number
+            row[f"{name} (s)"] = statistics.median(one[place]["seconds"] for one in turns_of_it)
+            if not is_selection:
+                row[f"{name}, mean LDM"] = turns_of_it[0][place]["mean LDM"]
+                if name != SUBSPACE:
+                    ratio = row[f"{name} (s)"] / row[f"{SUBSPACE} (s)"]
+                    row[f"times faster than {name}"] = ratio
+        rows.append(row)
+    return rows
+
+
+def _repeats(name: str, device: str) -> int:
+    """Return how often to run an estimator: the slow ones, which vary less, not so often."""
+    if name == ALGORITHM_1:
+        return 1
+    if device == "cuda":
+        return 7
+    return 4 if name == SUBSPACE else 2
 
 
 def main() -> None:
@@ -147,46 +166,32 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--threads", default="1,2", help="comma-separated numbers of CPU threads")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--baseline", type=Path, help="folder src of an earlier version")
+    parser.add_argument("--algorithm-1", action="store_true", help="time Algorithm 1, too")
     parser.add_argument("--out", type=Path, help="file for the result as JSON")
-    parser.add_argument("--algorithm-1", type=int, default=0, help="cases that also time it")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.cell:
-        print(json.dumps(run_cell(json.loads(options.cell))))
+    if options.job:
+        print(json.dumps(run_estimator(json.loads(options.job))))
         return
 
     import torch
     from measure import facts, save
 
-    threads = [int(text) for text in options.threads.split(",")]
-    cases = CPU_CASES
-    if options.device == "cuda":
-        cases = GPU_CASES
-        threads = threads[:1]
-    rows = []
-    for thread_count in threads:
-        for number, sizes in enumerate(cases):
-            row = measure_case(
-                sizes,
-                device=options.device,
-                threads=thread_count,
-                baseline=options.baseline,
-                turns=options.turns,
-                with_algorithm_1=number < options.algorithm_1 and thread_count == threads[0],
-            )
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-
-    result = {
-        **facts(torch.device(options.device)),
-        "seed": 0,
-        "turns": options.turns,
-        "cases": rows,
-    }
-    save(options.out, result)
+    torch.set_num_threads(options.threads)
+    rows = measure(
+        device=options.device,
+        threads=options.threads,
+        baseline=options.baseline,
+        turns=options.turns,
+        with_algorithm_1=options.algorithm_1,
+    )
+    for row in rows:
+        print(json.dumps(row), flush=True)
+    device = torch.device(options.device)
+    save(options.out, {**facts(device), "seed": 0, "turns": options.turns, "cases": rows})
 
 
 if __name__ == "__main__":

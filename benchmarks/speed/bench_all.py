@@ -47,9 +47,11 @@ def rates(device: torch.device) -> dict[str, float]:
 def needed(cell: Cell) -> tuple[float, float] | None:
     """Return the operations and bytes that a selection cannot do without; None where they depend on the data."""
     N, D, C, n, known = cell.N, cell.D, cell.C, cell.n, LABELLED
+    # The logits, the projections into a subspace of 16 dimensions for every 32 rays, the changes.
+    ldm = 2 * N * C * D + N * D * RAYS + 16 * N * C * RAYS
     counts: dict[str, tuple[float, float]] = {
-        "ldm": (N * C * D * RAYS, 8 * RAYS * N),
-        "ldm-s": (N * C * D * RAYS + 2 * N * D * n, 8 * RAYS * N + 4 * N * D),
+        "ldm": (ldm, 8 * RAYS * N),
+        "ldm-s": (ldm + 2 * N * D * n, 8 * RAYS * N + 4 * N * D),
         "seeding": (2 * N * D * n, 4 * N * D),
         "badge": (2 * N * (C + D) * n, 4 * N * (C + D)),
         "coreset": (2 * N * D * (n + known), 4 * N * D),
