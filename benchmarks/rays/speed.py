@@ -40,13 +40,27 @@ SELECTION = "LDM-S, subspace rays"
 BASELINE_SELECTION = "LDM-S, earlier version"
 
 
+def run_once(name: str, head: tuple[Any, Any, Any], options: dict[str, Any]) -> Any:
+    """Return the estimates, or the picks of a selection."""
+    import teeter
+    from teeter.kernels.ldm import paper_sigmas, search_by_gaussian
+
+    features, weight, bias = head
+    if name == ALGORITHM_1:
+        estimates, _ = search_by_gaussian(
+            features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=0, batch=1
+        )
+        return estimates
+    if name in (SELECTION, BASELINE_SELECTION):
+        outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
+        return teeter.select("ldm-s", outputs, SELECTED, **options)
+    return teeter.ldm(features, weight, bias, **options)
+
+
 def run_estimator(job: dict[str, Any]) -> list[dict[str, Any]]:
     """Time one estimator on all cases in this process: the best of a few runs."""
     import torch
     from bench_ldm import pool
-
-    import teeter
-    from teeter.kernels.ldm import paper_sigmas, search_by_gaussian
 
     torch.set_num_threads(job["threads"])
     device = torch.device(job["device"])
@@ -58,22 +72,11 @@ def run_estimator(job: dict[str, Any]) -> list[dict[str, Any]]:
         if name == ISOTROPIC:
             options["subspace"] = None
 
-        def work() -> Any:
-            if name == ALGORITHM_1:
-                sigmas = paper_sigmas()
-                found, _ = search_by_gaussian(
-                    features, weight, bias, sigmas=sigmas, patience=10, seed=0, batch=1
-                )
-                return found
-            if name in (SELECTION, BASELINE_SELECTION):
-                outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
-                return teeter.select("ldm-s", outputs, SELECTED, **options)
-            return teeter.ldm(features, weight, bias, **options)
-
+        head = (features, weight, bias)
         seconds = []
         for _ in range(job["repeats"]):
             started = time.perf_counter()
-            result = work()
+            result = run_once(name, head, options)
             if device.type == "cuda":
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - started)
