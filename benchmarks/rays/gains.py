@@ -37,7 +37,7 @@ SETTINGS = {"openml-6": None, "openml-44135": None, "openml-156": None, "mnist":
 """The settings by name, and their last number of labels where it is cut."""
 
 
-def make_setting(name: str, final: int | None) -> Setting:
+def make_setting(name: str, final: int | None, seed: int) -> Setting:
     """Return a setting of the paper with Random and the variants of LDM-S."""
     setting = replace(
         setting_named(name),
@@ -45,6 +45,7 @@ def make_setting(name: str, final: int | None) -> Setting:
         strategies=(BASELINE, *VARIANTS),
         options=VARIANTS,
         repetitions=REPETITIONS,
+        seed=seed,
     )
     if final is not None:
         setting = replace(setting, final=final)
@@ -84,6 +85,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of the datasets; default: TEETER_DATA")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all runs")
     parser.add_argument("--only", help="comma-separated names of settings")
     parser.add_argument("--out", type=Path, required=True, help="file for the result as JSON")
     options = parser.parse_args()
@@ -95,13 +97,13 @@ def main() -> None:
         "commit": commit(),
         "torch": torch.__version__,
         "hardware": describe_device(device),
-        "seed": 0,
+        "seed": options.seed,
         "variants": VARIANTS,
         "settings": [],
     }
     with tempfile.TemporaryDirectory() as name:
         for setting_name in names:
-            setting = make_setting(setting_name, SETTINGS[setting_name])
+            setting = make_setting(setting_name, SETTINGS[setting_name], options.seed)
             row = compare_gains(setting, Path(name) / setting_name, options.data)
             result["settings"].append(row)
             print(json.dumps(row, indent=1), flush=True)
