@@ -22,6 +22,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "speed"))
 
+Sizes = tuple[int, int, int, int]
+"""N, D, C and the number of rays."""
+
 CPU_CASES = [(10_000, 128, 10, 512), (10_000, 512, 100, 1024), (4_000, 2_048, 200, 1024)]
 GPU_CASES = [
     (2_000, 128, 10, 512),
@@ -131,7 +134,7 @@ def measure(
                 "estimator": name,
                 "device": device,
                 "threads": threads,
-                "cases": cases[-1:] if is_selection else cases,
+                "cases": _cases_for(name, cases),
                 "repeats": _repeats(name, device),
             }
             runs[name].append(run_apart(job, source))
@@ -144,6 +147,8 @@ def measure(
             if is_selection and number < len(cases) - 1:
                 continue
             place = 0 if is_selection else number
+            if place >= len(turns_of_it[0]):
+                continue
             row[f"{name} (s)"] = statistics.median(one[place]["seconds"] for one in turns_of_it)
             if not is_selection:
                 row[f"{name}, mean LDM"] = turns_of_it[0][place]["mean LDM"]
@@ -152,6 +157,15 @@ def measure(
                     row[f"times faster than {name}"] = ratio
         rows.append(row)
     return rows
+
+
+def _cases_for(name: str, cases: list[Sizes]) -> list[Sizes]:
+    """Return the cases of an estimator: picks in the largest, Algorithm 1 in all others."""
+    if name in (SELECTION, BASELINE_SELECTION):
+        return cases[-1:]
+    if name == ALGORITHM_1:
+        return cases[:-1]
+    return cases
 
 
 def _repeats(name: str, device: str) -> int:
