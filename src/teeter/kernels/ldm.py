@@ -21,13 +21,14 @@ instead of the maximum. Every value is an upper bound on the true LDM, exact alo
 
 How it works
 ------------
-1. ``ray_directions`` yields directions in blocks of 16, each from its own random stream. So the
-   first directions are the same for any number of rays and any memory budget.
-2. ``_chunk_directions`` joins blocks on a GPU, as many as fit in memory.
+1. ``kernels.directions`` yields directions in blocks of 16, each from its own random stream. So the
+   first directions are the same for any number of rays and any memory budget. By default the 16
+   directions of a block share a random subspace, which makes ``v`` a small product.
+2. ``_chunk_directions`` joins blocks, as many as fit in memory.
 3. ``_FlipRates`` cuts the rows into tiles. Per tile it computes the predictions and
-   ``1 / (l_y - l_c)`` once, and for each chunk of directions the matrix product ``v``, the ratios,
-   and both extremes over c. On recent GPUs a fused kernel does this in one pass
-   (``kernels.fused``).
+   ``1 / (l_y - l_c)`` once, and for each chunk of directions the projections into the subspaces,
+   the matrix product ``v``, the ratios, and both extremes over c. On a CPU, threads take the tiles
+   in turn. On recent GPUs fused kernels do all of this in one pass (``kernels.fused``).
 4. ``kernels.ranks`` lowers the least count of each row by its ranks on these rays.
 
 The gaps ``l_y - l_c`` are always computed in full precision. ``v`` is noise, so bfloat16 is enough
@@ -453,8 +454,9 @@ class _FlipRates:
 
         # As many directions at once as stay in the cache with the smallest tile. The number depends
         # on C alone, so that the working memory does not change how products round.
-        at_once = _CPU_CACHE_ENTRIES // (len(self.weight) * TILE)
-        at_once = min(BLOCK, max(1, at_once))
+        at_once = BLOCK
+        while at_once > 1 and at_once * len(self.weight) * TILE > _CPU_CACHE_ENTRIES:
+            at_once //= 2
 
         def fill_tile(number: int) -> None:
             tile = self._tile(number)

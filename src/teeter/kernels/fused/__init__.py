@@ -1,8 +1,8 @@
 """Triton kernels that do several steps in one pass over a GPU, and when to use them.
 
-Each has a plain twin in torch that defines what it computes: ``kernels.ldm._fill_plain`` for
-``fused.flip_rates``, and the loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md
-in this folder explains how they work. The modules import Triton, so callers import them only after
+Each has a plain twin in torch that defines what it computes: ``kernels.ldm`` for
+``fused.flip_rates`` and ``fused.subspace_rates``, ``kernels.ranks`` for ``fused.ranks``, and the
+loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md in this folder explains how they work. The modules import Triton, so callers import them only after
 ``use_fused_kernel`` returned True.
 """
 
