@@ -1,6 +1,6 @@
 """Pools on which the estimates of subspace rays are compared with those of isotropic rays.
 
-Features of trained networks, features that no network made, and shapes that are hard for an estimate
+Features of trained networks, features that no network made, and shapes that are hard for estimates
 in a subspace. Data comes from the folder that ``TEETER_DATA`` names; what takes long is kept as
 ``.npz`` files in a cache folder.
 """

@@ -2,8 +2,8 @@
 
     python benchmarks/rays/quality.py --data FOLDER --cache FOLDER --out benchmarks/rays/results/...
 
-Every estimate is an upper bound of the LDM, so a lower mean is tighter. The order of rows is compared
-with that by 8,192 isotropic rays of another seed.
+Every estimate is an upper bound of the LDM, so a lower mean is tighter. The order of rows is
+compared with that by 8,192 isotropic rays of another seed.
 """
 
 from __future__ import annotations

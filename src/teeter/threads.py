@@ -53,7 +53,7 @@ def run_in_threads(function: Callable[[Item], None], items: Iterable[Item]) -> N
 
     Each call computes with one thread. Threads take the next item when they are done with one, so a
     core that another program uses costs what it would have computed, and no more. (The threads
-    inside an operation of torch wait for each other instead, busily, at the end of every operation.)
+    inside an operation of torch wait for each other, busily, at the end of every operation.)
 
     Args:
         function: what to do with an item. Calls must not write to the same memory.

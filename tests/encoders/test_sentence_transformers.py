@@ -1,4 +1,6 @@
-"""Encoders by name: found on this machine, loaded once, used for new items, and errors if missing."""
+"""Encoders by name: found on this machine, loaded once, used for new items, and
+errors if missing.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,10 @@ def test_a_model_that_cannot_be_loaded_is_refused_with_the_reason() -> None:
 
 
 def test_an_encoder_is_refused_for_images() -> None:
-    with pytest.raises(InputError, match="An encoder reads texts, and this campaign is of image"):
+    with pytest.raises(
+        InputError,
+        match="An encoder is for texts, and the items of this campaign are of kind image",
+    ):
         Settings(kind="image", encoder="small")
 
 

@@ -1,4 +1,8 @@
-"""A campaign: items to label, people who label them, and a model that learns from the answers."""
+"""A campaign: items to label, people who label them, and a model that learns from the answers.
+
+Methods that select or train import what they need themselves, because it loads torch. A server that
+only stores answers starts without it, and leaves selection and training to its worker process.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.clock import Clock, format_time, utc_now
 from teeter.campaigns.consensus import ConsensusLabel
+from teeter.campaigns.copies import copy_campaign, copy_to_location, restore_to_database
 from teeter.campaigns.db import (
     Answer,
     AnswerReceipt,
@@ -42,19 +47,13 @@ from teeter.campaigns.location import (
     validate_name,
 )
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.results import ImportResult, ModelInfo, Question, Status
+from teeter.campaigns.results import ImportResult, ModelInfo, Question, Status, SuspectLabel
+from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
     FeatureScaler,
     has_same_features,
     rescale_model,
     scale_features,
-)
-from teeter.campaigns.selection import (
-    RoundSettings,
-    RoundState,
-    SuspectLabel,
-    choose_picks,
-    find_suspects,
 )
 from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.snapshot import (
@@ -67,11 +66,9 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.campaigns.training import predict_items, train_model
-from teeter.campaigns.transfer import move_campaign
 from teeter.encoders import Encoder
-from teeter.errors import FileError, InputError, StoreError
-from teeter.seeds import stream
+from teeter.errors import FileError, InputError
+from teeter.seeds import stream_seed
 
 __all__ = [
     "Campaign",
@@ -164,7 +161,7 @@ class Campaign:
             InputError: the name is taken, or the classes or the settings cannot be used.
         """
         settings = settings or Settings()
-        settings.require_head_outputs()
+        settings.require_strategy()
         class_names = validate_classes(classes)
         validate_name(name)
 
@@ -204,6 +201,7 @@ class Campaign:
             StoreError: it is not a campaign's, or the database cannot be used.
             UnknownNameError: it has no campaign of that name.
         """
+        # A name that is given separately wins, since ``#`` may be part of a file name.
         if name is None:
             location, name = split_location(location)
 
@@ -244,7 +242,7 @@ class Campaign:
 
         path = Path(path)
         if path.exists():
-            raise InputError(f"{path} exists already: continue it, or choose another name.")
+            raise InputError(f"{path} already exists: continue it, or choose another name.")
         if not path.parent.is_dir():
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 
@@ -285,7 +283,7 @@ class Campaign:
                 campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
                 try:
                     result = campaign.add(items)
-                    move_campaign(campaign.database, target, name)
+                    copy_campaign(campaign.database, target, name)
                 finally:
                     campaign.database.close()
         finally:
@@ -294,30 +292,36 @@ class Campaign:
         return result
 
     def back_up(self, path: str | Path) -> None:
-        """Write a copy of the campaign's file. Others may write to it meanwhile.
+        """Write a copy of the campaign to a new file. Others may write to the campaign meanwhile.
 
-        The copy opens as a campaign, and ``restore`` puts it back.
+        The copy shows the campaign at one moment. It opens as a campaign, and ``restore`` puts it
+        back. It is a file for a campaign on a server too.
 
         Raises:
-            StoreError: the campaign is on a server.
+            FileError: the file exists or cannot be written.
         """
-        if self.database.path is None:
-            raise StoreError(
-                "teeter backs up SQLite files only: use the tools of your database server."
-            )
+        target = Path(path)
+        if self.database.path is not None:
+            back_up(self.database.path, target)
+            return
 
-        back_up(self.database.path, Path(path))
+        if target.exists():
+            raise FileError(f"{target} exists already: name another file.")
+        copy_to_location(self.database, self.name, str(target))
 
     @staticmethod
-    def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
-        """Replace a campaign's file by a backup, if the backup is complete.
+    def restore(backup: str | Path, location: str | Path, *, overwrite: bool = False) -> None:
+        """Replace a campaign by a backup, if the backup is complete.
 
         Args:
             backup: the backup.
-            path: the campaign's file.
-            overwrite: replace a file that exists.
+            location: the campaign's file, or the URL of a database.
+            overwrite: replace a campaign that exists.
         """
-        restore(Path(backup), Path(path), overwrite=overwrite)
+        if isinstance(location, str) and is_url(location):
+            restore_to_database(Path(backup), location, overwrite=overwrite)
+        else:
+            restore(Path(backup), Path(location), overwrite=overwrite)
 
     # Classes and items
 
@@ -430,25 +434,54 @@ class Campaign:
         comment: str | None = None,
     ) -> AnswerReceipt:
         """Record the class of an item. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.LABEL, label, comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.LABEL,
+                label,
+                comment,
+            )
+        )
 
     def skip(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Skip an item: it may be asked about again after the next training. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.SKIP, comment=comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.SKIP,
+                comment=comment,
+            )
+        )
 
     def mark_unsure(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Say that an item's class cannot be told: it is not asked about again. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.UNSURE, comment=comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.UNSURE,
+                comment=comment,
+            )
+        )
 
     def flag(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Say that an item does not belong in the campaign: it is left out. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.FLAG, comment=comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.FLAG,
+                comment=comment,
+            )
+        )
 
     def confirm_label(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
@@ -531,6 +564,7 @@ class Campaign:
             if missing and lock is None:
                 self._wait_for_picking()
             elif lock is not None:
+                # Two requests' worth for everyone else at work: they should not have to wait.
                 ahead = min(2 * n * other_annotators, MOST_READY)
                 has_picked = self._pick(annotator, n, missing + ahead, lock, state)
                 # A state that was loaded before may lack items that came back since, so only a new
@@ -539,6 +573,7 @@ class Campaign:
                     break
                 state = None
 
+            # Read again rather than kept: another process of the annotator may have got items too.
             questions = self._open_questions(annotator, n)
             if len(questions) == n:
                 return questions
@@ -553,7 +588,15 @@ class Campaign:
         questions = []
         for pick in picks:
             content = items[pick.item].content
-            questions.append(Question(pick.item, content, pick.arm, pick.rank, dict(pick.reason)))
+            questions.append(
+                Question(
+                    pick.item,
+                    content,
+                    pick.arm,
+                    pick.rank,
+                    dict(pick.reason),
+                )
+            )
 
         return questions
 
@@ -614,6 +657,8 @@ class Campaign:
         Returns:
             Whether there was an item left to pick.
         """
+        from teeter.campaigns.selection import choose_picks
+
         # Selecting takes seconds, so it happens outside of a transaction, under the lock.
         try:
             state = state or self.load_state()
@@ -671,7 +716,11 @@ class Campaign:
             else:
                 for_annotator += not_asked
 
-        origin = BatchOrigin(self.settings.strategy, self.settings.seed, version)
+        origin = BatchOrigin(
+            self.settings.strategy,
+            self.settings.seed,
+            version,
+        )
         if for_annotator:
             self.repository.picks.add_batch(connection, annotator, for_annotator, origin)
         if ahead:
@@ -749,7 +798,7 @@ class Campaign:
         The item's id alone decides, so that the answer never changes.
         """
         # 53 bits fill a float exactly: a uniform number in [0, 1).
-        drawn = stream(self.settings.seed, "overlap", item).initial_seed() % 2**53 / 2**53
+        drawn = stream_seed(self.settings.seed, "overlap", item) % 2**53 / 2**53
         return drawn < self.settings.overlap
 
     def release_items(
@@ -773,6 +822,7 @@ class Campaign:
             InputError: the campaign has no items.
         """
         with self.database.reading() as connection:
+            # All in one read transaction: labels and models that belong together.
             pool = self._read_pool(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
             assigned = self.repository.picks.open_or_ready_items(connection)
@@ -835,7 +885,7 @@ class Campaign:
         if self._pool is None or self._pool.newest_row_id != newest_row_id:
             keys, vectors = self.repository.items.features(connection)
             if not keys:
-                raise InputError("There is nothing to ask about: add items first.")
+                raise InputError("The campaign has no items: add some first.")
 
             features, scaler = scale_features(vectors)
             audit_set = frozenset(self.repository.items.audit_set(connection))
@@ -868,6 +918,9 @@ class Campaign:
         Raises:
             InputError: fewer than two classes have labels.
         """
+        from teeter.campaigns.selection import choose_picks
+        from teeter.campaigns.training import train_model
+
         state = state or self.load_state()
         weights, facts = train_model(state, self._round_settings)
 
@@ -882,7 +935,11 @@ class Campaign:
             if picks:
                 self._store_picks(connection, None, 0, picks, version)
 
-        return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
+        return ModelInfo(
+            version,
+            facts["labels"],
+            tuple(facts["classes"]),
+        )
 
     def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.
@@ -891,6 +948,8 @@ class Campaign:
             count: how many labels to return at most.
             again: include labels that an annotator confirmed.
         """
+        from teeter.campaigns.selection import find_suspects
+
         if count < 1:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
 
@@ -969,7 +1028,12 @@ class Campaign:
         """
         require_name(reviewer)
         require_valid_unicode(comment or "", "comment")
-        decision = Decision(str(item), label, reviewer, comment or None)
+        decision = Decision(
+            str(item),
+            label,
+            reviewer,
+            comment or None,
+        )
 
         with self.database.writing() as connection:
             if self.repository.decisions.for_item(connection, decision.item) == decision:
@@ -1038,6 +1102,8 @@ class Campaign:
         Returns:
             How many items have a label.
         """
+        from teeter.campaigns.training import predict_items
+
         with self.database.reading() as connection:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
@@ -1078,7 +1144,7 @@ def _validate_answer(answer: Answer) -> Answer:
 
     kind = AnswerKind(answer.kind)
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
-        raise InputError("A label needs a class, and the other kinds of answers have none.")
+        raise InputError("A label needs a class, and a skip, unsure or flag has none.")
 
     return replace(answer, kind=kind, comment=answer.comment or None)
 

@@ -31,7 +31,7 @@ from teeter.encoders import (
     run_encoder,
 )
 from teeter.errors import InputError
-from teeter.seeds import stream
+from teeter.seeds import stream_seed
 
 __all__ = ["add_items", "require_kind"]
 
@@ -227,7 +227,10 @@ def _write_features(
             mean = encoded.vectors.mean(axis=0)
             repository.items.write_features(connection, dict.fromkeys(rest, mean))
 
-        detail = {"by": encoded.encoder_name, "items": len(encoded.keys)}
+        detail = {
+            "by": encoded.encoder_name,
+            "items": len(encoded.keys),
+        }
         repository.history.append(connection, who, "encoded", None, detail)
     elif new:
         repository.history.append(connection, who, "encoded", None, {"by": USER_ENCODER})
@@ -290,7 +293,7 @@ def _extend_audit_set(
     if not settings.audit:
         return size
 
-    seed = stream(settings.seed, "audit", len(items)).initial_seed()
+    seed = stream_seed(settings.seed, "audit", len(items))
     generator = np.random.default_rng(seed)
     if size >= settings.audit and count_before:
         # Rounding up at random keeps the share on average, also for items that come one by one.

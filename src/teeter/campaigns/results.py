@@ -7,7 +7,7 @@ from typing import Any
 
 from teeter.campaigns.stopping import AccuracyEstimate
 
-__all__ = ["ImportResult", "ModelInfo", "Question", "Status"]
+__all__ = ["ImportResult", "ModelInfo", "Question", "Status", "SuspectLabel"]
 
 
 @dataclass(frozen=True)
@@ -72,3 +72,16 @@ class Status:
     """Items that wait for a reviewer's decision."""
     spent: float | None = None
     """The cost of all answers; None if the cost of a label is not set."""
+
+
+@dataclass(frozen=True)
+class SuspectLabel:
+    """A label that a model which was not trained on it finds unlikely."""
+
+    item: str
+    label: str
+    predicted: str
+    chance: float
+    """The probability that the model gives the label."""
+    content: str | None = None
+    """The text, or the path of the image."""

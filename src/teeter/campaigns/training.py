@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict, cast
+from typing import Any, NamedTuple, NotRequired, TypeAlias, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +13,16 @@ from torch import Tensor
 
 from teeter.campaigns.agreement import prediction_agreement
 from teeter.campaigns.classifiers import (
-    TRAINING,
     ClassifierKind,
     head_factory,
     ignore_few_labels_warning,
 )
+from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import dump_layers, load_arrays, load_models
 from teeter.errors import InputError
 from teeter.learner import Learner, fit_learners
 from teeter.strategies.api import make_strategy
-
-if TYPE_CHECKING:
-    from teeter.campaigns.selection import RoundSettings, RoundState
+from teeter.training import TrainingConfig
 
 __all__ = [
     "ModelFacts",
@@ -42,6 +40,9 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 logger = logging.getLogger("teeter")
+
+TRAINING = TrainingConfig(class_weighted=True)
+"""How networks are trained. Rare classes count as much as frequent ones."""
 
 MAX_CANDIDATES = 20_000
 """Items that a strategy sees. If there are more, they are drawn at random."""
@@ -65,7 +66,8 @@ class ModelFacts(TypedDict):
     classes: list[str]
     """Classes among those labels."""
     control: list[int]
-    """How many labelled control items are predicted correctly out of fold, and how many there are."""
+    """How many labelled control items are predicted correctly out of fold, and how many there are.
+    """
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     kappa: NotRequired[float]
@@ -125,7 +127,11 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         facts["changed"] = changed
 
     arrays = dump_layers(learner)
-    arrays |= {"places": places, "labels": labels, "predicted": predicted}
+    arrays |= {
+        "places": places,
+        "labels": labels,
+        "predicted": predicted,
+    }
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
     return save(arrays), facts

@@ -1,4 +1,9 @@
-"""teeter campaign: label items, a few at a time."""
+"""teeter campaign: label items, a few at a time.
+
+Every command opens a campaign, calls one method of ``teeter.Campaign`` and prints the result. Their
+docstrings are their help. The commands for teams are in ``team`` and ``sync``, and the prompt of
+``campaign label`` is in ``label_prompt``.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +182,7 @@ def new(
     """Create a campaign from a file or folder of items.
 
     A campaign holds the items, all answers and all models. Features are computed without a
-    download: TF-IDF for texts; small pixels, colours and edges for images. --encoder needs pip
+    download: TF-IDF for texts; downscaled pixels, colours and edges for images. --encoder needs pip
     install 'teeter[hf]'.
 
     Control items are drawn from all items. The audit set holds at most half of the items, and grows
@@ -185,10 +190,16 @@ def new(
     dawid-skene weighs annotators by their accuracy.
 
     A folder of images beside or below the campaign file can be moved together with it.
+
+    \b
+    Examples:
+      teeter campaign new reviews.csv --classes good,bad
+      teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
         raise InputError("--budget needs --cost, the cost of one label.")
 
+    # Before torch is imported, so that a wrong name is reported at once.
     location = campaign_location(items, file)
 
     with spinner("Loading"):  # importing torch takes seconds
@@ -229,10 +240,15 @@ def add(
     Duplicates are skipped and reported. An item that has no label yet gets the one that comes with
     its duplicate; a different label is reported. Images are added from the folder of the campaign,
     or from a folder inside it.
+
+    \b
+    Examples:
+      teeter campaign add reviews.teeter more_reviews.csv
     """
     from teeter.campaigns.import_export import read_items
 
     with open_campaign(file) as opened, spinner("Reading"):
+        # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
         folder = None
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
@@ -296,6 +312,11 @@ def label(
 
     With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
     later. A label that was kept is not shown again.
+
+    \b
+    Examples:
+      teeter campaign label reviews.teeter
+      teeter campaign label reviews.teeter --suspects
     """
     from teeter.cli.label_prompt import (
         label_rounds,
@@ -304,9 +325,11 @@ def label(
         shortcuts_for,
     )
 
+    # Said rather than ignored: the user expects something that does not happen.
     if again and not suspects:
         raise InputError("--again needs --suspects.")
 
+    # Ctrl-C stops the prompt like s, but scripts must see that it was Ctrl-C.
     is_interrupted = False
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
@@ -343,12 +366,17 @@ def ask(
 
     Prints the id, the reason (picked, control or audit) and the content of each item, separated by
     tabs. Without answers in between, the same items are listed again.
+
+    \b
+    Examples:
+      teeter campaign ask reviews.teeter -n 5
     """
     from teeter.cli.label_prompt import explain_empty_queue
 
     with open_campaign(file) as opened, spinner("Picking"):
         require_member(opened, annotator, "answer")
         questions = opened.ask(n, annotator)
+        # A script that reads JSON gets an empty list, not a sentence.
         if not questions and not as_json:
             typer.echo(explain_empty_queue(opened))
 
@@ -357,6 +385,7 @@ def ask(
         return
 
     for question in questions:
+        # One line per item: cut, sort and while read expect that.
         text = " ".join((question.content or "")[:_TEXT_START].split())
         typer.echo(f"{printable_line(question.item)}\t{question.arm}\t{printable_line(text)}")
 
@@ -382,6 +411,11 @@ def tell(
     """Record an answer about an item.
 
     It is on disk when the command returns. Earlier answers stay in the history.
+
+    \b
+    Examples:
+      teeter campaign tell reviews.teeter a17 good
+      teeter campaign tell reviews.teeter a18 --other unsure --comment 'both'
     """
     if (label is None) == (other is None):
         raise InputError("Give either a class or --other skip, unsure or flag.")
@@ -400,6 +434,7 @@ def tell(
             raise InputError(f"--other {other} is unknown: give skip, unsure or flag.")
 
     if receipt.late:
+        # Two people may now answer one item, and they should know.
         holders = ""
         if receipt.asked_now:
             holders = f", and {', '.join(receipt.asked_now)} has it now"
@@ -541,7 +576,13 @@ def export(
 
     The format csv has every cell exactly as it is. Choose spreadsheet for a file to open in a
     spreadsheet program, which would run a text that begins with = as a formula.
+
+    \b
+    Examples:
+      teeter campaign export reviews.teeter labels.csv
+      teeter campaign export reviews.teeter labels.jsonl --format prodigy
     """
+    # All paths are checked first: an error must not leave half of the files behind.
     _require_new_output(out, file, overwrite)
     if history is not None:
         _require_history_path(history, out)
@@ -553,6 +594,7 @@ def export(
             with atomic_text_file(history) as stream:
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
+        # No one can see in a file that its predictions are older than its labels.
         note = opened.prediction_note()
 
     typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
@@ -563,33 +605,71 @@ def export(
 @campaign.command(rich_help_panel=Panel.FILES)
 def backup(
     file: CampaignArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write; with --keep, a folder.")
+    ],
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Write a file with the time in its name, check it, and keep the newest N.",
+        ),
+    ] = None,
 ) -> None:
-    """Copy a campaign file, also while annotators work on it.
+    """Copy a campaign to a file, even while annotators are working on it.
 
-    The copy opens as a campaign.
+    The copy opens as a campaign. With --keep, this is a command for a scheduled job: old copies are
+    removed only after the new one was checked.
+
+    \b
+    Examples:
+      teeter campaign backup reviews.teeter backups/monday.teeter
+      teeter campaign backup reviews.teeter backups --keep 14
     """
     with open_campaign(file) as opened:
-        opened.back_up(out)
+        if keep is None:
+            opened.back_up(out)
+            typer.echo(f"Copied {_hide_password(file)} to {out}.")
+            return
 
-    typer.echo(f"Copied {file} to {out}.")
+        from teeter.campaigns.clock import utc_now
+        from teeter.campaigns.rotating_backups import back_up_and_rotate
+
+        rotated = back_up_and_rotate(opened, out, keep, utc_now())
+
+    removed = pluralize(len(rotated.removed), "old backup")
+    typer.echo(
+        f"Copied {_hide_password(file)} to {rotated.path}, checked it and removed {removed}."
+    )
 
 
 @campaign.command(rich_help_panel=Panel.FILES)
 def restore(
     copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="File that backup wrote.")],
-    file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="Campaign file to restore.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="CAMPAIGN", help="Campaign file to restore, or a database URL (postgresql://…)."
+        ),
+    ],
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace a campaign that exists, unless it is open."),
+        typer.Option("--overwrite", help="Replace a campaign that exists. Stop its server before."),
     ] = False,
 ) -> None:
     """Restore a backup after checking that it is complete.
 
     A file that is damaged, not a campaign, or from a newer version is refused. The campaign that
     exists then stays as it is.
+
+    \b
+    Examples:
+      teeter campaign restore backups/monday.teeter reviews.teeter --overwrite
     """
-    if file.exists() and not overwrite:
+    # Before the import, which takes longer than the check.
+    is_file = "://" not in file
+    if is_file and Path(file).exists() and not overwrite:
         raise InputError(
             f"{file} already exists: name another file, or replace it with --overwrite."
         )
@@ -597,7 +677,7 @@ def restore(
     from teeter.campaigns import Campaign
 
     Campaign.restore(copy, file, overwrite=overwrite)
-    typer.echo(f"Restored {file} from {copy}.")
+    typer.echo(f"Restored {_hide_password(file)} from {copy}.")
 
 
 @campaign.command("copy-to", rich_help_panel=Panel.FILES)
@@ -612,15 +692,20 @@ def copy_to(
 
     The original stays as it is: continue with one of the two. The address of a campaign on a server
     is postgresql://…#NAME.
+
+    \b
+    Examples:
+      teeter campaign copy-to reviews.teeter postgresql://ann@server/labels
     """
-    from teeter.campaigns.transfer import move_to
+    from teeter.campaigns.copies import copy_to_location
 
     with open_campaign(file) as opened, spinner("Copying"):
-        location, counts = move_to(opened.database, opened.name, target)
+        location, counts = copy_to_location(opened.database, opened.name, target)
 
     items = pluralize(counts["items"], "item")
     answers = pluralize(counts["answers"], "answer")
     typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
+    # Out of habit people continue with the old file, and have their answers in two places.
     source = opened.database.display_url
     typer.echo(f"{source} is unchanged. Continue with one of the two, not with both.")
 
@@ -630,6 +715,13 @@ def open_campaign(file: str) -> Iterator[Campaign]:
     """Open a campaign for the length of the block.
 
     Closing it merges SQLite's log into the file, so that nothing is left beside it.
+
+    Args:
+        file: a campaign file or database URL, as ``CampaignArgument`` takes it.
+
+    Raises:
+        FileError: if there is no such file.
+        StoreError: if it is not a campaign, or the database cannot be used.
     """
     from teeter.campaigns import Campaign
 
@@ -645,6 +737,11 @@ def require_member(opened: Campaign, annotator: str, right: str) -> None:
 
     Without ``--as``, everything is allowed: anyone who can open the campaign file owns it.
 
+    Args:
+        opened: the campaign.
+        annotator: who wants to do it.
+        right: one of ``Permission``, such as ``answer`` or ``decide``.
+
     Raises:
         UnknownAnnotatorError: if the campaign names its annotators, and this is none of them.
         PermissionDeniedError: if their role does not include the right.
@@ -657,6 +754,16 @@ def campaign_location(items: Path, file: str | None = None) -> str:
     """Return where to create a campaign: beside its items, unless ``file`` says otherwise.
 
     A campaign in a database is named after its items, unless the URL ends in ``#NAME``.
+
+    Args:
+        items: the file or folder of items.
+        file: the value of ``--file``.
+
+    Example:
+        >>> campaign_location(Path("reviews.csv"))
+        'reviews.teeter'
+        >>> campaign_location(Path("reviews.csv"), "postgresql://db.example.org/labels")
+        'postgresql://db.example.org/labels#reviews'
 
     Raises:
         InputError: if the items have no name to derive one from.
@@ -692,7 +799,7 @@ def create_campaign(
         labels: column of known labels.
 
     Raises:
-        InputError: if the file exists already, or if something does not fit.
+        InputError: if the file already exists, or if something does not fit.
     """
     if "://" not in location and Path(location).exists():
         raise InputError(
@@ -708,6 +815,7 @@ def create_campaign(
 
     with spinner("Reading"):
         contents = read_items(items, text=text, key=id_column, label=labels)
+        # What annotators see follows from the source, so there is no option for it.
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
@@ -732,6 +840,7 @@ def _default_path(items: Path) -> Path:
     """Return the campaign file for a file or folder of items: beside it, with the same name."""
     path = items
     if not path.name or path.name == "..":
+        # ``.`` and ``..`` have no name of their own. What they point to has.
         path = path.resolve()
     if not path.name:
         raise InputError(f"{items} has no name to call the campaign by: give one with --file.")
@@ -739,7 +848,12 @@ def _default_path(items: Path) -> Path:
 
 
 def _hide_password(location: str) -> str:
-    """Return a location as it may be printed: without the password of a database URL."""
+    """Return a location as it may be printed: without the password of a database URL.
+
+    Example:
+        >>> _hide_password("postgresql://ann:secret@db.example.org/labels#reviews")
+        'postgresql://ann:***@db.example.org/labels#reviews'
+    """
     if "://" not in location:
         return location
 
@@ -750,6 +864,7 @@ def _hide_password(location: str) -> str:
 
 
 def _report_conflicts(result: ImportResult) -> None:
+    """Print the items whose label in the file differs from their label in the campaign."""
     for item, given, current in result.conflicts[:_NAMED_ITEMS]:
         typer.echo(f"{printable_line(item)} keeps its label {current}; the file says {given}.")
 
@@ -762,6 +877,14 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
     """Check that an export to ``path`` replaces nothing by accident.
 
     People often export over the file that the campaign was created from.
+
+    Args:
+        path: the file or folder to write.
+        file: the campaign, which an export must never replace.
+        overwrite: whether another file may be replaced.
+
+    Raises:
+        InputError: if ``path`` exists.
     """
     from teeter.campaigns.location import split_location
 

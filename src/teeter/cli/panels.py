@@ -1,4 +1,7 @@
-"""Group the commands in a group's help by what they are for."""
+"""Group the commands in a group's help by what they are for.
+
+A command names its panel with ``rich_help_panel``, as in any Typer application.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ _NO_LIMIT = 10_000
 class Panel(StrEnum):
     """What a command is for, in the order of the help. Pass it as ``rich_help_panel``."""
 
+    START = "Start"
     LABEL = "Label"
     TEAM = "Team"
     FILES = "Files"

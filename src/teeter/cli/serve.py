@@ -1,4 +1,9 @@
-"""teeter serve: label on a page, alone or in a team."""
+"""teeter serve: label on a page, alone or in a team.
+
+The command decides who may connect (``_security_config``), opens the port, and runs the application
+of ``teeter.web`` in uvicorn. By default only this machine can connect, and no token is needed. As
+soon as others can, everyone needs one.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +27,16 @@ if TYPE_CHECKING:
     from teeter.web.tokens import Tokens
     from teeter.web.workspace import Workspace
 
-__all__ = ["serve"]
+__all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
 FIRST_PORT = 8765
 
 # Ports that are tried one after the other, unless one is given.
 _PORTS_TRIED = 20
+
+_LOOPBACK = "127.0.0.1"
+_BATCH = 20
+_UPLOAD_MEGABYTES = 200
 
 # Connections that wait to be accepted.
 _BACKLOG = 128
@@ -47,6 +56,14 @@ FolderOption = Annotated[
     typer.Option(
         metavar="FOLDER",
         help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
+    ),
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="TEETER_DATABASE",
+        help="Serve all campaigns of a database (postgresql://…), and create new campaigns in it.",
     ),
 ]
 ClassesOption = Annotated[
@@ -79,6 +96,7 @@ TokenOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=TOKEN",
+        envvar="TEETER_TOKEN",
         help="Accept this token (16 characters or more) of an annotator. May be repeated.",
     ),
 ]
@@ -97,10 +115,19 @@ TokensOption = Annotated[
         help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
     ),
 ]
+LoginOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="TEETER_LOGIN",
+        help="TOML file for logins by OpenID Connect, or by a header of a trusted proxy.",
+    ),
+]
 ProxyOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
+        envvar="TEETER_PROXY",
         help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
     ),
 ]
@@ -120,27 +147,35 @@ def serve(
     locations: CampaignsArgument = None,
     *,
     folder: FolderOption = None,
+    database: DatabaseOption = None,
     classes: ClassesOption = None,
-    host: HostOption = "127.0.0.1",
+    host: HostOption = _LOOPBACK,
     port: PortOption = None,
-    batch: BatchOption = 20,
+    batch: BatchOption = _BATCH,
     token: TokenOption = None,
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
     tokens: TokensOption = None,
+    login: LoginOption = None,
     proxy: ProxyOption = None,
-    upload: UploadOption = 200,
+    upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. It needs pip install 'teeter[web,store]' and no network: all
+    Prints the address of the page. It needs pip install 'teeter[web]' and no network: all
     data stays on this machine.
 
     The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
+
+    \b
+    Examples:
+      teeter serve reviews.teeter
+      teeter serve reviews.csv --classes good,bad
+      teeter serve --folder campaigns --host 0.0.0.0
     """
-    _require_web_packages()
+    require_web_packages()
 
     if make_token is not None:
         _make_token(make_token, tokens)
@@ -148,20 +183,33 @@ def serve(
     if remove_token is not None:
         _remove_token(remove_token, tokens)
         return
-    if not locations and folder is None:
-        raise InputError("Name a campaign file, or a folder of campaigns with --folder.")
+    if not locations and folder is None and database is None:
+        raise InputError(
+            "Name a campaign file, or a folder of campaigns with --folder, or a database of "
+            "campaigns with --database."
+        )
 
+    # Wrong options are reported before a port is opened.
     options = _uvicorn_options(proxy)
     listener = _listen(host, port)
     try:
         # After the port is known: the name of the cookie has it.
-        security = _security_config(host, listener.getsockname()[1], token or [], tokens, upload)
+        security = _security_config(
+            host,
+            listener.getsockname()[1],
+            token or [],
+            tokens,
+            upload,
+            login=login,
+            proxy=proxy,
+        )
         campaigns = [_find_campaign(location, classes) for location in locations or []]
         _run(
             campaigns,
             security,
             listener,
             folder=folder,
+            database=database,
             batch=batch,
             open_page=open_page,
             options=options,
@@ -171,24 +219,66 @@ def serve(
         listener.close()
 
 
-def _require_web_packages() -> None:
+def serve_on_this_machine(
+    campaigns: list[str | Path],
+    *,
+    folder: Path | None = None,
+    port: int | None = None,
+    open_page: bool | None = None,
+    path: str = "",
+) -> None:
+    """Serve campaigns to this machine only, without tokens, until Ctrl-C.
+
+    Args:
+        campaigns: files or database URLs.
+        folder: a folder whose campaigns are served too.
+        port: the port to listen on, or None for the first free one.
+        open_page: whether to open a browser; None for a terminal.
+        path: what follows the address in the browser.
+    """
+    require_web_packages()
+    options = _uvicorn_options(None)
+    listener = _listen(_LOOPBACK, port)
+    try:
+        port = listener.getsockname()[1]
+        security = _security_config(_LOOPBACK, port, [], None, _UPLOAD_MEGABYTES)
+        _run(
+            campaigns,
+            security,
+            listener,
+            folder=folder,
+            database=None,
+            batch=_BATCH,
+            open_page=open_page,
+            options=options,
+            token_hint=None,
+            path=path,
+        )
+    finally:
+        listener.close()
+
+
+def require_web_packages() -> None:
+    """Raise MissingExtraError if a package that serves the page is not installed."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("teeter serve needs pip install 'teeter[web,store]'.")
+            raise MissingExtraError("The page needs pip install 'teeter[web]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:
+    """Return the file of token hashes: the one that was named, or the default."""
     from teeter.web.tokens import home
 
     return tokens or home() / "tokens.json"
 
 
 def _make_token(name: str, tokens: Path | None) -> None:
+    """Print a new token alone to stdout, so that a script can capture it."""
     from teeter.web.tokens import make_token
 
     file = _tokens_file(tokens)
     typer.echo(make_token(file, name))
-    typer.echo(f"This token of {name} is not shown again. {file} holds its hash.", err=True)
+    typer.echo(f"The token of {name} is not shown again. {file} holds its hash.", err=True)
 
 
 def _remove_token(name: str, tokens: Path | None) -> None:
@@ -200,7 +290,14 @@ def _remove_token(name: str, tokens: Path | None) -> None:
 
 
 def _security_config(
-    host: str, port: int, given: list[str], tokens: Path | None, upload: int
+    host: str,
+    port: int,
+    given: list[str],
+    tokens: Path | None,
+    upload: int,
+    *,
+    login: Path | None = None,
+    proxy: str | None = None,
 ) -> SecurityConfig:
     """Return who may log in: anyone on this machine, or only holders of a token if there are any.
 
@@ -210,19 +307,23 @@ def _security_config(
         given: tokens as ``NAME=TOKEN``.
         tokens: a file of token hashes. Beyond this machine, there is a default file.
         upload: the largest upload in megabytes.
+        login: a TOML file with logins other than by tokens.
+        proxy: the address of a reverse proxy.
     """
-    from teeter.web.auth import SecurityConfig, is_loopback
+    from teeter.web.auth import SecurityConfig, is_loopback, read_login_config
     from teeter.web.tokens import home, server_secret
 
     file = tokens
     if not is_loopback(host):
         file = _tokens_file(tokens)
+    # With none accepted, the server asks for none: ``_require_login`` checks that this is meant.
     accepted = _read_tokens(given, file)
+    login_config = None if login is None else read_login_config(login)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
-    # rebinding). With tokens it could not log in, and a proxy may use any name.
+    # rebinding). With a login it could not get in, and a proxy may use any name.
     hosts = None
-    if not len(accepted):
+    if not len(accepted) and login_config is None:
         hosts = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
 
     return SecurityConfig(
@@ -231,11 +332,14 @@ def _security_config(
         hosts,
         # Browsers send cookies to all ports of a host: each server needs a cookie name of its own.
         cookie_name=f"teeter_session_{port}",
+        login=login_config,
+        proxy=proxy,
         upload_limit=upload * 1_000_000,
     )
 
 
 def _read_tokens(given: list[str], file: Path | None) -> Tokens:
+    """Return the tokens of ``--token`` and of a file of hashes."""
     from teeter.web.tokens import Tokens
 
     tokens = Tokens() if file is None else Tokens.read(file)
@@ -266,6 +370,9 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
 
 def _require_login(workspace: Workspace, token_hint: str | None) -> None:
     """Check that a token exists, if one is needed to log in."""
+    if workspace.auth.config.login is not None:
+        return
+
     campaign_tokens = workspace.campaign_tokens
     if len(workspace.auth.config.tokens) or campaign_tokens.has_tokens():
         return
@@ -317,6 +424,7 @@ def _listen(host: str, port: int | None) -> socket.socket:
     Raises:
         InputError: if the address or all ports are taken or not allowed.
     """
+    # Only IPv6 addresses have colons; host names are resolved as IPv4.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = [port]
     if port is None:
@@ -344,8 +452,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
 def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
     """Return the options of uvicorn.
 
-    Clients could write any address into X-Forwarded-For, so it is believed only from a proxy that
-    is named.
+    Raises:
+        InputError: the proxy is not an IP address or network.
     """
     if proxy is not None:
         try:
@@ -365,8 +473,8 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
         "server_header": False,
         "timeout_graceful_shutdown": 3,
         "timeout_keep_alive": 30,
-        "proxy_headers": proxy is not None,
-        "forwarded_allow_ips": proxy or "",
+        # The application believes them, and remembers from whom they come.
+        "proxy_headers": False,
     }
 
 
@@ -376,10 +484,12 @@ def _run(
     listener: socket.socket,
     *,
     folder: Path | None,
+    database: str | None,
     batch: int,
     open_page: bool | None,
     options: dict[str, Any],
     token_hint: str | None,
+    path: str = "",
 ) -> None:
     """Serve campaigns until Ctrl-C.
 
@@ -388,10 +498,12 @@ def _run(
         security: who may log in.
         listener: the socket to serve on.
         folder: a folder whose campaigns are served too.
+        database: the URL of a database whose campaigns are served too.
         batch: items per batch.
         open_page: whether to open a browser; None for a terminal without tokens.
         options: options of uvicorn.
         token_hint: the error if no token exists; None if none is needed.
+        path: what follows the address of the page.
     """
     import uvicorn
 
@@ -399,7 +511,7 @@ def _run(
 
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):
-        app = make_app(campaigns, security=security, folder=folder, batch=batch)
+        app = make_app(campaigns, security=security, folder=folder, database=database, batch=batch)
         workspace: Workspace = app.state.workspace
         try:
             _require_login(workspace, token_hint)
@@ -407,9 +519,9 @@ def _run(
             workspace.close()
             raise
 
-    address = f"http://{host}:{port}/"
+    address = f"http://{host}:{port}/{path}"
     if ":" in host:
-        address = f"http://[{host}]:{port}/"
+        address = f"http://[{host}]:{port}/{path}"
 
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.
@@ -418,6 +530,7 @@ def _run(
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 
     typer.echo(f"{address}  (Ctrl+C stops. Answers that the page shows as saved are on disk.)")
+    # Programs that start the server read the address from a pipe.
     sys.stdout.flush()
     try:
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""Encode texts with a pretrained sentence-transformers model, from a folder, a package or the hub."""
+"""Encode texts with a pretrained sentence-transformers model: a folder, a package or a name."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def _quiet_loading() -> Iterator[None]:
     hub_logger.setLevel(logging.ERROR)
     try:
         yield
+    # Restored even if loading fails: a program that embeds teeter has its own settings.
     finally:
         hub_logger.setLevel(hub_level)
         if had_progress_bars:

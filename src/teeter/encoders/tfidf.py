@@ -72,8 +72,8 @@ def _reduce(counts: Any) -> Vectors:
     if width < 2:
         return np.asarray(counts.todense(), dtype=np.float32)[:, :MAX_FEATURES]
 
-    # One thread: the products are small, so that threads would mostly wait for each other, busily if
-    # another program uses a core. And features do not depend on the number of cores.
+    # One thread: the products are small, and threads would mostly wait for each other, busily if
+    # another program uses a core. Also, features then do not depend on the number of cores.
     # The explained variance is a ratio of zeros if all texts are the same.
     with limit_threads(1, blas=True), np.errstate(divide="ignore", invalid="ignore"):
         reduced = TruncatedSVD(width, n_iter=3, random_state=0).fit_transform(counts)

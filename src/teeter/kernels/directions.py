@@ -3,7 +3,7 @@
 Isotropic directions have independent N(0, 1) entries: ``E`` (C, D) for the weight and ``e`` (C,)
 for the bias. *Subspace* directions are products of two such matrices,
 
-    (E, e) = G A' / sqrt(r),    G (C, r) for every direction, A (D + 1, r) for a block of directions,
+    (E, e) = G A' / sqrt(r),    G (C, r) for every direction, A (D + 1, r) for a block of them,
 
 so all directions of a block lie in the same random subspace of r dimensions, the columns of A. The
 change of the logits along a direction, ``v = Z E' + e``, is then a product of r numbers per row:

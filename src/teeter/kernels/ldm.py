@@ -103,10 +103,10 @@ _CPU_CACHE_ENTRIES = 1 << 18
 """Entries of a product on a CPU, which stays in the cache for the passes after it."""
 
 _CPU_CHUNK_BLOCKS = 8
-"""Blocks in subspaces that are followed at once on a CPU: a tile of features is read once for all."""
+"""Blocks in subspaces that are followed at once on a CPU: they share the reading of features."""
 
 _OPERATIONS_PER_RATIO = 500
-"""Rough cost of one row, class and ray in plain torch, to decide whether a fused kernel pays off."""
+"""Rough cost of a row, class and ray in plain torch, to decide whether a fused kernel pays off."""
 
 
 def default_rays(classes: int, width: int) -> int:

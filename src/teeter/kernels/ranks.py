@@ -188,8 +188,8 @@ def _raise_by_ray(
         thresholds: (N,) the lowest rates that count as equal to the rates of the rows.
         sorted_rates: (M,) rates of the reference rows, ascending.
     """
-    # A row's place rises iff the rate at that place does not reach its threshold. A place of M, past
-    # the end, is looked up at the last rate instead, and stays M if that one is below, too.
+    # A row's place rises iff the rate at that place does not reach its threshold. A place of M,
+    # past the end, is looked up at the last rate instead, and stays M if that one is below, too.
     deciding_rates = sorted_rates.take(places, mode="clip")
     rows = np.flatnonzero(deciding_rates < thresholds)
     places[rows] = np.searchsorted(sorted_rates, thresholds[rows])

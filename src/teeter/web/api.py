@@ -88,11 +88,12 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     """
     workspace = get_workspace(request)
     workspace.close_missing_campaigns()
-    workspace.open_folder_campaigns()
+    workspace.open_new_campaigns()
 
     campaigns: list[CampaignOut] = []
     errors: dict[str, StoreError] = {}
     for service in list(workspace.services.values()):
+        # Its page says what happened. The list shows what can be opened.
         if not service.is_in_place():
             continue
 
@@ -102,6 +103,7 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
         except StoreError as error:
             errors[service.name] = error
 
+    # An empty list would look as if everything had been deleted.
     if errors and not campaigns:
         raise next(iter(errors.values()))
 
@@ -133,7 +135,7 @@ def choose_name(request: Request, body: SessionIn) -> SessionOut:
     """Choose a name to answer under, where no token is required."""
     auth = get_workspace(request).auth
     if auth.requires_token():
-        raise InputError("Names cannot be chosen on this server: your token has your name.")
+        raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     session = auth.session_for_name(body.annotator)
     request.state.session = session
@@ -191,6 +193,7 @@ def create_campaign(
         cost=cost,
         budget=budget,
     )
+    settings.require_strategy()
 
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
@@ -202,6 +205,7 @@ def create_campaign(
         raise InputError("Give either a file or a folder of images.")
 
     owner = None
+    # The owner can use the new campaign with the token that they have already.
     owned = owned_campaign(request)
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)

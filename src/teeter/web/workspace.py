@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
-from teeter.errors import FileError, InputError, TeeterError, UnknownResourceError
+from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (
@@ -31,6 +32,7 @@ from teeter.web.background_requests import (
     SuspectsFound,
     TrainModel,
 )
+from teeter.web.campaign_database import CampaignDatabase
 from teeter.web.campaign_tokens import CampaignTokens
 from teeter.web.schemas import (
     CampaignOut,
@@ -43,6 +45,8 @@ from teeter.web.schemas import (
 from teeter.web.service import CampaignService, NewestModel, make_slug
 
 __all__ = ["CampaignOwner", "JobStatus", "Workspace"]
+
+logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 200
 """Jobs whose results are kept."""
@@ -95,6 +99,8 @@ class Workspace:
         locations: files or database URLs of campaigns to open.
         security: who may use the server.
         folder: open all campaigns in it too, and create new campaigns there.
+        database: the URL of a database. Open all its campaigns too, and create new ones there
+            rather than in the folder.
         batch: number of items that are picked at a time.
 
     Raises:
@@ -108,12 +114,14 @@ class Workspace:
         *,
         security: SecurityConfig,
         folder: Path | None = None,
+        database: str | None = None,
         batch: int = 20,
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
 
         self.folder = folder
+        self.database = None if database is None else CampaignDatabase(database)
         self.batch = batch
         self.trainer = BackgroundWorker(batch)
         self.slow_worker = BackgroundWorker(batch)
@@ -137,7 +145,7 @@ class Workspace:
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
         for location in locations:
             self.open(location)
-        self.open_folder_campaigns()
+        self.open_new_campaigns()
 
     # Campaigns
 
@@ -149,14 +157,31 @@ class Workspace:
                     return service
 
             service = CampaignService(location, slug="")
+            # Given here, under the lock: two files may hold campaigns of the same name.
             service.slug = make_slug(service.name, self.services)
             self.services[service.slug] = service
             # It may have members.
             self.campaign_tokens.refresh()
             return service
 
-    def open_folder_campaigns(self) -> None:
-        """Open the new campaigns of the folder, and note those that cannot be opened."""
+    @property
+    def can_create_campaigns(self) -> bool:
+        """Whether there is a place for new campaigns."""
+        return self.folder is not None or self.database is not None
+
+    def open_new_campaigns(self) -> None:
+        """Open the new campaigns of the database and the folder.
+
+        Files that cannot be opened are noted, and so is a database that is away.
+        """
+        if self.database is not None:
+            try:
+                for name in self.database.names():
+                    self.open(self.database.location(name))
+            except StoreError as error:
+                # Its open campaigns say so themselves, when they are used.
+                logger.warning("The campaigns of the database cannot be listed: %s", error)
+
         if self.folder is None:
             return
 
@@ -164,6 +189,7 @@ class Workspace:
             try:
                 self.open(path)
             except TeeterError as error:
+                # One damaged file must not take the other campaigns of the folder down.
                 self.unreadable_files[path.name] = str(error)
             else:
                 self.unreadable_files.pop(path.name, None)
@@ -176,6 +202,7 @@ class Workspace:
         for slug, service in list(self.services.items()):
             if service.is_in_place() or service.path is None:
                 continue
+            # Campaigns from elsewhere were named by the user: their pages say what is missing.
             if service.path.parent.resolve() == self.folder.resolve():
                 del self.services[slug]
                 service.close()
@@ -249,6 +276,7 @@ class Workspace:
                 folders.add(service.path.parent)
             else:
                 location = service.display_location
+                # Host and user of a database server are for the person who runs teeter alone.
                 sentence = sentence.replace(f"database {location}", "database")
                 sentence = sentence.replace(location, service.name)
 
@@ -267,6 +295,7 @@ class Workspace:
         if self.folder is None:
             return reports
 
+        # Where ``teeter bench report`` writes by default, in a run or in a folder of runs.
         for pattern in ("*/report/index.html", "*/*/report/index.html"):
             for page in sorted(self.folder.glob(pattern)):
                 report = page.parent
@@ -292,6 +321,7 @@ class Workspace:
         if self.folder is None:
             raise InputError("This server was started without --folder.")
 
+        # Resolved before it is compared: a link inside the folder may lead out of it.
         root = self.folder.resolve()
         # A path with a NUL cannot be resolved.
         path = (root / name.replace("\0", "_")).resolve()
@@ -302,12 +332,19 @@ class Workspace:
     def new_campaign_path(self, name: str) -> Path:
         """Return the file of a campaign that is to be created.
 
+        For a campaign of the database, it is a temporary file, from which it is moved there.
+
         Raises:
-            InputError: the server has no folder, or the name is invalid or taken.
+            InputError: the server has no place for it, or the name is invalid or taken.
+            StoreError: the database does not answer.
         """
-        if self.folder is None:
+        folder = self.folder
+        if self.database is not None:
+            folder = self.temp / secrets.token_hex(8)
+        if folder is None:
             raise InputError(
-                "Campaigns can be created on the page only if the server was started with --folder."
+                "Campaigns can be created on the page only if the server was started with --folder "
+                "or --database."
             )
 
         name = name.strip()
@@ -317,9 +354,14 @@ class Workspace:
                 "and begins with a letter or digit."
             )
 
-        path = self.folder / f"{name}.teeter"
-        if path.exists():
+        path = folder / f"{name}.teeter"
+        is_taken = path.exists()
+        if self.database is not None:
+            is_taken = name in self.database.names()
+        if is_taken:
             raise InputError(f"There is already a campaign called {name}: choose another name.")
+
+        folder.mkdir(exist_ok=True)
         return path
 
     # Background work
@@ -344,6 +386,7 @@ class Workspace:
             owner: its first member; None for a campaign that is open to everyone.
             columns: the columns of the source.
         """
+        # Done when the campaign is open here, not when the worker has written the file.
         opened: Future[CreatedCampaign] = Future()
 
         def open_created(creating: Future[CampaignCreated]) -> None:
@@ -355,8 +398,12 @@ class Workspace:
                 if owner is not None:
                     _add_owner(path, owner)
 
+                location: str | Path = path
+                if self.database is not None:
+                    location = self.database.move_in(path)
+
                 result = CreatedCampaign(
-                    slug=self.open(path).slug,
+                    slug=self.open(location).slug,
                     file=path.name,
                     new=created.new,
                     duplicates=created.duplicates,
@@ -390,6 +437,7 @@ class Workspace:
 
     def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
         """Keep a job, and return the id by which its state is found."""
+        # Random: the id is all that one needs to read the state of a job.
         job_id = secrets.token_urlsafe(12)
         with self._lock:
             self._jobs[job_id] = describe
@@ -418,6 +466,7 @@ class Workspace:
         with self._lock:
             drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
             if drawings.next is not None and drawings.next.done():
+                # Only a finished map replaces the one that is shown.
                 drawings.current = drawings.next
                 drawings.next = None
 
@@ -448,6 +497,7 @@ class Workspace:
             search = self._searches.get(service.slug)
 
         if search is None or (again and search.done()):
+            # Shared by all reviewers of the campaign: the search trains several models.
             search = self.trainer.submit(FindSuspects(service.location, _SUSPECTS))
             with self._lock:
                 self._searches[service.slug] = search
@@ -485,15 +535,19 @@ class Workspace:
                 self.trainer.ensure_questions(service.location, annotator)
             elif is_expected or n_members:
                 n_annotators = n_members or len(self.auth.config.tokens)
+                # Their names are known only when they log in, so the items are picked for anyone.
                 n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
                 self.trainer.submit(PickAhead(service.location, n_items))
 
     def close(self) -> None:
         """Stop the workers, close the campaigns and remove temporary files."""
+        # Workers first: they may still be writing to these campaigns.
         self.trainer.stop()
         self.slow_worker.stop()
         for service in self.services.values():
             service.close()
+        if self.database is not None:
+            self.database.close()
         shutil.rmtree(self.temp, ignore_errors=True)
 
 

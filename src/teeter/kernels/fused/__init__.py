@@ -2,8 +2,9 @@
 
 Each has a plain twin in torch that defines what it computes: ``kernels.ldm`` for
 ``fused.flip_rates`` and ``fused.subspace_rates``, ``kernels.ranks`` for ``fused.ranks``, and the
-loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md in this folder explains how they work. The modules import Triton, so callers import them only after
-``use_fused_kernel`` returned True.
+loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md in this folder explains how
+they work. The modules import Triton, so callers import them only after ``use_fused_kernel``
+returned True.
 """
 
 from __future__ import annotations

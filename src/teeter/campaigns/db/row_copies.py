@@ -1,4 +1,4 @@
-"""Copying a campaign from one database to another."""
+"""Copying a campaign from one database to another, and removing it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, func, insert, select, text
+from sqlalchemy import Column, Connection, Select, Table, delete, func, insert, select, text
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.items import quote_id
 from teeter.errors import InputError
 
-__all__ = ["copy_rows"]
+__all__ = ["copy_rows", "delete_rows"]
 
 _TABLES = (
     schema.classes,
@@ -33,7 +33,11 @@ _TABLES = (
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""
 
-_TABLE_OF_DETAIL = {"answer": "answers", "decision": "decisions", "batch": "batches"}
+_TABLE_OF_DETAIL = {
+    "answer": "answers",
+    "decision": "decisions",
+    "batch": "batches",
+}
 """The entries of the history that hold a row id, and the table that it is in."""
 
 NewIds = dict[str, dict[int, int]]
@@ -72,9 +76,30 @@ def copy_rows(
     return counts
 
 
+def delete_rows(connection: Connection, campaign_id: int) -> None:
+    """Delete a campaign and all its rows.
+
+    Args:
+        connection: a connection that may write.
+        campaign_id: the campaign's row id.
+    """
+    # Those with foreign keys go before those that the keys point to.
+    for table in (schema.locks, *reversed(_TABLES)):
+        if "campaign_id" in table.c:
+            is_of_campaign = table.c.campaign_id == campaign_id
+        else:
+            parent, foreign_key = _parent(table)
+            parent_ids = select(parent.c.id).where(parent.c.campaign_id == campaign_id)
+            is_of_campaign = foreign_key.in_(parent_ids)
+        connection.execute(delete(table).where(is_of_campaign))
+
+    connection.execute(delete(schema.campaigns).where(schema.campaigns.c.id == campaign_id))
+
+
 def _copy_table(
     source: Connection, target: Connection, table: Table, campaign_id: int, new_ids: NewIds
 ) -> int:
+    # Filled while the table is copied, so that rows of later tables find the new ids.
     ids_of_table = new_ids.setdefault(table.name, {})
     has_id = "id" in table.c
     next_id = _first_free_id(target, table) if has_id else 0
@@ -87,6 +112,7 @@ def _copy_table(
             _renumber_foreign_keys(row, table, new_ids)
             if table is schema.history:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
+            # After the foreign keys: a row never points to its own table.
             if has_id:
                 ids_of_table[row["id"]] = next_id
                 row["id"] = next_id
@@ -139,6 +165,7 @@ def _renumber_detail(detail: str, new_ids: NewIds) -> str:
     for name, table in _TABLE_OF_DETAIL.items():
         old_id = entries.get(name)
         if isinstance(old_id, int):
+            # A number without a row stays as it is: the line is still true.
             entries[name] = new_ids[table].get(old_id, old_id)
 
     return json.dumps(entries)
@@ -149,11 +176,7 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
     if "campaign_id" in table.c:
         return select(table).where(table.c.campaign_id == campaign_id).order_by(table.c.id)
 
-    if table is schema.picks:
-        parent, foreign_key = schema.batches, table.c.batch_id
-    else:
-        parent, foreign_key = schema.items, table.c.item_id
-
+    parent, foreign_key = _parent(table)
     order = table.c.id if "id" in table.c else foreign_key
     return (
         select(table)
@@ -161,6 +184,13 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
         .where(parent.c.campaign_id == campaign_id)
         .order_by(order)
     )
+
+
+def _parent(table: Table) -> tuple[Table, Column[Any]]:
+    """Return the table that says whose row it is, and the column that points to that table."""
+    if table is schema.picks:
+        return schema.batches, table.c.batch_id
+    return schema.items, table.c.item_id
 
 
 def _read_in_parts(source: Connection, query: Select[Any]) -> Iterator[list[dict[str, Any]]]:
@@ -173,6 +203,7 @@ def _advance_sequences(target: Connection) -> None:
     """Let PostgreSQL's sequences continue after the row ids that were written."""
     for table in _TABLES:
         if "id" in table.c:
+            # ``false``: the number is the next to be given, so that an empty table begins with 1.
             newest = f"(select coalesce(max(id), 0) + 1 from {table.name})"
             sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
             target.execute(text(f"select setval({sequence}, {newest}, false)"))
