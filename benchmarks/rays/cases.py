@@ -83,7 +83,7 @@ def load_pool(spec: CaseSpec, folders: Folders) -> Pool:
     if pool.bias is not None:
         arrays_by_name["bias"] = pool.bias.numpy()
     folders.cache.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **arrays_by_name)
+    np.savez(path, **arrays_by_name)  # type: ignore[arg-type]  # its stub takes them for flags
     return pool
 
 

@@ -128,8 +128,9 @@ def filled(text: str) -> str:
     """Return a page with up-to-date tables."""
     for head, make_table in TABLES.items():
         pattern = rf"^{re.escape(head)}.*\n(?:\|.*\n)+"
-        table = make_table()
-        text = re.sub(pattern, lambda _, table=table: table + "\n", text, flags=re.MULTILINE)
+        # Backslashes in a replacement would be escapes.
+        table = make_table().replace("\\", "\\\\")
+        text = re.sub(pattern, table + "\n", text, flags=re.MULTILINE)
     return text
 
 

@@ -186,7 +186,7 @@ class _ShardScorer:
             return
 
         # A ray and its mirror image share a direction: half as many directions as rays.
-        self.n_directions = (job["rays"] + 1) // 2
+        self.n_directions: int = (job["rays"] + 1) // 2
         self.cached_directions: Directions | None = None
         if self._direction_bytes() <= MAX_CACHED_DIRECTIONS:
             self.cached_directions = list(self._draw_directions())
