@@ -154,5 +154,5 @@ def test_a_model_of_other_features_is_trained_again_and_the_note_says_so(tmp_pat
 
     campaign.add(["a plum and an apple", "a drill and a saw"])
 
-    assert "features changed since" in (campaign.prediction_note() or "")
+    assert "features have changed since" in (campaign.prediction_note() or "")
     assert len(campaign.ask(3)) == 3

@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_loaded_is_refused_with_the_reason() -> None:
 def test_an_encoder_is_refused_for_images() -> None:
     with pytest.raises(
         InputError,
-        match="An encoder is for texts, and the items of this campaign are of kind image",
+        match="An encoder needs texts, but the items of this campaign are of kind image",
     ):
         Settings(kind="image", encoder="small")
 

@@ -40,7 +40,7 @@ _BINS = 8
 _WHITE_VALUES = {"I;16": (65535.0,), "I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}
 """Values that may stand for white, by the mode of a one-channel image, in ascending order."""
 
-_HINT = "fix it, remove it, or flag it if a campaign already has it"
+_HINT = "fix or remove the file, or flag the item if it is already in a campaign"
 
 
 def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
@@ -94,7 +94,7 @@ def _describe_images(paths: Sequence[str], folder: Path) -> Iterator[Floats]:
                 resized = _convert_to_rgb(upright).resize((_SIDE, _SIDE))
                 pixels = np.asarray(resized, dtype=np.float64) / 255
         except Exception:  # Pillow raises almost anything for a damaged file.
-            raise FileError(f"{path} is not an image that can be read: {_HINT}.") from None
+            raise FileError(f"{path} cannot be read as an image: {_HINT}.") from None
 
         yield np.concatenate([_grid_colours(pixels), _colour_histograms(pixels), _edges(pixels)])
 

@@ -48,8 +48,8 @@ def load_sentence_encoder(name: str) -> Encoder:
     except Exception as error:  # Hubs, caches and damaged files raise almost anything.
         reasons = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
-            f"Cannot load the encoder {name!r} ({reasons[0]}): name a folder with a model, or a "
-            "package that has one."
+            f"Cannot load the encoder {name!r} ({reasons[0]}): name a folder that holds a model, "
+            f"or a package that contains one."
         ) from None
 
     def encode(texts: Sequence[str]) -> Any:

@@ -54,7 +54,7 @@ def encode_texts(texts: Sequence[str]) -> Vectors:
         word_counts = words.fit_transform(start_of_texts)
         letter_counts = letters.fit_transform(start_of_texts)
     except ValueError:
-        raise InputError("The texts have no words to tell them apart by.") from None
+        raise InputError("The texts have no words that tell them apart.") from None
 
     return _reduce(hstack([word_counts, letter_counts]).tocsr())
 

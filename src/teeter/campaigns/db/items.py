@@ -214,7 +214,7 @@ class ItemRepository:
         items = self.by_row_id(connection, [row_id])
 
         if row_id not in items:
-            raise UnknownItemError(f"There is no item number {row_id}.")
+            raise UnknownItemError(f"There is no item with the row id {row_id}.")
 
         return items[row_id]
 
@@ -442,8 +442,8 @@ class ItemRepository:
         lengths = {len(row.vector) for row in rows}
         if len(lengths) > 1 or lengths.pop() % np.float32().itemsize:
             raise StoreError(
-                "The campaign is damaged: the features of its items differ in length. "
-                "Restore a backup of it."
+                "The campaign is damaged: the features of its items differ in length. Restore a "
+                "backup."
             )
 
         joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
