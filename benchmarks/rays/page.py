@@ -27,6 +27,12 @@ SHOWN = {
     "random 16, one for all": "one random for all, r = 16",
     "principal 16": "principal, r = 16",
 }
+SETTINGS = {
+    "openml-6": "letter",
+    "openml-44135": "ISOLET",
+    "openml-156": "RandomRBF",
+    "mnist": "MNIST",
+}
 KINDS = {"network": ("#0072b2", "o"), "features": ("#d55e00", "s"), "shape": ("#999999", "^")}
 
 
@@ -42,15 +48,31 @@ def quality_table() -> str:
         "| features | D, C | isotropic | " + " | ".join(SHOWN.values()) + " |",
         "| --- | ---: |" + " ---: |" * (len(SHOWN) + 1),
     ]
-    for case in read("quality_h200")["cases"]:
-        variants = case["variants"]
-        cells = [_cell(variants.get(name)) for name in (ISOTROPIC, *SHOWN)]
+    dimensions = {
+        name: options.get("subspace", 0)
+        for name, options in read("quality_h200")["variants"].items()
+    }
+    for case in quality_cases():
+        cells = []
+        for name in (ISOTROPIC, *SHOWN):
+            # A subspace as wide as the features, with the bias as one more, is left out.
+            is_isotropic = dimensions[name] > case["D"]
+            cells.append(_cell(case["variants"].get(name), is_isotropic=is_isotropic))
         sizes = f"{case['D']:,}, {case['C']:,}"
         lines.append(f"| {case['case']} | {sizes} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(values: dict[str, Any] | None) -> str:
+def quality_cases() -> list[dict[str, Any]]:
+    """Return the pools with the quality of every kind of rays."""
+    # Subspaces of more dimensions than a pool has rows were measured later.
+    later = {case["case"]: case for case in read("quality_few_rows_epyc")["cases"]}
+    return [later.get(case["case"], case) for case in read("quality_h200")["cases"]]
+
+
+def _cell(values: dict[str, Any] | None, *, is_isotropic: bool) -> str:
+    if is_isotropic:
+        return "isotropic"
     if values is None:
         return "–"
     correlation = "–" if values["Spearman"] is None else f"{values['Spearman']:.3f}"
@@ -67,11 +89,11 @@ def gains_table() -> str:
         result = read(name)
         for row in result["settings"]:
             variants = row["variants"]
-            title = row["setting"]
+            title = SETTINGS[row["setting"]]
             if result["seed"]:
                 title += f", seed {result['seed']}"
             first, last = row["labels"]
-            cells = [f"{title}", f"{first} to {last:,}"]
+            cells = [title, f"{first} to {last:,}"]
             cells.append(f"{variants[ISOTROPIC]['gain over random']:+.2f}")
             for variant in ("subspace-16", "subspace-32"):
                 values = variants[variant]
@@ -143,7 +165,7 @@ def draw(path: Path) -> None:
 
     mpl.rcParams["svg.hashsalt"] = "teeter"
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    cases = read("quality_h200")["cases"]
+    cases = quality_cases()
     for place, name in enumerate(SHOWN):
         for number, case in enumerate(cases):
             values = case["variants"].get(name)

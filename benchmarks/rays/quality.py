@@ -13,6 +13,8 @@ import json
 import os
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from teeter.arrays import choose_device, describe_device
 from teeter.kernels.directions import (
     BLOCK,
     Directions,
-    SubspaceBlock,
+    SubspaceDirections,
     ray_directions,
     subspace_directions,
 )
@@ -52,7 +54,11 @@ VARIANTS = {
 
 
 def draw(name: str, seed: int, pool: Pool) -> Directions | None:
-    """Return the directions of a variant; None if the pool is too small for it."""
+    """Return the directions of a variant; None if it is not another one than isotropic rays.
+
+    A random subspace needs fewer dimensions than the features have, a principal one also fewer than
+    there are rows.
+    """
     options = VARIANTS[name]
     count = RAYS // 2
     if not options:
@@ -60,9 +66,11 @@ def draw(name: str, seed: int, pool: Pool) -> Directions | None:
 
     subspace = int(options["subspace"])
     width = pool.weight.shape[1] + (pool.bias is not None)
-    if subspace >= min(width, len(pool.features)):
+    if subspace >= width:
         return None
     if options.get("principal"):
+        if subspace >= len(pool.features):
+            return None
         return principal_directions(seed, count, pool, subspace)
     directions = int(options.get("directions", BLOCK))
     return shared_subspaces(seed, count, pool, subspace, directions)
@@ -70,18 +78,19 @@ def draw(name: str, seed: int, pool: Pool) -> Directions | None:
 
 def shared_subspaces(
     seed: int, count: int, pool: Pool, subspace: int, directions: int
-) -> Iterator[SubspaceBlock]:
+) -> Iterator[SubspaceDirections]:
     """Yield the directions of teeter, with a new subspace after so many of them only."""
-    blocks = subspace_directions(seed, count, pool.weight, pool.bias, subspace=subspace)
+    parts = subspace_directions(seed, count, pool.weight, pool.bias, subspace=subspace)
+    blocks = chain.from_iterable(part.cut(1) for part in parts)
     for k, block in enumerate(blocks):
         if k * BLOCK % directions == 0:
             owner = block
-        yield SubspaceBlock(owner.basis, owner.bias_basis, block.coefficients)
+        yield replace(block, bases=owner.bases, bias_bases=owner.bias_bases)
 
 
 def principal_directions(
     seed: int, count: int, pool: Pool, subspace: int
-) -> Iterator[SubspaceBlock]:
+) -> Iterator[SubspaceDirections]:
     """Yield directions inside the space of the first principal directions of the features."""
     rows = pool.features.double()
     if pool.bias is not None:
@@ -89,12 +98,12 @@ def principal_directions(
     components = torch.linalg.svd(rows, full_matrices=False).Vh[:subspace].T.to(pool.weight.dtype)
 
     D = pool.weight.shape[1]
-    bias_basis = components[D] if pool.bias is not None else None
+    bias_bases = components[None, D] if pool.bias is not None else None
     for k in range(count // BLOCK):
         generator = stream(seed, "principal ray", k, device=pool.weight.device)
-        shape = (BLOCK, len(pool.weight), subspace)
+        shape = (1, BLOCK, len(pool.weight), subspace)
         coefficients = normal(shape, generator, pool.weight.device).to(pool.weight.dtype)
-        yield SubspaceBlock(components[:D], bias_basis, coefficients)
+        yield SubspaceDirections(components[None, :D], bias_bases, coefficients, count=BLOCK)
 
 
 def estimate(pool: Pool, directions: Directions, rays: int) -> Tensor:
@@ -164,6 +173,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("TEETER_DATA"))
     parser.add_argument("--cache", type=Path, required=True, help="folder of pools made before")
     parser.add_argument("--device")
+    parser.add_argument("--only", metavar="CASE", help="name of the only case to measure")
     parser.add_argument("--out", type=Path, required=True, help="file for the result as JSON")
     options = parser.parse_args()
 
@@ -171,6 +181,8 @@ def main() -> None:
     device = choose_device(options.device)
     cases = []
     for spec in CASES:
+        if options.only is not None and spec.name != options.only:
+            continue
         pool = load_pool(spec, folders).to(device)
         cases.append(measure(spec, pool))
         print(json.dumps(cases[-1]), flush=True)

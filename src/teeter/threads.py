@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from threading import Lock
@@ -48,7 +48,7 @@ def limit_threads(threads: int = 1, *, blas: bool = False) -> Iterator[None]:
         torch.set_num_threads(threads_before)
 
 
-def run_in_threads(function: Callable[[Item], None], items: Iterable[Item]) -> None:
+def run_in_threads(function: Callable[[Item], None], items: Sequence[Item]) -> None:
     """Call a function for every item, in as many threads as torch may use.
 
     Each call computes with one thread. Threads take the next item when they are done with one, so a
@@ -62,10 +62,11 @@ def run_in_threads(function: Callable[[Item], None], items: Iterable[Item]) -> N
     Raises:
         Exception: the first error of a call, after the calls that have begun.
     """
-    threads = torch.get_num_threads()
-    if threads == 1:
-        for item in items:
-            function(item)
+    threads = min(torch.get_num_threads(), len(items))
+    if threads <= 1:
+        with limit_threads(1):
+            for item in items:
+                function(item)
         return
 
     remaining = iter(items)

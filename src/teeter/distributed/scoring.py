@@ -26,9 +26,8 @@ from teeter.distributed.feature_source import FeatureSource, LoadedSource
 from teeter.errors import FileError, InputError
 from teeter.files import atomic_open, atomic_write, read_state, write_errors, write_state
 from teeter.kernels.ldm import (
-    BLOCK,
     Directions,
-    SubspaceBlock,
+    SubspaceDirections,
     draw_directions,
     flip_rates,
     ldm_against_reference,
@@ -199,11 +198,13 @@ class _ShardScorer:
     def _direction_bytes(self) -> int:
         """Return what all directions take."""
         first = next(iter(self._draw_directions()))
-        if isinstance(first, SubspaceBlock):
-            numbers = int(first.basis.numel() + first.coefficients.numel())
+        if isinstance(first, SubspaceDirections):
+            numbers = first.bases.numel() + first.coefficients.numel()
+            drawn = len(first)
         else:
-            numbers = int(first[0].numel())
-        return 4 * numbers * self.n_directions // BLOCK
+            numbers = first[0].numel()
+            drawn = len(first[0])
+        return 4 * numbers * self.n_directions // drawn
 
     def _draw_directions(self) -> Directions:
         return draw_directions(

@@ -39,7 +39,7 @@ from teeter.kernels.badge import seed_gradients
 from teeter.kernels.bald import mutual_information, variation_ratio
 from teeter.kernels.batchbald import batch_bald
 from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
-from teeter.kernels.directions import SubspaceBlock, draw_directions, subspace_directions
+from teeter.kernels.directions import SubspaceDirections, draw_directions, subspace_directions
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
@@ -65,7 +65,7 @@ __all__ = [
     "Directions",
     "Distance",
     "Euclidean",
-    "SubspaceBlock",
+    "SubspaceDirections",
     "average_linkage",
     "batch_bald",
     "default_rays",

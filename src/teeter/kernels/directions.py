@@ -30,14 +30,14 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from teeter.seeds import normal, stream
+from teeter.seeds import is_portable, normal, stream
 
 __all__ = [
     "BLOCK",
     "DEFAULT_SUBSPACE",
     "Directions",
     "Noise",
-    "SubspaceBlock",
+    "SubspaceDirections",
     "draw_directions",
     "ray_directions",
     "subspace_directions",
@@ -49,42 +49,70 @@ BLOCK = 16
 DEFAULT_SUBSPACE = 16
 """Dimensions of the subspace of a block. ``benchmarks/rays`` has the measurements behind it."""
 
+_CPU_GROUP = 8
+"""Blocks in subspaces that are drawn and followed at once on a CPU: they share the features."""
+
+_GPU_GROUP = 32
+"""Blocks from one random stream on a GPU. With the next constant, it decides what is drawn."""
+
+_MAX_GROUP_NUMBERS = 1 << 25
+"""Random numbers of a group: 128 MB. Blocks of many classes come in smaller groups."""
+
 Noise: TypeAlias = tuple[Tensor, Tensor | None]
 """Weight noise E (B, C, D) and bias noise e (B, C), or None for a head without a bias."""
 
 
 @dataclass(frozen=True, eq=False)
-class SubspaceBlock:
-    """A block of directions in a subspace of r dimensions, as two factors."""
+class SubspaceDirections:
+    """Directions of K blocks, each block in a subspace of its own of r dimensions, as factors."""
 
-    basis: Tensor
-    """(D, r) of the weight, ``A / sqrt(r)`` without its last row."""
-    bias_basis: Tensor | None
-    """(r,) of the bias, the last row of ``A / sqrt(r)``. None for a head without a bias."""
+    bases: Tensor
+    """(K, D, r) of the weight, ``A / sqrt(r)`` of each block without its last row."""
+    bias_bases: Tensor | None
+    """(K, r) of the bias, the last row of ``A / sqrt(r)``. None for a head without a bias."""
     coefficients: Tensor
-    """(B, C, r), the ``G`` of each direction."""
+    """(K, 16, C, r), the ``G`` of each direction."""
+    count: int
+    """Number of directions, at most 16 K: the last block may have more coefficients than that."""
 
     def __len__(self) -> int:
         """Return the number of directions."""
-        return len(self.coefficients)
+        return self.count
 
-    def padded_coefficients(self) -> Tensor:
-        """Return the coefficients with directions of zeros up to a whole block: (16, C, r)."""
-        missing = BLOCK - len(self)
-        if not missing:
-            return self.coefficients
-        return torch.nn.functional.pad(self.coefficients, (0, 0, 0, 0, 0, missing))
+    @property
+    def blocks(self) -> int:
+        """The number of blocks, K."""
+        return len(self.bases)
+
+    def cut(self, blocks: int) -> Iterator[SubspaceDirections]:
+        """Yield the directions of at most so many blocks at a time, as views."""
+        for first in range(0, self.blocks, blocks):
+            bias_bases = None
+            if self.bias_bases is not None:
+                bias_bases = self.bias_bases[first : first + blocks]
+            yield SubspaceDirections(
+                bases=self.bases[first : first + blocks],
+                bias_bases=bias_bases,
+                coefficients=self.coefficients[first : first + blocks],
+                count=min(blocks * BLOCK, self.count - first * BLOCK),
+            )
 
     def expand(self) -> Noise:
         """Return the same directions as weight noise (B, C, D) and bias noise (B, C)."""
-        weight_noise = self.coefficients @ self.basis.T
-        if self.bias_basis is None:
+        # A block has 16 directions of C classes each: (K, 16 C, r).
+        coefficients = self.coefficients.flatten(1, 2)
+        _, _, C, _ = self.coefficients.shape
+        weight_noise = coefficients @ self.bases.mT
+        weight_noise = weight_noise.view(self.blocks * BLOCK, C, -1)[: self.count]
+        if self.bias_bases is None:
             return weight_noise, None
-        return weight_noise, self.coefficients @ self.bias_basis
+
+        bias_noise = coefficients @ self.bias_bases[:, :, None]
+        return weight_noise, bias_noise.view(self.blocks * BLOCK, C)[: self.count]
 
 
-Directions: TypeAlias = Iterable[Noise | SubspaceBlock]
-"""Blocks of directions, all of one kind."""
+Directions: TypeAlias = Iterable[Noise | SubspaceDirections]
+"""Directions in parts of one kind, in the order in which they are followed."""
 
 
 def draw_directions(
@@ -155,8 +183,11 @@ def subspace_directions(
     bias: Tensor | None,
     *,
     subspace: int,
-) -> Iterator[SubspaceBlock]:
-    """Yield directions in random subspaces; block k is from the stream (seed, "subspace ray", k).
+) -> Iterator[SubspaceDirections]:
+    """Yield directions in random subspaces, several blocks at a time.
+
+    On a CPU, block k comes from the random stream (seed, "subspace ray", k). On a GPU, drawing a
+    block takes as long as drawing many, so one stream serves a group of blocks.
 
     Args:
         seed: seed of the random streams.
@@ -166,7 +197,7 @@ def subspace_directions(
         subspace: r, the dimensions of the subspace of each block.
 
     Yields:
-        Blocks of B = 16 directions, fewer in the last block, drawn in float32.
+        The directions of up to 8 blocks on a CPU and 32 on a GPU, drawn in float32.
 
     Example:
         >>> weight, bias = torch.zeros(3, 40), torch.zeros(3)
@@ -180,21 +211,48 @@ def subspace_directions(
     if bias is not None:
         basis_rows += 1
 
-    for k, start in enumerate(range(0, count, BLOCK)):
-        generator = stream(seed, "subspace ray", k, device=weight.device)
-        size = min(BLOCK, count - start)
+    # Both factors of a block are drawn at once: the rows of A, then those of each G.
+    block_rows = basis_rows + BLOCK * C
+    draw_on_gpu = weight.is_cuda and not is_portable()
+    group = _CPU_GROUP
+    if draw_on_gpu:
+        group = _gpu_group(block_rows * subspace)
 
-        # One draw for both factors, and always for a whole block: see ray_directions.
-        draws = normal((basis_rows + BLOCK * C, subspace), generator, weight.device)
-        draws = draws.to(weight.dtype)
-        basis = draws[:basis_rows].mul_(subspace**-0.5)
-        coefficients = draws[basis_rows:].view(BLOCK, C, subspace)
+    for first in range(0, count, group * BLOCK):
+        group_count = min(group * BLOCK, count - first)
+        blocks = -(-group_count // BLOCK)
 
-        bias_basis = None
+        # Whole groups and blocks are drawn, so that `count` does not change what is drawn.
+        if draw_on_gpu:
+            generator = stream(seed, "subspace rays", first // BLOCK, device=weight.device)
+            draws = normal((group, block_rows, subspace), generator, weight.device)[:blocks]
+        else:
+            draws = _draw_blocks(seed, first // BLOCK, (blocks, block_rows, subspace))
+        draws = draws.to(weight)
+
+        bases = draws[:, :basis_rows].mul_(subspace**-0.5)
+        bias_bases = None
         if bias is not None:
-            bias_basis = basis[D]
-        yield SubspaceBlock(
-            basis=basis[:D],
-            bias_basis=bias_basis,
-            coefficients=coefficients[:size],
+            bias_bases = bases[:, D]
+        yield SubspaceDirections(
+            bases=bases[:, :D],
+            bias_bases=bias_bases,
+            coefficients=draws[:, basis_rows:].unflatten(1, (BLOCK, C)),
+            count=group_count,
         )
+
+
+def _gpu_group(numbers_per_block: int) -> int:
+    """Return how many blocks a stream serves on a GPU: a power of 2, by the size of a block."""
+    group = _GPU_GROUP
+    while group > 1 and group * numbers_per_block > _MAX_GROUP_NUMBERS:
+        group //= 2
+    return group
+
+
+def _draw_blocks(seed: int, first: int, shape: tuple[int, int, int]) -> Tensor:
+    """Draw blocks on the CPU, each from its own stream, beginning with block ``first``."""
+    draws = torch.empty(shape)
+    for k, block in enumerate(draws, start=first):
+        block.normal_(generator=stream(seed, "subspace ray", k))
+    return draws

@@ -21,14 +21,15 @@ instead of the maximum. Every value is an upper bound on the true LDM, exact alo
 
 How it works
 ------------
-1. ``kernels.directions`` yields directions in blocks of 16, each from its own random stream. So the
-   first directions are the same for any number of rays and any memory budget. By default the 16
+1. ``kernels.directions`` yields directions in blocks of 16 from named random streams. So the first
+   directions are the same for any number of rays and any memory budget. By default the 16
    directions of a block share a random subspace, which makes ``v`` a small product.
-2. ``_chunk_directions`` joins blocks, as many as fit in memory.
+2. ``_chunk_directions`` regroups them into chunks that fit in memory.
 3. ``_FlipRates`` cuts the rows into tiles. Per tile it computes the predictions and
    ``1 / (l_y - l_c)`` once, and for each chunk of directions the projections into the subspaces,
    the matrix product ``v``, the ratios, and both extremes over c. On a CPU, threads take the tiles
-   in turn. On recent GPUs fused kernels do all of this in one pass (``kernels.fused``).
+   in turn, and a tile takes few directions at a time, so that their product stays in the cache. On
+   recent GPUs fused kernels do all of this in one pass (``kernels.fused``).
 4. ``kernels.ranks`` lowers the least count of each row by its ranks on these rays.
 
 The gaps ``l_y - l_c`` are always computed in full precision. ``v`` is noise, so bfloat16 is enough
@@ -49,7 +50,7 @@ moves to the next strength after ``patience`` draws in a row that lowered no row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -63,7 +64,7 @@ from teeter.kernels.directions import (
     DEFAULT_SUBSPACE,
     Directions,
     Noise,
-    SubspaceBlock,
+    SubspaceDirections,
     draw_directions,
     ray_directions,
     subspace_directions,
@@ -80,7 +81,7 @@ __all__ = [
     "BLOCK",
     "DEFAULT_SUBSPACE",
     "Directions",
-    "SubspaceBlock",
+    "SubspaceDirections",
     "default_rays",
     "draw_directions",
     "flip_rates",
@@ -93,17 +94,20 @@ __all__ = [
     "subspace_directions",
 ]
 
-Chunk: TypeAlias = Noise | list[SubspaceBlock]
-"""Directions that are followed at once: isotropic ones in one tensor, or blocks in subspaces."""
+Chunk: TypeAlias = Noise | SubspaceDirections
+"""Directions that are followed at once: isotropic ones, or blocks of them in subspaces."""
 
 _TIE = 16
 """Logits within this many machine epsilons are tied: equal rows of W may round differently."""
 
-_CPU_CACHE_ENTRIES = 1 << 18
-"""Entries of a product on a CPU, which stays in the cache for the passes after it."""
+_CPU_TILE_ENTRIES = 1 << 18
+"""Entries of the products of a block of isotropic directions on a CPU, which sets the tiles."""
 
-_CPU_CHUNK_BLOCKS = 8
-"""Blocks in subspaces that are followed at once on a CPU: they share the reading of features."""
+_CPU_CACHE_ENTRIES = 96 << 10
+"""Entries of a product in subspaces on a CPU: the passes after it find it in the cache (L2)."""
+
+_CPU_BASES = 4
+"""Subspaces into which the features of a tile are projected at once on a CPU."""
 
 _OPERATIONS_PER_RATIO = 500
 """Rough cost of a row, class and ray in plain torch, to decide whether a fused kernel pays off."""
@@ -403,7 +407,7 @@ class _FlipRates:
         if isinstance(chunk, tuple):
             return self._compute_isotropic(*chunk)
 
-        rank = chunk[0].basis.shape[1]
+        rank = chunk.bases.shape[2]
         if self.noise_dtype == torch.bfloat16 and _is_fused_in_subspace(
             len(self.features), self.weight, rank
         ):
@@ -423,65 +427,65 @@ class _FlipRates:
         # (padded B, 2, N), filled tile by tile of rows.
         rates = self.features.new_empty((len(weight_noise), 2, len(self.features)))
         noise = weight_noise.to(self.noise_dtype)
-        for number in range(len(self._row_slices)):
+
+        def fill_tile(number: int) -> None:
             tile = self._tile(number)
             tile_rates = rates[:, :, tile.rows]
             if self.is_fused:
                 _fill_fused(tile_rates, tile, noise, bias_noise)
             else:
-                _fill_plain(tile_rates, tile, tile.features, noise, bias_noise)
+                _fill_plain(tile_rates, tile, noise, bias_noise)
+
+        self._for_each_tile(fill_tile)
         return rates[:B].flatten(0, 1)
 
-    def _compute_in_subspaces(self, blocks: list[SubspaceBlock]) -> Tensor:
+    def _compute_in_subspaces(self, directions: SubspaceDirections) -> Tensor:
         """Return flip rates on the rays of K blocks: (2B, N)."""
-        B = sum(len(block) for block in blocks)
-        rates = self.features.new_empty((len(blocks) * BLOCK, 2, len(self.features)))
+        K = directions.blocks
+        rates = self.features.new_empty((K * BLOCK, 2, len(self.features)))
 
-        # Whole blocks: see _compute_isotropic. (K, r, D), (K, r, 1) and (K, 16, C, r).
-        coefficients = [block.padded_coefficients() for block in blocks]
-        noise = torch.stack(coefficients).to(self.noise_dtype)
-        bases = torch.stack([block.basis.T for block in blocks]).to(self.noise_dtype)
-        bias_parts = [block.bias_basis for block in blocks if block.bias_basis is not None]
+        # (K, r, D), (K, r, 1) and (K, 16, C, r).
+        bases = directions.bases.mT.to(self.noise_dtype)
         bias_bases = None
-        if bias_parts:
-            bias_bases = torch.stack(bias_parts)[:, :, None]
+        if directions.bias_bases is not None:
+            bias_bases = directions.bias_bases[:, :, None]
+        noise = directions.coefficients.to(self.noise_dtype)
 
-        if self.features.is_cuda:
-            for number in range(len(self._row_slices)):
-                tile = self._tile(number)
-                _fill_in_subspaces(rates[:, :, tile.rows], tile, bases, bias_bases, noise)
-            return rates[:B].flatten(0, 1)
+        fill = _fill_in_subspaces
+        if not self.features.is_cuda:
+            fill = _fill_through_cache
 
-        # As many directions at once as stay in the cache with the smallest tile. The number depends
-        # on C alone, so that the working memory does not change how products round.
-        at_once = BLOCK
-        while at_once > 1 and at_once * len(self.weight) * TILE > _CPU_CACHE_ENTRIES:
-            at_once //= 2
+            # Always as many subspaces at once: how many there are must not change how they round.
+            missing = -K % _CPU_BASES
+            bases = torch.nn.functional.pad(bases, (0, 0, 0, 0, 0, missing)).contiguous()
 
         def fill_tile(number: int) -> None:
             tile = self._tile(number)
-            for k, basis in enumerate(bases):
-                # (r, n): the features in the subspace, with the bias as one more feature.
-                points = _multiply(basis, tile.features, rates.dtype)
-                if bias_bases is not None:
-                    points += bias_bases[k]
+            fill(rates[:, :, tile.rows], tile, bases, bias_bases, noise)
 
-                for first in range(0, BLOCK, at_once):
-                    some_noise = noise[k, first : first + at_once]
-                    start = k * BLOCK + first
-                    tile_rates = rates[start : start + len(some_noise), :, tile.rows]
-                    _fill_plain(tile_rates, tile, points, some_noise, None)
+        self._for_each_tile(fill_tile)
+        return rates[: len(directions)].flatten(0, 1)
 
-        run_in_threads(fill_tile, range(len(self._row_slices)))
-        return rates[:B].flatten(0, 1)
+    def _for_each_tile(self, fill_tile: Callable[[int], None]) -> None:
+        """Call a function with the number of every tile.
 
-    def _compute_fused(self, blocks: list[SubspaceBlock]) -> Tensor:
+        On a CPU each tile is computed by one thread: the products of several would round otherwise,
+        depending on how many there are.
+        """
+        numbers = range(len(self._row_slices))
+        if self.features.is_cuda:
+            for number in numbers:
+                fill_tile(number)
+        else:
+            run_in_threads(fill_tile, numbers)
+
+    def _compute_fused(self, directions: SubspaceDirections) -> Tensor:
         """Do what ``_compute_in_subspaces`` does with the Triton kernels."""
         if self._fused_rates is None:
             from teeter.kernels.fused.subspace_rates import FusedSubspaceRates
 
             self._fused_rates = FusedSubspaceRates(self.features, self.weight, self.bias)
-        return self._fused_rates.compute(blocks)
+        return self._fused_rates.compute(directions)
 
     def _tile(self, number: int) -> _Tile:
         """Return the tile of the slice of this number, from memory if tiles are kept.
@@ -517,7 +521,7 @@ class _FlipRates:
         bytes_per_row = directions_at_once * C * self.features.element_size() * 2
         at_most = None
         if not self.features.is_cuda:
-            at_most = max(TILE, _CPU_CACHE_ENTRIES // (BLOCK * C))
+            at_most = _cpu_tile_rows(C)
 
         return tiles(N, bytes_per_row, device, at_most=at_most)
 
@@ -606,7 +610,6 @@ def _fill_fused(
 def _fill_plain(
     rates: Tensor,
     tile: _Tile,
-    points: Tensor,
     noise: Tensor,
     bias_noise: Tensor | None,
 ) -> None:
@@ -615,12 +618,11 @@ def _fill_plain(
     Args:
         rates: (B, 2, n) output, a view; n is without the padding of the tile.
         tile: the rows.
-        points: (K, padded n) the features of the tile, or their projections into a subspace.
-        noise: (B, C, K) in the precision of ``points``.
+        noise: (B, C, D) in the precision of ``tile.features``.
         bias_noise: (B, C), or None for a head without a bias.
     """
     B, C, _ = noise.shape
-    products = _multiply(noise.flatten(0, 1), points, rates.dtype)
+    products = _multiply(noise.flatten(0, 1), tile.features, rates.dtype)
     change = products.view(B, C, -1)
     if bias_noise is not None:
         change += bias_noise[:, :, None]
@@ -651,6 +653,60 @@ def _fill_in_subspaces(
 
     products = _multiply(noise.flatten(1, 2), points, rates.dtype)  # (K, 16 C, padded n)
     _reduce_change(rates, tile, products.view(K * BLOCK, C, -1))
+
+
+def _fill_through_cache(
+    rates: Tensor,
+    tile: _Tile,
+    bases: Tensor,
+    bias_bases: Tensor | None,
+    noise: Tensor,
+) -> None:
+    """Write a tile's flip rates along few directions at a time, for a CPU.
+
+    The arguments are those of ``_fill_in_subspaces``, with ``bases`` padded to a multiple of
+    ``_CPU_BASES``. A product is followed by four passes over it, which take longer than the product
+    itself if it leaves the cache. All products of a tile are written to the same memory: the system
+    would have to clear new memory first.
+    """
+    K, _, C, r = noise.shape
+    padded_n = tile.features.shape[1]
+    at_once = _cpu_directions_at_once(C)
+    products = rates.new_empty((at_once * C, padded_n))
+    change = products.view(at_once, C, padded_n)
+
+    with full_precision_matmul():
+        for first_block in range(0, K, _CPU_BASES):
+            # (_CPU_BASES, r, padded n): the features in the subspaces, the bias as one more.
+            some_bases = bases[first_block : first_block + _CPU_BASES]
+            points = (some_bases.flatten(0, 1) @ tile.features).view(_CPU_BASES, r, padded_n)
+
+            for k in range(first_block, min(first_block + _CPU_BASES, K)):
+                block_points = points[k - first_block]
+                if bias_bases is not None:
+                    block_points += bias_bases[k]
+
+                for first in range(0, BLOCK, at_once):
+                    some_noise = noise[k, first : first + at_once].flatten(0, 1)
+                    torch.mm(some_noise, block_points, out=products)
+                    start = k * BLOCK + first
+                    _reduce_change(rates[start : start + at_once], tile, change)
+
+
+def _cpu_tile_rows(C: int) -> int:
+    """Return the most rows of a tile on a CPU, a multiple of ``TILE``."""
+    return max(1, _CPU_TILE_ENTRIES // (BLOCK * C * TILE)) * TILE
+
+
+def _cpu_directions_at_once(C: int) -> int:
+    """Return how many directions in a subspace are followed at once on a CPU, a power of 2.
+
+    It depends on C alone, so that the working memory does not change how products round.
+    """
+    at_once = BLOCK
+    while at_once > 1 and at_once * C * _cpu_tile_rows(C) > _CPU_CACHE_ENTRIES:
+        at_once //= 2
+    return at_once
 
 
 def _reduce_change(rates: Tensor, tile: _Tile, change: Tensor) -> None:
@@ -695,53 +751,36 @@ def _multiply(
 
 
 def _chunk_directions(directions: Directions, rows: int) -> Iterator[Chunk]:
-    """Regroup blocks of directions into chunks that use the memory budget well."""
-    blocks = iter(directions)
-    first = next(blocks, None)
+    """Regroup directions into chunks that use the memory budget well."""
+    parts = iter(directions)
+    first = next(parts, None)
     if first is None:
         return
 
-    # All blocks are of the kind of the first.
-    all_blocks = chain([first], blocks)
-    if isinstance(first, SubspaceBlock):
-        yield from _chunk_subspaces(cast(Iterator[SubspaceBlock], all_blocks), rows)
+    # All parts are of the kind of the first.
+    all_parts = chain([first], parts)
+    if isinstance(first, SubspaceDirections):
+        blocks = _blocks_per_chunk(first, rows)
+        for part in cast(Iterator[SubspaceDirections], all_parts):
+            yield from part.cut(blocks)
     else:
-        yield from _chunk_isotropic(cast(Iterator[Noise], all_blocks), rows)
+        yield from _chunk_isotropic(cast(Iterator[Noise], all_parts), rows)
 
 
-def _chunk_subspaces(blocks: Iterable[SubspaceBlock], rows: int) -> Iterator[list[SubspaceBlock]]:
-    """Yield the blocks in lists of as many as fit in memory."""
-    size = 0  # blocks of a chunk; known once the first block shows its shape
-    held: list[SubspaceBlock] = []
-    for block in blocks:
-        if not size:
-            size = _blocks_per_chunk(block, rows)
-
-        held.append(block)
-        if len(held) == size:
-            yield held
-            held = []
-
-    if held:
-        yield held
-
-
-def _blocks_per_chunk(block: SubspaceBlock, rows: int) -> int:
-    """Return how many blocks in subspaces to process at once.
+def _blocks_per_chunk(directions: SubspaceDirections, rows: int) -> int:
+    """Return how many blocks in subspaces to process at once, at most.
 
     Ranking the rays of a block takes about four arrays of one number per row for each: rates, their
     sorted copy, thresholds and counts. On a GPU the (C, rows) changes of the logits come on top,
     8 bytes each, unless a fused kernel keeps them out of memory.
     """
-    coefficients = block.coefficients
+    coefficients = directions.coefficients
     budget = memory_budget(coefficients.device)
-    _, C, rank = coefficients.shape
+    _, _, C, rank = coefficients.shape
     ranking_bytes = 2 * BLOCK * rows * 4 * coefficients.element_size()
     fitting = max(1, budget // 2 // ranking_bytes)
-    if not coefficients.is_cuda:
-        return min(fitting, _CPU_CHUNK_BLOCKS)
 
-    if not _is_fused_in_subspace(rows, coefficients[0], rank):
+    if coefficients.is_cuda and not _is_fused_in_subspace(rows, coefficients[0, 0], rank):
         product_bytes = BLOCK * C * rows * 8
         fitting = min(fitting, max(1, budget // product_bytes))
     return fitting

@@ -30,33 +30,33 @@ def make_pool(
 
 
 def compute_fused(
-    features: Tensor, weight: Tensor, bias: Tensor | None, blocks: list[ldm.SubspaceBlock]
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    directions: ldm.SubspaceDirections,
 ) -> Tensor:
     """Do what ``FusedSubspaceRates`` does, without bfloat16 products, which a CPU does not have."""
     rates = fused.FusedSubspaceRates(features, weight, bias)
     tile = rates._make_tile(slice(0, len(features)))
-    points = []
-    for block in blocks:
-        projected = features @ block.basis
-        if block.bias_basis is not None:
-            projected = projected + block.bias_basis
-        points.append(fused._pad_rank(projected))
+    points = features @ directions.bases  # (K, n, r)
+    if directions.bias_bases is not None:
+        points += directions.bias_bases[:, None]
+    points = fused._pad_rank(points).transpose(0, 1).flatten(1, 2)  # (n, K r)
 
     # The interpreter has no bfloat16.
-    noise = fused._arrange_noise(blocks, len(rates.weight))
+    noise = fused._arrange_noise(directions.coefficients, len(rates.weight))
     if not features.is_cuda:
         noise = noise.float()
-    output = features.new_empty((16 * len(blocks), 2, len(features)))
+    output = features.new_empty((16 * directions.blocks, 2, len(features)))
     fused.fill_subspace_rates(
         output,
-        torch.cat(points, dim=1).to(noise.dtype),
+        points.to(noise.dtype),
         tile.predicted,
         tile.inverse_gaps,
         noise,
         tied=tile.tied,
     )
-    directions = sum(len(block) for block in blocks)
-    return output[:directions].flatten(0, 1)
+    return output[: len(directions)].flatten(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_rates_are_those_of_plain_torch(
     rows: int, classes: int, width: int, bias: bool, subspace: int
 ) -> None:
     features, weight, shift = make_pool(rows, classes, width, bias=bias)
-    blocks = list(subspace_directions(0, 19, weight, shift, subspace=subspace))
-    plain = ldm._FlipRates(features, weight, shift)._compute_in_subspaces(blocks)
-    found = compute_fused(features, weight, shift, blocks)
+    (directions,) = subspace_directions(0, 19, weight, shift, subspace=subspace)
+    plain = ldm._FlipRates(features, weight, shift)._compute_in_subspaces(directions)
+    found = compute_fused(features, weight, shift, directions)
 
     # bfloat16 has 8 bits. A ratio is small where two changes nearly cancel.
     assert (found - plain).norm() < 0.02 * plain.norm()
@@ -82,12 +82,13 @@ def test_rates_are_those_of_plain_torch(
 def test_tied_classes_flip_at_once_or_never() -> None:
     features, weight, _ = make_pool(60, 6, 40, bias=False)
     weight[4] = weight[2]
-    (block,) = subspace_directions(1, 16, weight, None, subspace=16)
-    block.coefficients[:, 4] = block.coefficients[:, 2]  # on these rays the two never part
-    block.coefficients[3, 4] += 1.0
+    (directions,) = subspace_directions(1, 16, weight, None, subspace=16)
+    (coefficients,) = directions.coefficients
+    coefficients[:, 4] = coefficients[:, 2]  # on these rays the two never part
+    coefficients[3, 4] += 1.0
 
-    plain = ldm._FlipRates(features, weight, None)._compute_in_subspaces([block])
-    found = compute_fused(features, weight, None, [block])
+    plain = ldm._FlipRates(features, weight, None)._compute_in_subspaces(directions)
+    found = compute_fused(features, weight, None, directions)
     assert plain.isinf().any()
     assert not plain[:6].isinf().any()
     assert torch.equal(found.isinf(), plain.isinf())

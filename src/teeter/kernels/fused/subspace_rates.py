@@ -30,7 +30,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from teeter.arrays import full_precision_matmul, memory_budget
-from teeter.kernels.directions import BLOCK, SubspaceBlock
+from teeter.kernels.directions import BLOCK, SubspaceDirections
 from teeter.kernels.fused.flip_rates import ROUNDING
 
 __all__ = ["FusedSubspaceRates", "fill_subspace_rates", "invert_gaps"]
@@ -87,19 +87,17 @@ class FusedSubspaceRates:
         self._slices = [slice(start, min(start + step, N)) for start in range(0, N, step)]
         self._single_tile: _RowTile | None = None
 
-    def compute(self, blocks: list[SubspaceBlock]) -> Tensor:
-        """Return flip rates on the rays of the blocks: (2B, N)."""
-        B = sum(len(block) for block in blocks)
-        rates = self.features.new_empty((len(blocks) * BLOCK, 2, len(self.features)))
-        noise = _arrange_noise(blocks, len(self.weight))
+    def compute(self, directions: SubspaceDirections) -> Tensor:
+        """Return flip rates on the rays of the directions: (2B, N)."""
+        rates = self.features.new_empty((directions.blocks * BLOCK, 2, len(self.features)))
+        noise = _arrange_noise(directions.coefficients, len(self.weight))
 
         # (K, D, r) -> (D, K r), and (K r,) of the bias.
-        bases = _pad_rank(torch.stack([block.basis for block in blocks]))
-        basis = bases.transpose(0, 1).flatten(1, 2).to(torch.bfloat16)
+        bases = _pad_rank(directions.bases.to(torch.bfloat16))
+        basis = bases.transpose(0, 1).flatten(1, 2)
         bias_basis = None
-        if self.bias is not None:
-            bias_parts = [b.bias_basis for b in blocks if b.bias_basis is not None]
-            bias_basis = _pad_rank(torch.stack(bias_parts)).flatten()
+        if directions.bias_bases is not None:
+            bias_basis = _pad_rank(directions.bias_bases).flatten()
 
         for rows in self._slices:
             tile = self._make_tile(rows)
@@ -114,7 +112,7 @@ class FusedSubspaceRates:
                 noise,
                 tied=tile.tied,
             )
-        return rates[:B].flatten(0, 1)
+        return rates[: len(directions)].flatten(0, 1)
 
     def _make_tile(self, rows: slice) -> _RowTile:
         """Compute predictions and inverse gaps of some rows, in full precision."""
@@ -144,23 +142,26 @@ class FusedSubspaceRates:
 def _pad_rank(factor: Tensor) -> Tensor:
     """Pad the last axis, r, with zeros to what tensor cores take: a power of 2 from 16 on."""
     rank = factor.shape[-1]
-    padded_rank = max(16, triton.next_power_of_2(rank))
-    return torch.nn.functional.pad(factor, (0, padded_rank - rank))
+    missing = max(16, triton.next_power_of_2(rank)) - rank
+    if not missing:
+        return factor
+    return torch.nn.functional.pad(factor, (0, missing))
 
 
-def _arrange_noise(blocks: list[SubspaceBlock], padded_classes: int) -> Tensor:
-    """Return the coefficients in the order in which programs read them.
+def _arrange_noise(coefficients: Tensor, padded_classes: int) -> Tensor:
+    """Return coefficients (K, 16, C, r) in the order in which programs read them.
 
     Returns:
         (K * 16 / DIRECTIONS, class tiles, DIRECTIONS, CLASSES, r) bfloat16, zeros in the padding.
     """
-    noise = torch.cat([block.padded_coefficients() for block in blocks])  # (16 K, C, r)
-    noise = noise.to(torch.bfloat16)
-    missing = padded_classes - noise.shape[1]
-    noise = _pad_rank(torch.nn.functional.pad(noise, (0, 0, 0, missing)))
+    noise = _pad_rank(coefficients.to(torch.bfloat16))
+    missing = padded_classes - noise.shape[2]
+    if missing:
+        noise = torch.nn.functional.pad(noise, (0, 0, 0, missing))
 
-    groups = len(noise) // DIRECTIONS
-    tiled = noise.view(groups, DIRECTIONS, padded_classes // CLASSES, CLASSES, -1)
+    tiled = noise.flatten(0, 1).view(
+        -1, DIRECTIONS, padded_classes // CLASSES, CLASSES, noise.shape[3]
+    )
     return tiled.transpose(1, 2).contiguous()
 
 
