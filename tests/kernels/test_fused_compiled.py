@@ -76,7 +76,9 @@ assembly(seeding._weigh_tiles, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128
 for groups, draws in ((16, 16), (8192, 2)):  # the second for 100 million rows
     constants = {"GROUPS": groups, "ROWS": 128, "DRAWS": draws}
     assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", constants)
-kinds = "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32"
+constants = {"LOWEST": seeding.LOWEST, "GROUPS": seeding.GROUPS_AT_ONCE, "ROWS": 128}
+assembly(seeding._weigh_groups, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", constants)
+kinds = "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;*fp64;i32"
 assembly(seeding._accept_candidates, kinds, {"BLOCK": 256}, num_warps=16)
 print("compiled")
 """

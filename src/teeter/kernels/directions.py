@@ -5,20 +5,22 @@ for the bias. *Subspace* directions are products of two such matrices,
 
     (E, e) = G A' / sqrt(r),    G (C, r) for every direction, A (D + 1, r) for a block of them,
 
-so all directions of a block lie in the same random subspace of r dimensions, the columns of A. The
-change of the logits along a direction, ``v = Z E' + e``, is then a product of r numbers per row:
+so all directions of a block lie in the same random subspace of r dimensions, which the columns of A
+span. The change of the logits along a direction, ``v = Z E' + e``, is then a product of r numbers
+per row:
 
     v = (Z_1 A / sqrt(r)) G',    with Z_1 the features and a column of ones for the bias.
 
-The projection in brackets is computed once for a block. That is why they are cheap: a direction
-costs N r C operations instead of N D C. They are as valid as any other directions, because nothing
-but ``v`` depends on them. Their entries have variance 1, too, and each class by itself moves in any
-direction with the same probability. What differs is that the classes of a direction share a
-subspace, and that each block looks at the rows from another side. Both make extreme rows more
-extreme, so that estimates of the LDM are a little lower, that is tighter, than with isotropic rays.
+The projection in brackets is computed once for a block. After that, a direction costs N r C
+operations instead of N D C. These directions are as valid as any others, because nothing but ``v``
+depends on them. Their entries have variance 1, and each class by itself moves in any direction with
+the same probability.
 
-The subspace is drawn again for every block. One subspace for all directions, such as the principal
-directions of the features, misses the changes outside of it.
+The subspace is drawn again for every block. One subspace for all directions, such as that of the
+principal directions of the features, would miss the changes outside of it. The length of a row's
+projection varies from block to block, so in some blocks a row moves more than the others and flips
+before them. That is why estimates of the LDM are a little lower, that is tighter, than with
+isotropic rays.
 """
 
 from __future__ import annotations

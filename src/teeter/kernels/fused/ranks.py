@@ -236,12 +236,12 @@ def _find_candidates(
 
         # A row that never flips counts all rows, which lowers nothing.
         is_candidate = is_row & (rate > 0) & (reference_rows - end < bound)
-        found = tl.sum(is_candidate.to(tl.int32), axis=0)
-        if found > 0:
+        new_candidates = tl.sum(is_candidate.to(tl.int32), axis=0)
+        if new_candidates > 0:
             start = tl.load(start_address)
             reads = tl.sum(tl.where(is_candidate, end - start, 0).to(tl.int64), axis=0)
             tl.atomic_add(totals + 1, reads, sem="relaxed")
-            first_place = tl.atomic_add(totals, found.to(tl.int64), sem="relaxed")
+            first_place = tl.atomic_add(totals, new_candidates.to(tl.int64), sem="relaxed")
             place = first_place + tl.cumsum(is_candidate.to(tl.int32), axis=0) - 1
             has_room = is_candidate & (place < capacity)
             tl.store(candidates + place, ray * rows + row, mask=has_room)
