@@ -112,12 +112,14 @@ def speed_table() -> str:
         "| hardware | pool | classes | rays | isotropic, before | subspace | times faster |",
         "| --- |" + " ---: |" * 6,
     ]
-    for name in ("speed_xeon_1", "speed_xeon_2", "speed_h200"):
+    machines = {
+        "speed_epyc_1": "EPYC, 1 thread",
+        "speed_epyc_2": "EPYC, 2 threads",
+        "speed_h200": "H200",
+    }
+    for name, hardware in machines.items():
         result = read(name)
         for row in result["cases"]:
-            hardware = "H200"
-            if "H200" not in result["hardware"]:
-                hardware = f"Xeon, {row['threads']} thread" + "s" * (row["threads"] > 1)
             before = row["isotropic rays, earlier version (s)"]
             now = row["subspace rays (s)"]
             cells = [

@@ -28,7 +28,7 @@ How it works
 3. ``_FlipRates`` cuts the rows into tiles. Per tile it computes the predictions and
    ``1 / (l_y - l_c)`` once, and for each chunk of directions the projections into the subspaces,
    the matrix product ``v``, the ratios, and both extremes over c. On a CPU, threads take the tiles
-   in turn, and a tile takes few directions at a time, so that their product stays in the cache. On
+   in turn, and a tile takes so many directions at a time that their product stays in the cache. On
    recent GPUs fused kernels do all of this in one pass (``kernels.fused``).
 4. ``kernels.ranks`` lowers the least count of each row by its ranks on these rays.
 
@@ -103,8 +103,9 @@ _TIE = 16
 _CPU_TILE_ENTRIES = 1 << 18
 """Entries of the products of a block of isotropic directions on a CPU, which sets the tiles."""
 
-_CPU_CACHE_ENTRIES = 96 << 10
-"""Entries of a product in subspaces on a CPU: the passes after it find it in the cache (L2)."""
+_CPU_CACHE_ENTRIES = 640 << 10
+"""Entries of a product in subspaces on a CPU: the passes after it find it in the cache. Smaller
+products would spend more time on calls than they save."""
 
 _CPU_BASES = 4
 """Subspaces into which the features of a tile are projected at once on a CPU."""
@@ -535,7 +536,7 @@ class _FlipRates:
 
         # Ties: classes whose logits equal the largest but for rounding have a gap of exactly 0. The
         # lowest of them is the prediction. The others flip the row at once on rays where they grow
-        # faster (rate inf), and never on rays where they do not: _fill_plain makes 0 * inf 0.
+        # faster (rate inf), and never on rays where they do not: _divide_by_gaps makes 0 * inf 0.
         gaps = logits.amax(dim=0) - logits
         rounding = _TIE * torch.finfo(gaps.dtype).eps * logits.abs().amax(dim=0)
         gaps.masked_fill_(gaps <= rounding, 0)
@@ -662,7 +663,7 @@ def _fill_through_cache(
     bias_bases: Tensor | None,
     noise: Tensor,
 ) -> None:
-    """Write a tile's flip rates along few directions at a time, for a CPU.
+    """Write a tile's flip rates along some directions at a time, for a CPU.
 
     The arguments are those of ``_fill_in_subspaces``, with ``bases`` padded to a multiple of
     ``_CPU_BASES``. A product is followed by four passes over it, which take longer than the product
@@ -670,10 +671,15 @@ def _fill_through_cache(
     would have to clear new memory first.
     """
     K, _, C, r = noise.shape
+    n = rates.shape[2]
     padded_n = tile.features.shape[1]
     at_once = _cpu_directions_at_once(C)
+    noise_groups = noise.view(K, BLOCK // at_once, at_once * C, r)
+
     products = rates.new_empty((at_once * C, padded_n))
     change = products.view(at_once, C, padded_n)
+    highest = rates.new_empty((K, BLOCK // at_once, at_once, padded_n))
+    lowest = torch.empty_like(highest)
 
     with full_precision_matmul():
         for first_block in range(0, K, _CPU_BASES):
@@ -686,11 +692,16 @@ def _fill_through_cache(
                 if bias_bases is not None:
                     block_points += bias_bases[k]
 
-                for first in range(0, BLOCK, at_once):
-                    some_noise = noise[k, first : first + at_once].flatten(0, 1)
-                    torch.mm(some_noise, block_points, out=products)
-                    start = k * BLOCK + first
-                    _reduce_change(rates[start : start + at_once], tile, change)
+                groups = zip(noise_groups[k], highest[k], lowest[k], strict=True)
+                for group_noise, group_highest, group_lowest in groups:
+                    torch.mm(group_noise, block_points, out=products)
+                    _divide_by_gaps(change, tile)
+                    torch.amax(change, dim=1, out=group_highest)
+                    torch.amin(change, dim=1, out=group_lowest)
+
+    # See _reduce_change for the signs.
+    rates[:, 0] = highest.view(K * BLOCK, padded_n)[:, :n]
+    rates[:, 1] = lowest.view(K * BLOCK, padded_n)[:, :n].abs_()
 
 
 def _cpu_tile_rows(C: int) -> int:
@@ -715,22 +726,24 @@ def _reduce_change(rates: Tensor, tile: _Tile, change: Tensor) -> None:
     Args:
         rates: (B, 2, n) output, a view; n is without the padding of the tile.
         tile: the rows.
-        change: (B, C, padded n) v, changed in place to v_c - v_y and to the ratios: it is the
-            largest array.
+        change: (B, C, padded n) v, changed in place to the ratios: it is the largest array.
     """
-    B = len(change)
     n = rates.shape[2]
-
-    # By flat places: several times faster than a gather.
-    own_change = change.view(B, -1).index_select(1, tile.own_places)
-    change -= own_change[:, None]
-    change *= tile.inverse_gaps
-    if tile.tied:  # 0 * inf: a tied class that does not move
-        change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+    _divide_by_gaps(change, tile)
 
     # The ratio of y itself is 0, so the maximum is not below 0 and the minimum not above.
     rates[:, 0] = change.amax(dim=1)[:, :n]
     rates[:, 1] = change.amin(dim=1)[:, :n].abs_()
+
+
+def _divide_by_gaps(change: Tensor, tile: _Tile) -> None:
+    """Turn v (B, C, padded n) into the ratios ``(v_c - v_y) / (l_y - l_c)``, in place."""
+    # By flat places: several times faster than a gather.
+    own_change = change.view(len(change), -1).index_select(1, tile.own_places)
+    change -= own_change[:, None]
+    change *= tile.inverse_gaps
+    if tile.tied:  # 0 * inf: a tied class that does not move
+        change.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
 
 def _multiply(
