@@ -174,7 +174,8 @@ def _repeats(name: str, device: str) -> int:
         return 1
     if device == "cuda":
         return 7
-    return 4 if name == SUBSPACE else 2
+    repeats = {SUBSPACE: 4, BASELINE: 2}
+    return repeats.get(name, 1)
 
 
 def main() -> None:
