@@ -102,7 +102,7 @@ def ldm(
             of the paper.
         rays: the number of rays. By default 512, or 1,024 if C * D > 20,000.
         subspace: dimensions of the random subspace that every 16 directions of rays share. Fewer
-            are faster. None: isotropic directions, which are slower and no better.
+            are faster. None: isotropic directions, which are slower.
         sigmas: perturbation strengths of Algorithm 1. By default 51 from 1e-5 to 1.
         patience: draws without improvement after which Algorithm 1 moves to the next strength.
         sigma_max: ignore flips on a ray beyond this strength.
