@@ -147,10 +147,11 @@ def measure(spec: CaseSpec, pool: Pool) -> dict[str, Any]:
         if not means:
             continue
 
-        known = [value for value in correlations if value is not None]
+        # Equal values on all rows have no order to compare.
+        defined = [value for value in correlations if value is not None]
         rows[name] = {
             "mean LDM": statistics.mean(means),
-            "Spearman": statistics.mean(known) if known else None,
+            "Spearman": statistics.mean(defined) if defined else None,
             "top overlap": statistics.mean(overlaps),
         }
     N, D = pool.features.shape

@@ -75,6 +75,7 @@ def run_estimator(job: dict[str, Any]) -> list[dict[str, Any]]:
         if name == ISOTROPIC:
             options["subspace"] = None
 
+        # The least of a few runs: other programs can only add to it.
         head = (features, weight, bias)
         seconds = []
         for _ in range(job["repeats"]):
@@ -129,7 +130,6 @@ def measure(
             # It takes minutes, and its time is not what is compared closely.
             if name == ALGORITHM_1 and turn:
                 continue
-            is_selection = name in (SELECTION, BASELINE_SELECTION)
             job = {
                 "estimator": name,
                 "device": device,
@@ -140,6 +140,7 @@ def measure(
             runs[name].append(run_apart(job, source))
 
     rows = []
+    # Selections run in the last case only, so their rows have other places.
     for number, (N, D, C, rays) in enumerate(cases):
         row: dict[str, Any] = {"N": N, "D": D, "C": C, "rays": rays, "threads": threads}
         for name, turns_of_it in runs.items():
@@ -149,7 +150,8 @@ def measure(
             place = 0 if is_selection else number
             if place >= len(turns_of_it[0]):
                 continue
-            row[f"{name} (s)"] = statistics.median(one[place]["seconds"] for one in turns_of_it)
+            seconds = [turn_rows[place]["seconds"] for turn_rows in turns_of_it]
+            row[f"{name} (s)"] = statistics.median(seconds)
             if not is_selection:
                 row[f"{name}, mean LDM"] = turns_of_it[0][place]["mean LDM"]
                 if name != SUBSPACE:

@@ -456,7 +456,7 @@ class _FlipRates:
         if not self.features.is_cuda:
             fill = _fill_through_cache
 
-            # Always as many subspaces at once: how many there are must not change how they round.
+            # Always the same number of subspaces at once: other shapes may round differently.
             missing = -K % _CPU_BASES
             bases = torch.nn.functional.pad(bases, (0, 0, 0, 0, 0, missing)).contiguous()
 
@@ -470,8 +470,8 @@ class _FlipRates:
     def _for_each_tile(self, fill_tile: Callable[[int], None]) -> None:
         """Call a function with the number of every tile.
 
-        On a CPU each tile is computed by one thread: the products of several would round otherwise,
-        depending on how many there are.
+        On a CPU each tile is computed by one thread. A product that several threads share is
+        rounded differently, so values would depend on the number of threads.
         """
         numbers = range(len(self._row_slices))
         if self.features.is_cuda:
