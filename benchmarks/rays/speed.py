@@ -5,7 +5,7 @@
 
 Every measurement is a process of its own, and the estimators take turns, so that a change of the
 machine's speed meets all of them. A time is the median over the turns, of the least of a few runs.
-On one CPU thread it is the CPU time, which programs beside it change less than the time that passes.
+On one CPU thread it is the CPU time, which other programs change less than the time that passes.
 The result has both, so that a reader sees whether the machine was quiet.
 """
 
