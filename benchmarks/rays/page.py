@@ -112,14 +112,10 @@ def speed_table() -> str:
         "| hardware | pool | classes | rays | isotropic, before | subspace | times faster |",
         "| --- |" + " ---: |" * 6,
     ]
-    machines = {
-        "speed_epyc_1": "EPYC, 1 thread",
-        "speed_epyc_2": "EPYC, 2 threads",
-        "speed_h200": "H200",
-    }
-    for name, hardware in machines.items():
-        result = read(name)
+    for path in sorted(RESULTS.glob("speed_*.json")):
+        result = read(path.stem)
         for row in result["cases"]:
+            hardware = _hardware(result["hardware"], row["threads"])
             before = row["isotropic rays, earlier version (s)"]
             now = row["subspace rays (s)"]
             cells = [
@@ -133,6 +129,20 @@ def speed_table() -> str:
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _hardware(description: str, threads: int) -> str:
+    """Return a short name of the hardware, with the threads of a CPU."""
+    if "H200" in description:
+        return "H200"
+
+    name = "CPU"
+    for maker in ("EPYC", "Xeon"):
+        if maker in description:
+            name = maker
+    if threads == 1:
+        return f"{name}, 1 thread"
+    return f"{name}, {threads} threads"
 
 
 def _seconds(value: float) -> str:
