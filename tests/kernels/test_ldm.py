@@ -290,15 +290,18 @@ def test_chunk_size_changes_nothing(size: int, dtype: torch.dtype, subspace: int
     assert torch.equal(plain, apart)
 
 
-@pytest.mark.parametrize("width", [8, 40])
-def test_threads_change_nothing(width: int) -> None:
-    case = make_case(30_000, width, 3)
+@pytest.mark.parametrize(
+    ("rows", "width", "classes", "subspace"),
+    [(30_000, 8, 3, 16), (30_000, 40, 3, 16), (5_000, 128, 10, None)],
+)
+def test_threads_change_nothing(rows: int, width: int, classes: int, subspace: int | None) -> None:
+    case = make_case(rows, width, classes)
     features, weight = case.features.float(), case.weight.float()
     before = torch.get_num_threads()
     answers = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        answers.append(torch.as_tensor(teeter.ldm(features, weight, rays=40)))
+        answers.append(teeter.ldm(features, weight, rays=40, subspace=subspace))
         assert torch.get_num_threads() == threads
     torch.set_num_threads(before)
     assert torch.equal(*answers)
