@@ -309,9 +309,10 @@ the paper's label counts):
 
 ISOLET_CONCLUSION = """\
 With 200 labels per round, LDM-S, Margin and ProbCover match the paper's curves, and BADGE and Random no longer do.
-With 100, as the paper says, it is the other way round. The simplest explanation that we have is that the paper's runs
-of these three strategies used twice the labels. Only its authors can confirm that. With equal numbers of labels, as
-in the tables above, LDM-S, Margin, BADGE and BAIT are within half a point of each other on this dataset.
+With 100 labels per round, as the paper says, BADGE and Random match the paper's curves, and the other three do not.
+The simplest explanation that we have is that the paper's runs of these three strategies used twice as many labels.
+Only the authors can confirm that. With equal numbers of labels, as in the tables above, LDM-S, Margin, BADGE and BAIT
+are within half a point of each other on this dataset.
 
 Two of the experiments (fifth group of speakers, scaled columns) read a modified copy of the data. For the other
 experiments, `run.json` contains the changed values. The run with 200 per round was computed on a CPU.
@@ -341,7 +342,7 @@ OTHERS = """## Other differences
 - **BAIT** gains 1 point on OpenML #6 in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree.
   Our forward and backward passes pick the same rows as a literal transcription. We do not know what the paper did
   differently.
-- **RandomRBF** (OpenML #156): we generated the rows again by the published recipe, so they are not the paper's own
+- **RandomRBF** (OpenML #156): we generated the rows again with the published recipe, so they are not the paper's own
   rows. The differences among the five best strategies could be due to chance.
 - **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 deltas that can be recomputed,
   5 agree within rounding. The others are off by up to 0.23 points. Differences smaller than that between our gains

@@ -22,7 +22,7 @@ HEAD = """# Speed, measured
 
 `python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails
 if it is out of date. Times are medians over seeds in one run. In comparisons with other libraries, each measurement
-runs in its own process. Times depend on the machine, and ratios depend on it less.
+runs in its own process. Times depend on the machine, but ratios between times do so less.
 """
 
 
@@ -221,7 +221,7 @@ def _peers() -> list[str]:
         "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
         "model outputs are computed beforehand. Memory is the increase in memory use during a selection. A dash means "
         f"that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
-        "or needed more memory than there was. The results for 1,000,000 rows are from a separate run, during which "
+        "or needed more memory than was available. The results for 1,000,000 rows are from a separate run, during which "
         "the other core was busy.\n",
         *_table(heads, rows),
         "Both libraries use the radius 0.9 for ProbCover and 1,000 label configurations for BatchBALD. The k-means of "

@@ -66,8 +66,8 @@ def labels_saved() -> str:
         saving = saving_over(label_counts, curves["ldm-s"], curves["random"])
         items = data.format(items=f"{read_campaign(name)['pool']:,}")
         parts.append(
-            f"on {items}, a model trained on {saving.labels:,.0f} picked items is as accurate as one "
-            f"trained on {saving.baseline:,.0f} random items "
+            f"on {items}, a model trained on {saving.labels:,.0f} picked items is as accurate as "
+            f"one trained on {saving.baseline:,.0f} random items "
             f"({saving.saved / saving.baseline:.0%} fewer labels)"
         )
 
@@ -95,7 +95,7 @@ def runs() -> str:
             alone_in_front += lead.mean > 0
 
     conclusion = (
-                f"LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. On "
+        f"LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. On "
         f"{len(comparisons) - beaten} of {len(comparisons)} datasets, no strategy is significantly "
         "better than LDM-S. LDM-S is significantly better than all other strategies on "
         f"{alone_in_front or 'none'} of them."
@@ -119,9 +119,9 @@ def speed() -> str:
 
     *_, imagenet = json.loads((SPEED_RESULTS / "all_h200.json").read_text())["table"]
     sentence = (
-                f"For an equally accurate estimate, teeter computes LDM {ratios['ldm_cpu']} times faster "
+        f"For an equally accurate estimate, teeter computes LDM {ratios['ldm_cpu']} times faster "
         f"than the paper's algorithm on two CPU cores, and {ratios['ldm_h200']} times faster on a "
-        f"GPU. Picking 64,060 of 256,240 rows with 1,000 classes takes "
+        "GPU. Picking 64,060 of 256,240 rows with 1,000 classes takes "
         f"{imagenet['teeter (s)']:.2f} s on one H200. Strategies that scikit-activeml also has are "
         f"{min(peers):.1f} to {max(peers):.1f} times faster in teeter. See [how speed is "
         "measured](docs/explanation/speed.md)."

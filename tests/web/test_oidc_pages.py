@@ -167,7 +167,7 @@ def test_over_tls_no_sibling_domain_can_set_the_cookies(
         planted = {name.removeprefix("__Host-"): client.cookies[name] for name in names}
         client.cookies.clear()
         client.cookies.update(planted)
-        assert "not begun here" in client.get(answer).text
+        assert "not started here" in client.get(answer).text
 
 
 @pytest.mark.parametrize("seconds", [-30, 30])
@@ -313,7 +313,7 @@ def test_a_wrong_state_is_refused(client: TestClient, provider: MockProvider) ->
     state = parse_qs(urlsplit(address).query)["state"][0]
     for wrong in ("", "other", state[:-1], "é"):
         response = client.get(address.replace(state, wrong))
-        assert "not begun here" in refused(response, client)
+        assert "not started here" in refused(response, client)
     assert provider.token_requests == [], "the code was not used"
 
 
@@ -321,9 +321,9 @@ def test_a_login_of_another_browser_is_refused(client: TestClient) -> None:
     """An attacker sends a victim the address that completes the attacker's login."""
     address = begin(client)
     client.cookies.clear()
-    assert "not begun here" in refused(client.get(address), client)
+    assert "not started here" in refused(client.get(address), client)
     begin(client)  # the victim has an attempt of their own
-    assert "not begun here" in refused(client.get(address), client)
+    assert "not started here" in refused(client.get(address), client)
 
 
 def test_an_address_and_its_cookie_work_once(client: TestClient, provider: MockProvider) -> None:
@@ -332,7 +332,7 @@ def test_an_address_and_its_cookie_work_once(client: TestClient, provider: MockP
     assert client.get(address).status_code == 200
     client.cookies.clear()
     client.cookies.update(stolen)
-    assert "not begun here" in refused(client.get(address), client)
+    assert "not started here" in refused(client.get(address), client)
     assert len(provider.token_requests) == 1
 
 
@@ -720,7 +720,7 @@ def test_any_answer_but_the_right_one_is_an_error_of_the_provider(
     response = client.get("/login/oidc", follow_redirects=False)
     if path == "/keys":
         response = client.get(httpx.get(response.headers["location"]).headers["location"])
-    assert "does not answer as it should" in refused(response, client, 502)
+    assert "did not respond as expected" in refused(response, client, 502)
 
 
 def test_an_endless_answer_is_cut_off(client: TestClient, provider: MockProvider) -> None:

@@ -306,7 +306,7 @@ class Campaign:
             return
 
         if target.exists():
-            raise FileError(f"{target} exists already: name another file.")
+            raise FileError(f"{target} already exists: name another file.")
         copy_to_location(self.database, self.name, str(target))
 
     @staticmethod

@@ -115,7 +115,9 @@ def add_person(
     role: RoleOption = "annotator",
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", help="Make no token: they log in with an account elsewhere."),
+        typer.Option(
+            "--no-token", help="Create no token, for someone who logs in with an account."
+        ),
     ] = False,
 ) -> None:
     """Add an annotator and print their token.

@@ -60,7 +60,7 @@ function handleFailure(entry, error, isFinal) {
   const text = `Not saved: the answer to ${entry.body.item ?? "the last item"}${more}. ${error.message}`;
 
   if (isFinal) showAlarm(text, "Discard this answer", () => discard(entry));
-  else showAlarm(`${text} It is kept in this browser and will be sent again.`);
+  else showAlarm(`${text} Unsaved answers stay in this browser and will be sent again.`);
 }
 
 function discard(entry) {
