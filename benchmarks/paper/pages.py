@@ -302,9 +302,9 @@ time, with 5 repetitions each:
 
 ISOLET_QUERIES = """\
 None of these changes comes close to the paper's gains. The paper's results for exactly these three strategies are
-unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. That is the accuracy
-they would have if they had asked for 200 labels per round instead of 100. We ran that too (accuracy in percent, at
-the paper's label counts):
+unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. They would have that
+accuracy if they had asked for 200 labels per round instead of 100. We therefore also ran them with 200 labels per
+round (accuracy in percent, at the paper's label counts):
 """
 
 ISOLET_CONCLUSION = """\
@@ -336,8 +336,8 @@ OTHERS = """## Other differences
 
 - **ProbCover** picks without predictions, so everything depends on the features and the radius. Our implementation
   uses the last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as
-  its authors do for self-supervised features. On MNIST, it starts far below Random, because the first features come
-  from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random. The paper must
+  its authors do for self-supervised features. On MNIST, ProbCover starts far below Random, because the first features
+  come from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random. The paper must
   have used other features or another radius, but does not say which.
 - **BAIT** gains 1 point on OpenML #6 in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree.
   Our forward and backward passes pick the same rows as a literal transcription. We do not know what the paper did
@@ -345,8 +345,8 @@ OTHERS = """## Other differences
 - **RandomRBF** (OpenML #156): we generated the rows again with the published recipe, so they are not the paper's own
   rows. The differences among the five best strategies could be due to chance.
 - **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 deltas that can be recomputed,
-  5 agree within rounding. The others are off by up to 0.23 points. Differences smaller than that between our gains
-  and the paper's mean nothing.
+  5 agree within rounding. The other 26 are off by up to 0.23 points. Smaller differences between our gains and the
+  paper's therefore mean nothing.
 - **Not stated in the paper**, so chosen by us: the weight decay of the large networks (5e-4), the test rows of ISOLET
   and RandomRBF, He's normal initialisation with zero biases, and the validation rows (the same for all repetitions).
 """

@@ -253,8 +253,8 @@ def add(
     """Add items to a campaign.
 
     Duplicates are skipped and reported. If a duplicate comes with a label, the existing item gets
-    that label if it has none. If it has a different label, it keeps its own, and the difference is
-    reported.
+    that label if it has none. An existing item with a different label keeps its own, and the
+    difference is reported.
     New images must be in the campaign's image folder, or in a folder inside it.
 
     \b

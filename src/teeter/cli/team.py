@@ -58,7 +58,7 @@ def decide(
     Items whose label is least certain come first. Space leaves an item for later, u undoes the last
     decision, f decides that the item does not belong, and s stops.
 
-    A decision overrides all answers. It stays in the history and can be undone. In a campaign with
+    A decision overrides all answers, stays in the history and can be undone. In a campaign with
     members, only reviewers and owners may decide.
     """
     from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
