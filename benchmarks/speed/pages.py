@@ -22,7 +22,7 @@ HEAD = """# Speed, measured
 
 `python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails
 if it is out of date. Times are medians over seeds in one run. In comparisons with other libraries, each measurement
-runs in its own process. Times depend on the machine, but ratios between times do so less.
+runs in its own process. Ratios between times depend less on the machine than the times themselves.
 """
 
 
