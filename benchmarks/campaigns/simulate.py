@@ -328,8 +328,9 @@ def build_section(name: str) -> str:
 
     minutes = sum(result["minutes"].values())
     parts.append(
-        f"`python benchmarks/campaigns/simulate.py run {name}` takes {minutes:.0f} min on one thread of "
-        f"{result['hardware'].split(',')[0]} (teeter {result['teeter']}, commit `{result['commit'][:7]}`).\n"
+        f"`python benchmarks/campaigns/simulate.py run {name}` takes {minutes:.0f} min "
+        f"({result['hardware'].split(',')[0]}, one thread, teeter {result['teeter']}, "
+        f"commit `{result['commit'][:7]}`).\n"
     )
     return "\n".join(parts)
 

@@ -336,17 +336,17 @@ OTHERS = """## Other differences
 
 - **ProbCover** picks without predictions, so everything depends on the features and the radius. Our implementation
   uses the last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as
-  its authors do for self-supervised features. On MNIST, ProbCover starts far below Random, because the first features
-  come from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random. The paper must
-  have used other features or another radius, but does not say which.
+  the authors of ProbCover do for self-supervised features. On MNIST, ProbCover starts far below Random, because the
+  first features come from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random.
+  The paper must have used other features or another radius, but does not say which.
 - **BAIT** gains 1 point on OpenML #6 in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree.
-  Our forward and backward passes pick the same rows as a literal transcription. We do not know what the paper did
-  differently.
+  The forward and backward passes of our BAIT pick the same rows as a literal transcription of the algorithm. We do not
+  know what the paper did differently.
 - **RandomRBF** (OpenML #156): we generated the rows again with the published recipe, so they are not the paper's own
   rows. The differences among the five best strategies could be due to chance.
 - **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 deltas that can be recomputed,
-  5 agree within rounding. The other 26 are off by up to 0.23 points. Smaller differences between our gains and the
-  paper's therefore mean nothing.
+  5 agree within rounding. The other 26 deltas are off by up to 0.23 points. Smaller differences between our gains and
+  the paper's therefore mean nothing.
 - **Not stated in the paper**, so chosen by us: the weight decay of the large networks (5e-4), the test rows of ISOLET
   and RandomRBF, He's normal initialisation with zero biases, and the validation rows (the same for all repetitions).
 """

@@ -302,7 +302,7 @@ The lower bound is the time that the operations and memory transfers that an alg
 rates measured in the same run. For LDM, these are the products of all rows, classes and directions, and for seeding
 the products of all rows and picks. On a GPU, small tasks are far above the bound, because launching kernels takes
 most of the time. "The paper's" is LDM-S as its authors run it, one hypothesis and one pick at a time. The last column
-is empty if the lower bound depends on the data. The columns on the other implementation are empty if it was not run
+is empty if the lower bound depends on the data. The columns for the other implementation are empty if it was not run
 or took more than two minutes.
 """
 

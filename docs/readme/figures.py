@@ -166,8 +166,10 @@ def how_many_labels() -> str:
         label_counts, curves = accuracy_curves(name)
         labels = 10 * CLASS_COUNTS[name]
         accuracy = np.interp(labels, label_counts, curves["ldm-s"].mean(axis=0))
-        parts.append(f"{accuracy:.0%} on {title} ({labels:,} labels)")
-    lines.append(f"With ten labels per class, `ldm-s` reached {parts[0]}, and {parts[1]}.")
+        parts.append(f"{accuracy:.0%} on {title.split(',')[0]} ({labels:,} labels)")
+    lines.append(
+        f"With ten labels per class, `ldm-s` reached an accuracy of {parts[0]} and {parts[1]}."
+    )
     return "\n".join(lines)
 
 

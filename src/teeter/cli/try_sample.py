@@ -65,7 +65,7 @@ def try_sample(
     if not sample_file(shown_first, folder).exists():
         with progress(f"Preparing {shown_first.title}") as on_step:
             make_sample(shown_first, folder, on_step=on_step)
-        typer.echo(f"Created a sample campaign in {folder}: delete the folder when you are done.")
+        typer.echo(f"Created a sample campaign in {folder}. Delete the folder when you are done.")
 
     # The other sample is served too if it was built by an earlier call.
     files = [sample_file(entry, folder) for entry in SAMPLES]
