@@ -98,7 +98,7 @@ def runs() -> str:
         f"LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. On "
         f"{len(comparisons) - beaten} of {len(comparisons)} datasets, no strategy is significantly "
         "better than LDM-S. LDM-S is significantly better than all other strategies on "
-        f"{alone_in_front or 'none'} of them."
+        f"{alone_in_front or 'none'} of the datasets."
     )
     table: str = pages["table_of_runs"]()
     return f"{table}\n\n{textwrap.fill(conclusion, WIDTH, break_on_hyphens=False)}"

@@ -369,7 +369,7 @@ function drawPick(why) {
 function blindReason() {
   const { pick } = current;
   if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
-  if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used to train.";
+  if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used for training.";
   if (pick.is_shared) return "Several annotators label this item, to measure how well they agree.";
   return null;
 }
