@@ -219,8 +219,8 @@ def _peers() -> list[str]:
     return [
         "## Compared with scikit-activeml\n",
         "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
-        "model outputs are computed beforehand. Memory is the increase in memory use during a selection. A dash means "
-        f"that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
+        "model outputs are computed beforehand. The memory columns show the increase in memory use during a selection. A "
+        f"dash means that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
         "or needed more memory than was available. The results for 1,000,000 rows are from a separate run, during which "
         "the other core was busy.\n",
         *_table(heads, rows),

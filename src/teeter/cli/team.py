@@ -176,9 +176,10 @@ def remove(file: CampaignArgument, name: NameArgument) -> None:
 def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """List the annotators with their pace and accuracy.
 
-    The pace is the median time between two answers, not counting breaks. The accuracy is shown as
-    agreement with the majority of the other annotators, with the decisions of reviewers, and, on
-    items drawn at random, with the decision or else the majority.
+    The pace is the median time between two answers, not counting breaks. The accuracy is shown in
+    three ways: as agreement with the majority of the other annotators, as agreement with the
+    decisions of reviewers, and, on items drawn at random, as agreement with the decision, or with
+    the majority if there is no decision.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
