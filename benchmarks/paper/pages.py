@@ -365,10 +365,11 @@ $ teeter bench report benchmarks/paper/runs/openml-6 benchmarks/paper/runs/mnist
 $ python benchmarks/paper/pages.py
 ```
 
-A run that was stopped resumes where it left off. The experiments on ISOLET are in `benchmarks/paper/isolet`, and the
-`run.json` of each folder has its values. [Run the benchmark](../how_to/run_the_benchmark.md) shows how to change a
-setting. `benchmarks/paper/report/index.html` is the report of all finished runs, with every curve, test and table.
-The report of CIFAR-10, which has fewer strategies, is `cifar10.html` next to it.
+To resume a run that was stopped, run its command again. The experiments on ISOLET are in `benchmarks/paper/isolet`,
+and the `run.json` of each folder has the values of that experiment. [Run the
+benchmark](../how_to/run_the_benchmark.md) shows how to change a setting. `benchmarks/paper/report/index.html` is the
+report of all finished runs, with every curve, test and table. The report of CIFAR-10, which has fewer strategies, is
+`cifar10.html` in the same folder.
 """
 
 

@@ -1144,7 +1144,7 @@ def _validate_answer(answer: Answer) -> Answer:
 
     kind = AnswerKind(answer.kind)
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
-        raise InputError("A label needs a class, but a skip, unsure or flag must not have one.")
+        raise InputError("A label needs a class, but skip, unsure and flag must not have one.")
 
     return replace(answer, kind=kind, comment=answer.comment or None)
 
