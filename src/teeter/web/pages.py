@@ -297,7 +297,7 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
 
     name = annotator.strip()
     if not name or not name.isprintable():
-        raise InputError("The name contains characters that cannot be displayed: choose another.")
+        raise InputError("The name contains characters that cannot be displayed: change it.")
     request.state.session = auth.session_for_name(name)
 
     # Back to the page with the form, if it is one of this server.
