@@ -119,7 +119,8 @@ ControlOption = Annotated[
 AuditOption = Annotated[
     int,
     typer.Option(
-        metavar="N", help="Number of random items set aside to measure accuracy, never used for training."
+        metavar="N",
+        help="Number of random items set aside to measure accuracy, never used for training.",
     ),
 ]
 CostOption = Annotated[float | None, typer.Option(metavar="AMOUNT", help="Cost of one label.")]
