@@ -338,7 +338,7 @@ def test_the_comparison_s_figures_are_the_committed_results() -> None:
     ]
     ratios = [row["times faster"] for row in rows if row["times faster"]]
     text = (ROOT / "docs" / "explanation" / "other_libraries.md").read_text()
-    assert f"{min(ratios):.1f} to {max(ratios):.1f} times faster here" in text
+    assert f"{min(ratios):.1f} to {max(ratios):.1f} times faster in teeter" in text
     assert f"[{len(strategies.names())}](strategies.md), for one class per row" in text
 
 
