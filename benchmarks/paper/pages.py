@@ -308,9 +308,9 @@ round (accuracy in percent, at the paper's label counts):
 """
 
 ISOLET_CONCLUSION = """\
-With 200 labels per round, LDM-S, Margin and ProbCover match the paper's curves, and BADGE and Random no longer do.
 With 100 labels per round, as the paper says, BADGE and Random match the paper's curves, and the other three do not.
-The simplest explanation that we have is that the paper's runs of these three strategies used twice as many labels.
+With 200 labels per round, it is the other way round: LDM-S, Margin and ProbCover match, but BADGE and Random do not.
+The simplest explanation that we have is that the paper's runs of LDM-S, Margin and ProbCover used twice as many labels.
 Only the authors can confirm that. With equal numbers of labels, as in the tables above, LDM-S, Margin, BADGE and BAIT
 are within half a point of each other on this dataset.
 
@@ -353,8 +353,8 @@ OTHERS = """## Other differences
 
 TIMES = """## Time
 
-We ran LDM-S and Entropy separately on one H200, each as batched training of five networks. The times are from the
-start of the first training to the last test accuracy:
+We ran LDM-S and Entropy separately on one H200, training the five networks of a strategy together. The times are from
+the start of the first training to the last test accuracy:
 """
 
 AGAIN = """## Run it yourself

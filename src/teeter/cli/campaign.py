@@ -157,9 +157,7 @@ OverlapOption = Annotated[
 ]
 PeopleOption = Annotated[
     int,
-    typer.Option(
-        metavar="N", help="Number of annotators for each item that several annotators answer."
-    ),
+    typer.Option(metavar="N", help="How many annotators answer each shared item; see --overlap."),
 ]
 ConsensusOption = Annotated[
     str,
@@ -592,7 +590,7 @@ def export(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Write labels, and predictions with their confidence.
+    """Export the labels, and a prediction with its confidence for every item.
 
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
     file in a spreadsheet program, because such programs run a text that begins with = as a formula.

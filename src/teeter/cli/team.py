@@ -124,7 +124,7 @@ def add_person(
 
     The token is not shown again, because only its hash is stored. Annotators label items, reviewers
     also decide and export, and owners also manage annotators. In a campaign without members,
-    everyone may do everything.
+    everyone may do anything.
 
     \b
     Examples:
@@ -192,7 +192,7 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
         return
 
     if not names:
-        typer.echo("The campaign has no annotators: anyone who can open it may do everything.")
+        typer.echo("The campaign has no members: anyone who can open it may do anything.")
         return
 
     header = [
