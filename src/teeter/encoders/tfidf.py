@@ -63,6 +63,8 @@ def _reduce(counts: Any) -> Vectors:
     """Project sparse rows onto their first singular vectors: (N, V) -> (N, D)."""
     from sklearn.decomposition import TruncatedSVD
 
+    from teeter.threads import limit_threads
+
     n_texts, n_terms = counts.shape
     width = min(MAX_FEATURES, n_texts - 1, n_terms - 1)
 
@@ -70,8 +72,10 @@ def _reduce(counts: Any) -> Vectors:
     if width < 2:
         return np.asarray(counts.todense(), dtype=np.float32)[:, :MAX_FEATURES]
 
+    # One thread: the products are small, and threads would mostly wait for each other, busily if
+    # another program uses a core. Also, features then do not depend on the number of cores.
     # The explained variance is a ratio of zeros if all texts are the same.
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with limit_threads(1, blas=True), np.errstate(divide="ignore", invalid="ignore"):
         reduced = TruncatedSVD(width, n_iter=3, random_state=0).fit_transform(counts)
 
     lengths = np.linalg.norm(reduced, axis=1, keepdims=True)
