@@ -30,9 +30,10 @@ from teeter.campaigns.db import (
     UndoResult,
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.encoding import ProgressReport, encode_items, encode_missing_items
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import write_export
-from teeter.campaigns.import_items import add_items, require_kind
+from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
 from teeter.campaigns.location import (
     find_campaign,
@@ -42,7 +43,13 @@ from teeter.campaigns.location import (
     validate_name,
 )
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.results import ImportResult, ModelInfo, Question, Status
+from teeter.campaigns.results import (
+    EncodingResult,
+    ImportResult,
+    ModelInfo,
+    Question,
+    Status,
+)
 from teeter.campaigns.saved_models import (
     FeatureScaler,
     has_same_features,
@@ -67,9 +74,9 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.campaigns.training import predict_items, train_model
+from teeter.campaigns.training import measure_previous_encoder, predict_items, train_model
 from teeter.campaigns.transfer import move_campaign
-from teeter.encoders import Encoder
+from teeter.encoders import EncoderFunction
 from teeter.errors import FileError, InputError, StoreError
 from teeter.seeds import stream
 
@@ -105,13 +112,14 @@ _PICK_LOCK_PAUSE = 0.15
 class _FeaturePool:
     """The items of a campaign as models see them."""
 
-    newest_row_id: int
-    """Changes when items are added."""
+    revision: tuple[int, int]
+    """Changes when the features change."""
     keys: list[str]
     features: Vectors
     """(N, D), scaled."""
     scaler: FeatureScaler
-    audit_set: frozenset[str]
+    unreadable: frozenset[str]
+    """Items that could not be read, and take no part."""
 
 
 class Campaign:
@@ -224,8 +232,13 @@ class Campaign:
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None = None,
+        *,
+        progress: ProgressReport | None = None,
     ) -> ImportResult:
         """Create a campaign with its items, atomically: complete or not at all.
+
+        The items are encoded after the campaign is created. If that is interrupted, ``encode``
+        continues it.
 
         Args:
             path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
@@ -233,6 +246,7 @@ class Campaign:
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
+            progress: called with the number of items that are encoded, and the number of all.
 
         Raises:
             FileError: the file cannot be created.
@@ -240,7 +254,7 @@ class Campaign:
             StoreError: the database cannot be used.
         """
         if is_url(path):
-            return cls._make_in_database(str(path), classes, items, settings)
+            return cls._make_in_database(str(path), classes, items, settings, progress)
 
         path = Path(path)
         if path.exists():
@@ -251,11 +265,15 @@ class Campaign:
         with atomic_file(path) as temporary:
             campaign = cls.create(temporary, path.stem, classes, settings)
             try:
-                result = campaign.add(items)
+                stored = campaign._store_items(items)
             finally:
                 campaign.database.close()
 
-        return result
+        campaign = cls.open(path)
+        try:
+            return campaign._encode_stored(stored, DEFAULT_ANNOTATOR, progress)
+        finally:
+            campaign.database.close()
 
     @classmethod
     def _make_in_database(
@@ -264,6 +282,7 @@ class Campaign:
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None,
+        progress: ProgressReport | None,
     ) -> ImportResult:
         """Create a campaign in a temporary file, and copy it to a database in one transaction."""
         url, name = split_location(location)
@@ -273,7 +292,7 @@ class Campaign:
         name = name or target.url.database or "campaign"
 
         try:
-            # Checked before the items are encoded, which takes long. The copy checks it again.
+            # Checked before the items are read, which takes long. The copy checks it again.
             with target.reading() as connection:
                 if name in list_campaigns(connection):
                     raise InputError(
@@ -284,14 +303,18 @@ class Campaign:
             with TemporaryDirectory(prefix="teeter-") as folder:
                 campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
                 try:
-                    result = campaign.add(items)
+                    stored = campaign._store_items(items)
                     move_campaign(campaign.database, target, name)
                 finally:
                     campaign.database.close()
         finally:
             target.close()
 
-        return result
+        campaign = cls.open(url, name)
+        try:
+            return campaign._encode_stored(stored, DEFAULT_ANNOTATOR, progress)
+        finally:
+            campaign.database.close()
 
     def back_up(self, path: str | Path) -> None:
         """Write a copy of the campaign's file. Others may write to it meanwhile.
@@ -342,29 +365,99 @@ class Campaign:
         self,
         items: Iterable[Any],
         *,
-        encoder: Encoder | None = None,
+        encoder: EncoderFunction | None = None,
         who: str = DEFAULT_ANNOTATOR,
+        progress: ProgressReport | None = None,
     ) -> ImportResult:
         """Add items, with their labels if they have any. Duplicates are skipped and reported.
 
-        A label that comes with a duplicate becomes the stored item's label if that has none.
+        A label that comes with a duplicate becomes the stored item's label if that has none. Items
+        without features are encoded after they are stored; if that is interrupted, ``encode``
+        continues it. New items never change the features of old ones.
 
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
                 or ``image`` and optionally ``id``, ``label`` and ``features``.
-            encoder: computes the features of items that have none. Without it the settings' encoder
-                does, or the built-in one, which encodes all items of the campaign together again.
+            encoder: a function that computes the features of all items together, old and new, in
+                place of the encoder of the campaign.
             who: who adds them, for the history.
+            progress: called with the number of items that are encoded, and the number of all.
 
         Raises:
             InputError: an item cannot be added. Then none is.
         """
+        stored = self._store_items(items, encoder=encoder, who=who)
+        return self._encode_stored(stored, who, progress)
+
+    def _store_items(
+        self,
+        items: Iterable[Any],
+        *,
+        encoder: EncoderFunction | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> StoredImport:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
         new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
-        return add_items(
+        return store_items(
             self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
         )
+
+    def _encode_stored(
+        self, stored: StoredImport, who: str, progress: ProgressReport | None
+    ) -> ImportResult:
+        """Encode the items of an import that have no features yet."""
+        if stored.to_encode is None:
+            return stored.result
+
+        encoding = encode_missing_items(
+            self.database,
+            self.repository,
+            self.settings,
+            stored.to_encode,
+            who=who,
+            progress=progress,
+        )
+        return replace(stored.result, encoding=encoding)
+
+    def encode(
+        self,
+        encoder: str | None = None,
+        *,
+        again: bool = False,
+        who: str = DEFAULT_ANNOTATOR,
+        progress: ProgressReport | None = None,
+    ) -> EncodingResult:
+        """Compute the features of all items that lack them, or switch to another encoder.
+
+        All answers stay. Each part is on disk when the next begins, so an interrupted call is
+        continued by the next one. After a switch a model is trained on the new features, if labels
+        of two classes are there, and ``status`` compares both encoders.
+
+        Args:
+            encoder: a name that ``teeter.encoders.make_encoder`` takes; None for the current one.
+            again: let the encoder learn from the items again, and encode all of them again.
+            who: who encodes them, for the history.
+            progress: called with the number of items that are encoded, and the number of all.
+
+        Raises:
+            InputError: there is no such encoder, or it does not read this kind of items.
+            MissingExtraError: the encoder needs a package that is not installed.
+        """
+        result = encode_items(
+            self.database,
+            self.repository,
+            self.settings,
+            name=encoder,
+            again=again,
+            who=who,
+            progress=progress,
+        )
+        if result.is_switch:
+            state = self.load_state()
+            if len(set(state.labels.values())) > 1:
+                self.train(who=who, state=state)
+        return result
 
     def next_item_number(self) -> int:
         """Return the number after all item ids that are numbers, for items without ids."""
@@ -774,6 +867,7 @@ class Campaign:
         """
         with self.database.reading() as connection:
             pool = self._read_pool(connection)
+            audit_set = self.repository.items.audit_set(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
             assigned = self.repository.picks.open_or_ready_items(connection)
             control_items = self.repository.picks.control_items(connection)
@@ -789,8 +883,8 @@ class Campaign:
         def rows_of(items: Iterable[str]) -> frozenset[int]:
             return frozenset(row_of_item[item] for item in items if item in row_of_item)
 
-        left_out = rows_of(snapshot.left_out)
-        audit_rows = rows_of(pool.audit_set) - left_out
+        left_out = rows_of(snapshot.left_out | pool.unreadable)
+        audit_rows = rows_of(audit_set) - left_out
         labels = {}
         for item, label in snapshot.labels.items():
             if item in row_of_item:
@@ -801,7 +895,7 @@ class Campaign:
 
         # Skipped items are kept apart: they come back when nothing else is left.
         answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
-        settled = answered | assigned | set(snapshot.decisions)
+        settled = answered | assigned | set(snapshot.decisions) | pool.unreadable
         skipped -= settled
 
         return RoundState(
@@ -829,19 +923,27 @@ class Campaign:
         return _with_model(state, model.version, model.weights)
 
     def _read_pool(self, connection: Connection) -> _FeaturePool:
-        """Return the items and their features. They are read again only if items were added."""
-        newest_row_id = self.repository.items.newest_row_id(connection)
+        """Return the items and their features. They are read again only if these have changed."""
+        revision = self.repository.encodings.revision(connection)
 
-        if self._pool is None or self._pool.newest_row_id != newest_row_id:
-            keys, vectors = self.repository.items.features(connection)
-            if not keys:
-                raise InputError("There is nothing to ask about: add items first.")
+        if self._pool is None or self._pool.revision != revision:
+            stored = self.repository.encodings.read(connection)
+            if not stored.keys:
+                raise InputError(self._explain_empty_pool(connection))
 
-            features, scaler = scale_features(vectors)
-            audit_set = frozenset(self.repository.items.audit_set(connection))
-            self._pool = _FeaturePool(newest_row_id, keys, features, scaler, audit_set)
+            features, scaler = scale_features(stored.vectors)
+            unreadable = frozenset(stored.unreadable)
+            self._pool = _FeaturePool(revision, stored.keys, features, scaler, unreadable)
 
         return self._pool
+
+    def _explain_empty_pool(self, connection: Connection) -> str:
+        if self.repository.items.count(connection):
+            return (
+                "There is nothing to ask about yet: the items have no features. "
+                "Continue with teeter campaign encode."
+            )
+        return "There is nothing to ask about: add items first."
 
     @property
     def _round_settings(self) -> RoundSettings:
@@ -870,6 +972,8 @@ class Campaign:
         """
         state = state or self.load_state()
         weights, facts = train_model(state, self._round_settings)
+        with self.database.reading() as connection:
+            measure_previous_encoder(self.repository, connection, state, facts, self.settings.head)
 
         picks: list[Pick] = []
         if pick_ahead:

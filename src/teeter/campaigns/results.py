@@ -7,7 +7,15 @@ from typing import Any
 
 from teeter.campaigns.stopping import AccuracyEstimate
 
-__all__ = ["ImportResult", "ModelInfo", "Question", "Status"]
+__all__ = [
+    "EncoderComparison",
+    "EncodingResult",
+    "ImportResult",
+    "ModelInfo",
+    "Question",
+    "Status",
+]
+
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,39 @@ class ImportResult:
     """Items that have another label than the new one: the id, the new label, and the one kept."""
     audit: int = 0
     """The size of the audit set now."""
+    encoding: EncodingResult | None = None
+    """What computed the features; None if all items came with their own."""
+
+
+@dataclass(frozen=True)
+class EncodingResult:
+    """How items got their features."""
+
+    encoder: str
+    """The name of the encoder."""
+    sentence: str
+    """Which encoder it is and why, in one line."""
+    encoded: int
+    """How many items were encoded."""
+    is_switch: bool
+    """Whether models used the features of another encoder before."""
+    unreadable: dict[str, str]
+    """By item id, why an item could not be read. It is not asked about."""
+    fitted_on: int
+    """How many items the encoder learned from; 0 if it needs none."""
+    is_outgrown: bool
+    """Whether it learned from so few of the items that it should learn again from all."""
+
+
+@dataclass(frozen=True)
+class EncoderComparison:
+    """How well two encoders predict the same labels, out of fold."""
+
+    encoder: str
+    right: int
+    previous: str
+    previous_right: int
+    labels: int
 
 
 @dataclass(frozen=True)
@@ -72,3 +113,11 @@ class Status:
     """Items that wait for a reviewer's decision."""
     spent: float | None = None
     """The cost of all answers; None if the cost of a label is not set."""
+    encoder: str | None = None
+    """What computed the features; None before there are any."""
+    unencoded: int = 0
+    """Items that have no features yet, and are not asked about."""
+    unreadable: int = 0
+    """Items that could not be read, and are not asked about."""
+    comparison: EncoderComparison | None = None
+    """The encoder beside the one before it, on the labels of the newest model."""

@@ -12,6 +12,7 @@ from teeter.campaigns.classifiers import HEAD_OUTPUTS, ClassifierKind
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.enums import ItemKind
+from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 from teeter.strategies.api import make_strategy
@@ -52,8 +53,11 @@ class Settings:
     """Shown to annotators."""
     folder: str | None = None
     """The folder of the images."""
-    encoder: str | None = None
-    """The sentence-transformers model that encodes texts: its name, folder or package."""
+    encoder: str | None = AUTO
+    """What computes the features, by a name that ``make_encoder`` takes.
+
+    ``auto`` is the best that is installed when the first items are added; None means the same.
+    """
     keys: list[str] = field(default_factory=list)
     """Shortcuts of the first classes on the page. The rest get free ones."""
     lease: float = 60
@@ -94,8 +98,6 @@ class Settings:
 
         if not -(2**63) <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}: it must be an integer of 64 bits.")
-        if self.encoder is not None and self.kind != ItemKind.TEXT:
-            raise InputError(f"An encoder reads texts, and this campaign is of {self.kind}.")
 
         # Raises an error if the strategy or one of its options is unknown.
         make_strategy(self.strategy, self.options)

@@ -32,9 +32,11 @@ from teeter.campaigns.db import (
     CampaignRepository,
     Connection,
     Decision,
+    StoredEncoding,
     StoredItem,
 )
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.feature_quality import compare_encoders, describe_features
 from teeter.campaigns.import_export import ExportRow
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
@@ -143,6 +145,8 @@ def campaign_status(
         items_by_kind[answer.kind].add(answer.item)
 
     progress = _measure_progress(snapshot, [model.facts for model in models], settings)
+    newest_facts = models[-1].facts if models else {}
+    current = repository.encodings.current(connection)
     return Status(
         items=repository.items.count(connection),
         labelled=len(snapshot.consensus),
@@ -153,10 +157,23 @@ def campaign_status(
         open=repository.picks.count_open(connection),
         version=len(models),
         accuracy=progress.accuracy,
-        advice=tuple(give_advice(progress)),
+        advice=(*give_advice(progress), *describe_features(newest_facts)),
         disagreements=len(snapshot.disagreements()),
         spent=progress.cost,
+        encoder=None if current is None else current.encoder,
+        unencoded=_count_unencoded(repository, connection, current),
+        unreadable=len(repository.encodings.unreadable(connection)),
+        comparison=compare_encoders(newest_facts),
     )
+
+
+def _count_unencoded(
+    repository: CampaignRepository, connection: Connection, current: StoredEncoding | None
+) -> int:
+    """Return how many items have no features yet."""
+    if current is None:
+        return repository.items.count(connection)
+    return repository.encodings.count_missing(connection, current.row_id)
 
 
 def _measure_progress(

@@ -1,26 +1,70 @@
-"""Encoders: functions that turn texts and images into features.
+"""Encoders: what turns texts and images into features.
 
 ==========================  ======================================================================
+``encoder``                 what an encoder is, and how its fitted state is saved
+``registry``                encoders by name, and the best one that is installed
 ``tfidf``                   texts by their words and letters; needs no model
+``minilm``                  texts by a small sentence encoder for English
+``multilingual``            texts by a sentence encoder for sixteen languages
+``static``                  texts by fixed vectors of their word pieces, very fast
 ``pixels``                  images by their pixels, colours and edges; needs no model
-``sentence_transformers``   texts by a pretrained model
-``encoder``                 what an encoder is, and how a user's own function is called
+``efficientnet``            images by a small network that was trained on ImageNet
+``side_by_side``            the features of several encoders, each scaled
+``pretrained``              any sentence-transformers or transformers model
+``function``                a user's own function
+``endpoint``                texts by a server that is compatible with OpenAI's embeddings
 ==========================  ======================================================================
 
-Importing this package is cheap: scikit-learn, Pillow and sentence-transformers are loaded by the
-functions that need them.
+Importing this package is cheap: torch, scikit-learn, Pillow and the weights are loaded by the
+encoders that need them.
 """
 
-from teeter.encoders.encoder import Encoder, Vectors, run_encoder
-from teeter.encoders.pixels import encode_images
-from teeter.encoders.sentence_transformers import load_sentence_encoder
-from teeter.encoders.tfidf import encode_texts
+from teeter.encoders.efficientnet import EfficientNetEncoder
+from teeter.encoders.encoder import (
+    ContentKind,
+    Encoder,
+    EncoderFunction,
+    EncoderState,
+    Encoding,
+    Vectors,
+    run_encoder,
+)
+from teeter.encoders.minilm import MiniLMEncoder
+from teeter.encoders.multilingual import MultilingualEncoder
+from teeter.encoders.pixels import PixelEncoder, encode_images
+from teeter.encoders.registry import (
+    AUTO,
+    EncoderChoice,
+    choose_encoder,
+    encoders,
+    make_encoder,
+    names,
+    resolve_encoder,
+)
+from teeter.encoders.static import StaticEncoder
+from teeter.encoders.tfidf import TfidfEncoder, encode_texts
 
 __all__ = [
+    "AUTO",
+    "ContentKind",
+    "EfficientNetEncoder",
     "Encoder",
+    "EncoderChoice",
+    "EncoderFunction",
+    "EncoderState",
+    "Encoding",
+    "MiniLMEncoder",
+    "MultilingualEncoder",
+    "PixelEncoder",
+    "StaticEncoder",
+    "TfidfEncoder",
     "Vectors",
+    "choose_encoder",
     "encode_images",
     "encode_texts",
-    "load_sentence_encoder",
+    "encoders",
+    "make_encoder",
+    "names",
+    "resolve_encoder",
     "run_encoder",
 ]

@@ -299,7 +299,7 @@ class CampaignService:
                 content.characters = len(row.content)
 
         if row.kind is ItemKind.FEATURES:
-            vector = self.campaign.repository.items.features_of(connection, row.row_id)
+            vector = self.campaign.repository.encodings.vector_of(connection, row.row_id)
             values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
             content.features = [round(value, 5) for value in values]
 
@@ -518,10 +518,13 @@ class CampaignService:
 
     # The map
 
-    @cached_by(_count_all_items)
+    def _newest_features(self, connection: Connection) -> tuple[int, int]:
+        return self.campaign.repository.encodings.revision(connection)
+
+    @cached_by(_newest_features)
     def _mapped_row_ids(self, connection: Connection) -> list[int]:
         """Return row ids by index on the map, which is the row in a model's input."""
-        return self.campaign.repository.items.row_ids_with_features(connection)
+        return self.campaign.repository.encodings.encoded_row_ids(connection)
 
     def find_mapped_item(self, index: int) -> str:
         """Return the id of an item by its index on the map.

