@@ -214,9 +214,7 @@ def encode_items(
         progress: called after each part.
     """
     with database.reading() as connection:
-        prepared = prepare_encoder(
-            repository, connection, settings, name=name, again=again
-        )
+        prepared = prepare_encoder(repository, connection, settings, name=name, again=again)
     with database.writing() as connection:
         store_encoding(repository, connection, prepared)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from teeter.campaigns.results import EncoderComparison
 
-__all__ = ["compare_encoders", "describe_features"]
+__all__ = ["compare_encoders", "describe_comparison", "describe_features"]
 
 MIN_LABELS = 100
 """Labels from which on features are judged."""
@@ -36,6 +36,23 @@ def compare_encoders(facts: Mapping[str, Any]) -> EncoderComparison | None:
     )
 
 
+def describe_comparison(comparison: EncoderComparison) -> str:
+    """Return how two encoders compare, in one sentence.
+
+    Example:
+        >>> describe_comparison(EncoderComparison("minilm", 82, "tfidf", 61, labels=100))
+        'From features by minilm models predict 82% of 100 labels that they were not trained on, \
+from those by tfidf 61%.'
+    """
+    share = comparison.right / comparison.labels
+    previous_share = comparison.previous_right / comparison.labels
+    return (
+        f"From features by {comparison.encoder} models predict {share:.0%} of "
+        f"{comparison.labels:,} labels that they were not trained on, from those by "
+        f"{comparison.previous} {previous_share:.0%}."
+    )
+
+
 def describe_features(facts: Mapping[str, Any]) -> list[str]:
     """Return sentences about the features that a model was trained on.
 
@@ -54,13 +71,7 @@ check whether the classes can be told apart.
     sentences = []
     comparison = compare_encoders(facts)
     if comparison is not None:
-        sentences.append(
-            f"Features by {comparison.encoder} predict "
-            f"{comparison.right / comparison.labels:.0%} of {comparison.labels:,} labels, and "
-            f"those by {comparison.previous} "
-            f"{comparison.previous_right / comparison.labels:.0%}, each by models that were not "
-            "trained on them."
-        )
+        sentences.append(describe_comparison(comparison))
     if _are_poor(facts):
         right, total = facts["out_of_fold"]
         by_encoder = f" by {facts['encoder']}" if "encoder" in facts else ""

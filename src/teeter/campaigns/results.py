@@ -17,7 +17,6 @@ __all__ = [
 ]
 
 
-
 @dataclass(frozen=True)
 class ImportResult:
     """What happened to items that were added."""

@@ -27,6 +27,7 @@ from teeter.cli.output import (
     echo_wrapped,
     pluralize,
     printable_line,
+    progress,
     require_writable,
     spinner,
     terminal_width,
@@ -36,6 +37,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.results import EncodingResult
 
 __all__ = [
     "campaign",
@@ -114,10 +116,10 @@ BudgetOption = Annotated[
     float | None, typer.Option(metavar="AMOUNT", help="Budget for all labels. Needs --cost.")
 ]
 EncoderOption = Annotated[
-    str | None,
+    str,
     typer.Option(
-        metavar="MODEL",
-        help="Sentence-transformers model for texts: a folder, an installed package or a name.",
+        metavar="NAME",
+        help="Encoder that computes the features: auto, a name of teeter encoders, or a model.",
     ),
 ]
 InstructionsOption = Annotated[
@@ -165,7 +167,7 @@ def new(
     audit: AuditOption = 0,
     cost: CostOption = None,
     budget: BudgetOption = None,
-    encoder: EncoderOption = None,
+    encoder: EncoderOption = "auto",
     instructions: InstructionsOption = "",
     keys: KeysOption = "",
     lease: LeaseOption = 60,
@@ -176,9 +178,9 @@ def new(
 ) -> None:
     """Create a campaign from a file or folder of items.
 
-    A campaign holds the items, all answers and all models. Features are computed without a
-    download: TF-IDF for texts; small pixels, colours and edges for images. --encoder needs pip
-    install 'teeter[hf]'.
+    A campaign holds the items, all answers and all models. Features are computed by the best
+    encoder that is installed, without a download; teeter encoders lists them. If that is
+    interrupted, teeter campaign encode continues it.
 
     Control items are drawn from all items. The audit set holds at most half of the items, and grows
     with items that are added later. Each answer of an annotator renews their leases. The consensus
@@ -232,7 +234,7 @@ def add(
     """
     from teeter.campaigns.import_export import read_items
 
-    with open_campaign(file) as opened, spinner("Reading"):
+    with open_campaign(file) as opened, progress("Encoding") as show_progress:
         folder = None
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
@@ -245,7 +247,8 @@ def add(
                 label=labels,
                 folder=folder,
                 first=opened.next_item_number(),
-            )
+            ),
+            progress=show_progress,
         )
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
@@ -257,6 +260,59 @@ def add(
         rest = len(result.duplicates) - _NAMED_ITEMS
         typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
     _report_conflicts(result)
+    if result.encoding is not None:
+        _report_unreadable(result.encoding)
+        if result.encoding.is_outgrown:
+            echo_wrapped(
+                f"{result.encoding.encoder} learned from {result.encoding.fitted_on:,} items only: "
+                f"let it learn again with teeter campaign encode "
+                f"{shlex.quote(_hide_password(file))} --again."
+            )
+
+
+@campaign.command(rich_help_panel=Panel.LABEL)
+def encode(
+    file: CampaignArgument,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Encoder to switch to; see teeter encoders. Default: the current one.",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Learn from the items again and encode all of them.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the features of items, or switch to another encoder.
+
+    Items that have features are left as they are, so an interrupted run is continued by the same
+    command. All answers stay. After a switch, teeter campaign status compares the two encoders.
+    """
+    from teeter.campaigns.feature_quality import describe_comparison
+
+    with open_campaign(file) as opened, progress("Encoding") as show_progress:
+        result = opened.encode(encoder, again=again, progress=show_progress)
+        summary = opened.status()
+
+    if as_json:
+        echo_json(result)
+        return
+
+    typer.echo(f"Encoded {pluralize(result.encoded, 'item')} by {result.encoder}.")
+    _report_unreadable(result)
+    if result.is_switch and summary.comparison is not None:
+        typer.echo(f"Trained model {summary.version} on the new features.")
+        echo_wrapped(describe_comparison(summary.comparison))
+
+
+def _report_unreadable(result: EncodingResult) -> None:
+    for sentence in list(result.unreadable.values())[:_NAMED_ITEMS]:
+        typer.echo(printable_line(sentence, limit=300), err=True)
+    if len(result.unreadable) > _NAMED_ITEMS:
+        rest = len(result.unreadable) - _NAMED_ITEMS
+        typer.echo(f"{pluralize(rest, 'more item')} cannot be read.", err=True)
 
 
 @campaign.command("add-class", rich_help_panel=Panel.LABEL)
@@ -454,7 +510,8 @@ def status(
 ) -> None:
     """Show the progress, the model's accuracy and whether to stop.
 
-    The accuracy is measured on items drawn at random, with a 95% confidence interval.
+    The accuracy is measured on items drawn at random, with a 95% confidence interval. After a
+    switch to another encoder, both are compared.
     """
     from teeter.cli.class_counts import format_class_counts
 
@@ -477,6 +534,12 @@ def status(
         disagreements = pluralize(summary.disagreements, "disagreement")
         location = shlex.quote(_hide_password(file))
         typer.echo(f"{disagreements} to decide: teeter campaign decide {location}")
+    if summary.unencoded:
+        location = shlex.quote(_hide_password(file))
+        unencoded = pluralize(summary.unencoded, "item")
+        typer.echo(f"{unencoded} without features: teeter campaign encode {location}")
+    if summary.unreadable:
+        typer.echo(f"{pluralize(summary.unreadable, 'item')} cannot be read and are left out.")
     for sentence in summary.advice:
         echo_wrapped(sentence)
 
@@ -706,17 +769,20 @@ def create_campaign(
     names = split_names(classes)
     shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
-    with spinner("Reading"):
+    with progress("Encoding") as show_progress:
         contents = read_items(items, text=text, key=id_column, label=labels)
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
-        result = Campaign.make(location, names, contents, settings)
+        result = Campaign.make(location, names, contents, settings, progress=show_progress)
 
     typer.echo(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    if result.encoding is not None:
+        echo_wrapped(result.encoding.sentence)
+        _report_unreadable(result.encoding)
     if result.duplicates:
         example = printable_line(result.duplicates[0][0])
         typer.echo(f"Skipped {pluralize(len(result.duplicates), 'duplicate')}, such as {example}.")

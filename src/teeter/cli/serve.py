@@ -56,6 +56,13 @@ ClassesOption = Annotated[
         help="Comma-separated class names: create campaigns from the items, unless they exist.",
     ),
 ]
+EncoderOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="With --classes: encoder that computes the features; see teeter encoders.",
+    ),
+]
 HostOption = Annotated[
     str,
     typer.Option(metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs tokens."),
@@ -121,6 +128,7 @@ def serve(
     *,
     folder: FolderOption = None,
     classes: ClassesOption = None,
+    encoder: EncoderOption = "auto",
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
     batch: BatchOption = 20,
@@ -134,7 +142,7 @@ def serve(
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. It needs pip install 'teeter[web,store]' and no network: all
+    Prints the address of the page. It needs pip install 'teeter[label]' and no network: all
     data stays on this machine.
 
     The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
@@ -156,7 +164,7 @@ def serve(
     try:
         # After the port is known: the name of the cookie has it.
         security = _security_config(host, listener.getsockname()[1], token or [], tokens, upload)
-        campaigns = [_find_campaign(location, classes) for location in locations or []]
+        campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
         _run(
             campaigns,
             security,
@@ -174,7 +182,7 @@ def serve(
 def _require_web_packages() -> None:
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("teeter serve needs pip install 'teeter[web,store]'.")
+            raise MissingExtraError("teeter serve needs pip install 'teeter[label]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:
@@ -278,7 +286,7 @@ def _require_login(workspace: Workspace, token_hint: str | None) -> None:
         raise InputError(token_hint)
 
 
-def _find_campaign(location: str, classes: str | None) -> str | Path:
+def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Path:
     """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
     if "://" in location:
         return location
@@ -298,7 +306,7 @@ def _find_campaign(location: str, classes: str | None) -> str | Path:
         with spinner("Loading"):  # importing torch takes seconds
             from teeter.campaigns import Settings
 
-        create_campaign(path, file, classes, Settings())
+        create_campaign(path, file, classes, Settings(encoder=encoder))
     return Path(file)
 
 

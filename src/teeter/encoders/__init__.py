@@ -39,6 +39,7 @@ from teeter.encoders.registry import (
     encoders,
     make_encoder,
     names,
+    require_own_encoder,
     resolve_encoder,
 )
 from teeter.encoders.static import StaticEncoder
@@ -65,6 +66,7 @@ __all__ = [
     "encoders",
     "make_encoder",
     "names",
+    "require_own_encoder",
     "resolve_encoder",
     "run_encoder",
 ]

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from teeter.encoders.encoder import Vectors, checksum_files
 from teeter.encoders.images import ImageEncoder
-from teeter.encoders.registry import WeightsPackage, encoders
+from teeter.encoders.registry import encoders
+from teeter.encoders.weights import WeightsPackage
 from teeter.errors import FileError
 
 __all__ = ["EFFICIENTNET_PACKAGE", "EfficientNetEncoder"]
@@ -42,6 +43,7 @@ class EfficientNetEncoder(ImageEncoder):
         FileError: If the checkpoint cannot be read.
     """
 
+    package = EFFICIENTNET_PACKAGE
     side = 224
 
     def __init__(self, folder: Path | None = None, weights: Path | None = None) -> None:

@@ -92,7 +92,9 @@ class _FoldedConvolution(nn.Module):
 class _Block(nn.Module):
     """An inverted residual block: widen, convolve each channel, narrow."""
 
-    def __init__(self, weights: Mapping[str, Tensor], name: str, stage: _Stage, stride: int) -> None:
+    def __init__(
+        self, weights: Mapping[str, Tensor], name: str, stage: _Stage, stride: int
+    ) -> None:
         super().__init__()
         self.expand: _FoldedConvolution | None = None
         if stage.expansion > 1:

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from teeter.encoders.weights import WeightsPackage
 from teeter.errors import InputError
 
 __all__ = [
@@ -122,6 +123,9 @@ class Encoder(ABC):
 
     version: str = "1"
     """Changes whenever the same content and weights would give other features."""
+
+    package: ClassVar[WeightsPackage | None] = None
+    """What carries its pretrained weights, if it has any."""
 
     fit_size: int = 0
     """How many contents ``fit`` learns from at most; 0 if there is nothing to learn."""

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files
 from teeter.encoders.onnx_weights import read_onnx_weights
-from teeter.encoders.registry import WeightsPackage, encoders
+from teeter.encoders.registry import encoders
+from teeter.encoders.weights import WeightsPackage
 from teeter.encoders.wordpiece import WordPieceTokenizer, read_vocabulary
 from teeter.errors import FileError
 
@@ -63,6 +64,7 @@ class MiniLMEncoder(Encoder):
     """
 
     kind = ContentKind.TEXT
+    package = MINILM_PACKAGE
 
     def __init__(
         self, weights: Path | None = None, vocabulary: dict[str, int] | None = None

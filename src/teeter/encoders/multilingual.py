@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files
-from teeter.encoders.registry import WeightsPackage, encoders
+from teeter.encoders.registry import encoders
+from teeter.encoders.weights import WeightsPackage
 
 __all__ = ["MULTILINGUAL_PACKAGE", "MultilingualEncoder"]
 
@@ -41,6 +42,7 @@ class MultilingualEncoder(Encoder):
     """
 
     kind = ContentKind.TEXT
+    package = MULTILINGUAL_PACKAGE
 
     def __init__(self, encode: Callable[[list[str]], Any] | None = None) -> None:
         self.name = "multilingual"

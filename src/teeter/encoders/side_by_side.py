@@ -66,9 +66,7 @@ def _merge_states(parts: Sequence[Encoder], scaler: _PartScaler) -> EncoderState
     return EncoderState(config, arrays)
 
 
-def _restore_states(
-    parts: Sequence[Encoder], scaler: _PartScaler, state: EncoderState
-) -> None:
+def _restore_states(parts: Sequence[Encoder], scaler: _PartScaler, state: EncoderState) -> None:
     for position, part in enumerate(parts):
         prefix = f"part.{position}."
         arrays = {}

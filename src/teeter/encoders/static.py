@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files
-from teeter.encoders.registry import WeightsPackage, encoders
+from teeter.encoders.registry import encoders
+from teeter.encoders.weights import WeightsPackage
 from teeter.errors import FileError, MissingExtraError
 
 __all__ = ["STATIC_PACKAGE", "StaticEncoder"]
@@ -42,6 +43,7 @@ class StaticEncoder(Encoder):
     """
 
     kind = ContentKind.TEXT
+    package = STATIC_PACKAGE
 
     def __init__(self, table: Path | None = None, tokenizer: Path | None = None) -> None:
         self.name = "static"

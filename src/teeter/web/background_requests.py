@@ -21,6 +21,7 @@ __all__ = [
     "CampaignCreated",
     "CreateCampaign",
     "DrawMap",
+    "EncodeItems",
     "EnsureQuestions",
     "Explanation",
     "ExportLabels",
@@ -61,6 +62,7 @@ class Activity(StrEnum):
     EXPORTING = "exporting"
     DRAWING_MAP = "drawing map"
     CREATING = "creating"
+    ENCODING = "encoding"
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class StatusReport:
     """Version of the model that is being trained, or was."""
     is_trained: bool = False
     """Whether that model is complete."""
+    done: int | None = None
+    """Items that are encoded."""
+    total: int | None = None
+    """Items to encode, with those that are done."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,15 @@ class TrainModel(TaskRequest[TrainingDone]):
 
 
 @dataclass(frozen=True)
+class EncodeItems(TaskRequest["EncodingResult"]):
+    """Compute the features of all items that lack them, or switch to another encoder."""
+
+    campaign: str
+    encoder: str | None = None
+    """The encoder to switch to; None to continue with the current one."""
+
+
+@dataclass(frozen=True)
 class SuspectsFound:
     """Labels that may be wrong, the least likely first."""
 
@@ -217,6 +232,10 @@ class CampaignCreated:
     """Number of items that were left out because another one has the same content."""
     labelled: int
     """Number of items that came with a label."""
+    encoder: str | None = None
+    """Which encoder computed the features and why, in one sentence."""
+    unreadable: int = 0
+    """Number of items that could not be read."""
 
 
 @dataclass(frozen=True)

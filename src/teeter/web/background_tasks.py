@@ -16,6 +16,7 @@ from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
+from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.selection import RoundState
@@ -29,6 +30,7 @@ from teeter.web.background_requests import (
     CampaignCreated,
     CreateCampaign,
     DrawMap,
+    EncodeItems,
     EnsureQuestions,
     Explanation,
     ExportLabels,
@@ -126,7 +128,11 @@ class TaskHandlers:
                 return self._draw_map(request, report)
             case CreateCampaign():
                 report(StatusReport(Activity.CREATING))
-                return create_campaign(request)
+                return create_campaign(request, _report_encoding(report))
+            case EncodeItems():
+                return self.campaign(request.campaign).encode(
+                    request.encoder, progress=_report_encoding(report)
+                )
             case WarmUp():
                 return _load_libraries()
             case _:
@@ -240,10 +246,25 @@ class TaskHandlers:
         return MapFile(str(path), state.version)
 
 
-def create_campaign(request: CreateCampaign) -> CampaignCreated:
+def _report_encoding(report: ReportStatus) -> ProgressReport:
+    """Return a function that reports how many items are encoded."""
+
+    def report_progress(done: int, total: int) -> None:
+        report(StatusReport(Activity.ENCODING, done=done, total=total))
+
+    return report_progress
+
+
+def create_campaign(
+    request: CreateCampaign, progress: ProgressReport | None = None
+) -> CampaignCreated:
     """Create a campaign from a file of items or a folder of images.
 
-    Nothing is left behind if it fails.
+    Nothing is left behind if it fails before the items are encoded.
+
+    Args:
+        request: what to create.
+        progress: called with the number of items that are encoded, and the number of all.
 
     Raises:
         InputError: a campaign of this name exists, or the items or shortcuts are invalid.
@@ -263,8 +284,16 @@ def create_campaign(request: CreateCampaign) -> CampaignCreated:
         folder = str(source.resolve())
     settings = replace(request.settings, kind=detect_kind(source), folder=folder)
 
-    imported = Campaign.make(target, request.classes, items, settings)
-    return CampaignCreated(str(target), imported.new, len(imported.duplicates), imported.labelled)
+    imported = Campaign.make(target, request.classes, items, settings, progress=progress)
+    encoding = imported.encoding
+    return CampaignCreated(
+        file=str(target),
+        new=imported.new,
+        duplicates=len(imported.duplicates),
+        labelled=imported.labelled,
+        encoder=None if encoding is None else encoding.sentence,
+        unreadable=0 if encoding is None else len(encoding.unreadable),
+    )
 
 
 def _load_libraries() -> None:

@@ -14,8 +14,10 @@ from fastapi.templating import Jinja2Templates
 
 from teeter import strategies
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
-from teeter.campaigns.enums import AnswerKind, Permission
+from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.import_export import FORMATS
+from teeter.encoders import AUTO, encoders, require_own_encoder
+from teeter.encoders import names as encoder_names
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
 from teeter.web.auth import TooManyLoginsError, WrongTokenError
@@ -298,6 +300,7 @@ def show_new_campaign(request: Request) -> Response:
         "new.html",
         folders=workspace.list_folders(),
         strategies=strategies.names(),
+        encoders=[AUTO, *encoder_names()],
         limit=workspace.auth.config.upload_limit,
     )
 
@@ -362,7 +365,22 @@ def show_progress(request: Request, slug: str) -> Response:
         label_curve=labels_over_time_chart(progress.times),
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
+        encoders=_offered_encoders(page.campaign.kind),
     )
+
+
+def _offered_encoders(kind: ItemKind) -> list[str]:
+    """Return the encoders that a campaign can be switched to on the page."""
+    if kind is ItemKind.FEATURES:
+        return []
+
+    names = []
+    for name in encoder_names():
+        encoder_class = encoders.get(name)
+        is_installed = encoder_class.package is None or encoder_class.package.find_folder()
+        if encoder_class.kind == kind and is_installed:
+            names.append(name)
+    return [AUTO, *names]
 
 
 def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
@@ -387,6 +405,20 @@ def train(request: Request, slug: str) -> Response:
 
     get_workspace(request).train(service)
     return PlainTextResponse("A model is being trained in the background.")
+
+
+@router.post("/c/{slug}/encode")
+def encode(
+    request: Request, slug: str, encoder: Annotated[str, Form(max_length=200)] = AUTO
+) -> Response:
+    """Switch to another encoder, and return a sentence about it for the page."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    require_own_encoder(encoder)
+
+    get_workspace(request).encode(service, encoder)
+    return PlainTextResponse(
+        "The items are being encoded in the background. Labelling goes on meanwhile."
+    )
 
 
 @router.get("/c/{slug}/map")

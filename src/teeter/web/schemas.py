@@ -34,6 +34,8 @@ __all__ = [
     "DecisionIn",
     "DisagreementOut",
     "DisagreementsOut",
+    "EncodeIn",
+    "EncodedItems",
     "GivenAnswer",
     "ItemContent",
     "ItemOut",
@@ -153,6 +155,27 @@ class CreatedCampaign(BaseModel):
     """Items that were left out because another one has the same content."""
     labelled: int
     """Items that came with a label."""
+    encoder: str | None = None
+    """Which encoder computed the features and why, in one sentence."""
+    unreadable: int = 0
+    """Items that could not be read, and are not asked about."""
+
+
+class EncodedItems(BaseModel):
+    """What an encoding resulted in."""
+
+    encoder: str
+    encoded: int
+    """Items that were encoded."""
+    unreadable: int
+    """Items that could not be read, and are not asked about."""
+
+
+class EncodeIn(BaseModel):
+    """A switch to another encoder."""
+
+    encoder: str | None = Field(default=None, max_length=200)
+    """One of teeter's own encoders; None to continue with the current one."""
 
 
 class TrainedModel(BaseModel):
@@ -183,7 +206,13 @@ class JobOut(BaseModel):
     state: JobState
     detail: str | None = None
     """Why it failed."""
-    result: CreatedCampaign | TrainedModel | None = None
+    result: CreatedCampaign | EncodedItems | TrainedModel | None = None
+    done: int | None = None
+    """Items that are encoded, while items are being encoded."""
+    total: int | None = None
+    """Items to encode, with those that are done."""
+    seconds_left: float | None = None
+    """How long the encoding will take from now, if that is known."""
 
 
 # Items

