@@ -135,7 +135,7 @@ class Encoder(ABC):
         """A checksum of the pretrained weights; empty without any."""
         return ""
 
-    def fit(self, contents: Sequence[str]) -> None:
+    def fit(self, contents: Sequence[str]) -> None:  # noqa: B027 - many have nothing to learn
         """Learn what the features depend on from a sample of a pool.
 
         Args:
@@ -149,7 +149,7 @@ class Encoder(ABC):
         """Return what was learned, for ``restore`` of another encoder of the same name."""
         return EncoderState()
 
-    def restore(self, state: EncoderState) -> None:
+    def restore(self, state: EncoderState) -> None:  # noqa: B027
         """Take over what another encoder of the same name and version has learned."""
 
     @abstractmethod

@@ -8,6 +8,7 @@ transformers is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from teeter.encoders.registry import encoders
 from teeter.encoders.weights import WeightsPackage
 from teeter.encoders.wordpiece import WordPieceTokenizer, read_vocabulary
 from teeter.errors import FileError
+from teeter.threads import limit_threads
 
 __all__ = ["MINILM_PACKAGE", "MiniLMEncoder"]
 
@@ -89,12 +91,16 @@ class MiniLMEncoder(Encoder):
         width = self._network.words.embedding_dim
         vectors = np.empty((len(contents), width), dtype=np.float32)
 
-        with torch.no_grad():
-            for rows in _batches_by_length(token_ids):
-                ids, mask = _pad([token_ids[row] for row in rows])
+        def encode_batch(rows: list[int]) -> None:
+            ids, mask = _pad([token_ids[row] for row in rows])
+            with torch.no_grad(), limit_threads(1):
                 features = self._network(ids.to(self._device), mask.to(self._device))
-                vectors[rows] = features.cpu().numpy()
+            vectors[rows] = features.cpu().numpy()
 
+        # One batch per core: the products are too small for several cores to share one.
+        with ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="encode") as pool:
+            for _ in pool.map(encode_batch, _batches_by_length(token_ids)):
+                pass
         return Encoding(vectors)
 
 

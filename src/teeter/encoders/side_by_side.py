@@ -200,12 +200,9 @@ class ImagesSideBySide(ImageEncoder):
 
     def describe_pictures(self, pictures: npt.NDArray[np.uint8]) -> Vectors:
         """Return the raw features of all parts, side by side."""
-        parts = []
-        for part in self.parts:
-            parts.append(part.describe_pictures(_resize(pictures, part.side)))
-
-        self._widths = [described.shape[1] for described in parts]
-        return np.hstack(parts)
+        described = [part.describe_pictures(_resize(pictures, part.side)) for part in self.parts]
+        self._widths = [raw.shape[1] for raw in described]
+        return np.hstack(described)
 
     def project(self, raw: Vectors) -> Vectors:
         """Return the scaled features of all parts, side by side."""

@@ -171,7 +171,7 @@ class EncodedItems(BaseModel):
     """Items that could not be read, and are not asked about."""
 
 
-class EncodeIn(BaseModel):
+class EncodeIn(_RequestBody):
     """A switch to another encoder."""
 
     encoder: str | None = Field(default=None, max_length=200)

@@ -1,0 +1,346 @@
+"""Measure every encoder: seconds, megabytes, and the accuracy that labels reach with it.
+
+    python benchmarks/encoders/measure.py run cifar10 --data FOLDER    # default: $TEETER_DATA
+    python benchmarks/encoders/measure.py page                         # docs/explanation/encoders.md
+
+Each dataset is encoded by each encoder. Then labels are bought in batches, at random and by LDM-S,
+with the model of a campaign: a linear head on scaled features, and typiclust for the first batch.
+Images are written to PNG files first, so that decoding counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from sklearn.linear_model import LogisticRegression
+
+from teeter.analysis.plot_style import save_figure
+from teeter.analysis.plots import plot_curves
+from teeter.arrays import choose_device, describe_device
+from teeter.encoders import ContentKind, Encoder, make_encoder
+from teeter.encoders import encoders as registry
+from teeter.learner import Learner
+from teeter.version import __version__, commit
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results"
+PAGE = ROOT / "docs" / "explanation" / "encoders.md"
+STRATEGIES = ("random", "ldm-s")
+POOL_IMAGES = 3_000
+TEST_IMAGES = 1_000
+
+Features = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+ENCODERS = {
+    ContentKind.TEXT: ("tfidf", "static", "multilingual", "minilm", "minilm+tfidf"),
+    ContentKind.IMAGE: ("pixels", "efficientnet-lite0", "efficientnet-lite0+pixels"),
+}
+
+
+# Datasets
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledContents:
+    """Texts or images with their classes, split into a pool and test rows."""
+
+    contents: list[str]
+    """Texts, or paths inside the folder of images. Those of the pool come first."""
+    labels: Integers
+    pool_size: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset, and how it is labelled."""
+
+    kind: ContentKind
+    read: Callable[[Path, Path], LabelledContents]
+    """Reads the dataset from a folder; images are written to another one."""
+    classes: int
+    batch: int
+    rounds: int
+
+
+def read_banking77(folder: Path, images: Path) -> LabelledContents:
+    """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
+    with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
+        content = json.load(file)
+
+    pool = {text: number for text, number in reversed(content["train"])}
+    test = content["test"]
+    texts = [*pool, *(text for text, _ in test)]
+    labels = [*pool.values(), *(number for _, number in test)]
+    return LabelledContents(texts, np.array(labels), len(pool))
+
+
+def read_sms_spam(folder: Path, images: Path) -> LabelledContents:
+    """Read SMS Spam without duplicates; a fifth of it is for testing."""
+    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
+    label_by_text = {text: int(label == "spam") for label, text in lines}
+
+    texts = list(label_by_text)
+    order = np.random.default_rng(0).permutation(len(texts))
+    labels = np.array([label_by_text[texts[row]] for row in order])
+    pool_size = len(texts) - len(texts) // 5
+    return LabelledContents([texts[row] for row in order], labels, pool_size)
+
+
+def read_images(name: str, folder: Path, images: Path) -> LabelledContents:
+    """Draw images from an .npz file with ``x_train``, ``y_train``, ``x_test`` and ``y_test``."""
+    arrays = np.load(folder / f"{name}.npz")
+    generator = np.random.default_rng(0)
+
+    contents = []
+    labels = []
+    for part, count in (("train", POOL_IMAGES), ("test", TEST_IMAGES)):
+        pixels = arrays[f"x_{part}"]
+        classes = arrays[f"y_{part}"]
+        for row in np.sort(generator.choice(len(pixels), size=count, replace=False)):
+            file = f"{part}-{row}.png"
+            Image.fromarray(pixels[row]).save(images / file)
+            contents.append(file)
+            labels.append(int(classes[row]))
+
+    return LabelledContents(contents, np.array(labels), POOL_IMAGES)
+
+
+def read_mnist(folder: Path, images: Path) -> LabelledContents:
+    return read_images("mnist", folder, images)
+
+
+def read_cifar10(folder: Path, images: Path) -> LabelledContents:
+    return read_images("cifar10", folder, images)
+
+
+DATASETS = {
+    "banking77": Dataset(ContentKind.TEXT, read_banking77, classes=77, batch=77, rounds=10),
+    "sms_spam": Dataset(ContentKind.TEXT, read_sms_spam, classes=2, batch=20, rounds=10),
+    "mnist": Dataset(ContentKind.IMAGE, read_mnist, classes=10, batch=50, rounds=6),
+    "cifar10": Dataset(ContentKind.IMAGE, read_cifar10, classes=10, batch=50, rounds=6),
+}
+
+
+# Measuring
+
+
+@dataclass(frozen=True)
+class EncodingCost:
+    """What it takes to encode a dataset."""
+
+    load_seconds: float
+    fit_seconds: float
+    encode_seconds: float
+    items: int
+    width: int
+    state_bytes: int
+    weight_bytes: int
+    """The size of the packages that carry the weights, on disk."""
+
+
+def encode(encoder: Encoder, data: LabelledContents) -> tuple[Features, float, float]:
+    """Return the features of all contents, fitted on the pool, and the seconds of both steps."""
+    started = time.perf_counter()
+    encoder.fit(data.contents[: data.pool_size][: encoder.fit_size or None])
+    fitted = time.perf_counter()
+    encoding = encoder.encode(data.contents)
+    if encoding.unreadable:
+        raise RuntimeError(next(iter(encoding.unreadable.values())))
+    return encoding.vectors, fitted - started, time.perf_counter() - fitted
+
+
+def count_weight_bytes(name: str) -> int:
+    """Return the size of the packages that carry the weights of an encoder."""
+    total = 0
+    for part in name.split("+"):
+        package = registry.get(part).package
+        folder = None if package is None else package.find_folder()
+        if folder is not None:
+            total += sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return total
+
+
+def scale(features: Features, pool_size: int) -> Features:
+    """Centre features and scale them by one number, as a campaign does."""
+    pool = features[:pool_size]
+    mean = pool.mean(axis=0)
+    size = float(np.sqrt(np.square(pool - mean).mean()))
+    scaled: Features = (features - mean) / size
+    return scaled
+
+
+def simulate(
+    features: Features, data: LabelledContents, dataset: Dataset, strategy: str, seed: int
+) -> dict[str, list[float]]:
+    """Buy labels batch by batch, and return the accuracy on the test rows after each."""
+    pool = features[: data.pool_size]
+    test = features[data.pool_size :]
+    true_classes = data.labels[data.pool_size :]
+    head = LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
+    cold_start = "random" if strategy == "random" else "typiclust"
+    learner = Learner(
+        head,
+        pool,
+        strategy,
+        classes=dataset.classes,
+        seed=seed,
+        cold_start=cold_start,
+        device="cpu",
+    )
+
+    curves: dict[str, list[float]] = {"accuracy": [], "f1": []}
+    labelled: list[int] = []
+    for _ in range(dataset.rounds):
+        rows = learner.ask(dataset.batch)
+        learner.tell(rows, data.labels[rows])
+        labelled += rows.tolist()
+        predicted = fit_and_predict(learner, data.labels[labelled], test)
+        curves["accuracy"].append(float((predicted == true_classes).mean()))
+        curves["f1"].append(f1_score(predicted, true_classes))
+    return curves
+
+
+def fit_and_predict(learner: Learner, labels: Integers, test: Features) -> Integers:
+    """Train on all labels, and return the predicted classes; one class needs no training."""
+    labels = np.unique(labels)
+    if len(labels) == 1:
+        return np.full(len(test), labels[0])
+
+    learner.fit()
+    model = learner.models[0]
+    logits = test @ model.coef_.T + model.intercept_
+    columns = (logits[:, 0] > 0).astype(int) if logits.shape[1] == 1 else logits.argmax(axis=1)
+    classes: Integers = model.classes_[columns]
+    return classes
+
+
+def f1_score(predicted: Integers, true_classes: Integers) -> float:
+    """Return the F1 score of class 1, which is spam."""
+    hits = int(((predicted == 1) & (true_classes == 1)).sum())
+    if hits == 0:
+        return 0.0
+    return 2 * hits / (int((predicted == 1).sum()) + int((true_classes == 1).sum()))
+
+
+def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, Any]:
+    """Encode a dataset by encoders, and simulate labelling with each."""
+    dataset = DATASETS[name]
+    costs = {}
+    curves: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as images:
+        data = dataset.read(folder, Path(images))
+        for encoder_name in names:
+            started = time.perf_counter()
+            encoder = make_encoder(encoder_name, dataset.kind, folder=Path(images))
+            loaded = time.perf_counter() - started
+            features, fit_seconds, encode_seconds = encode(encoder, data)
+            cost = EncodingCost(
+                load_seconds=round(loaded, 3),
+                fit_seconds=round(fit_seconds, 3),
+                encode_seconds=round(encode_seconds, 3),
+                items=len(data.contents),
+                width=features.shape[1],
+                state_bytes=len(encoder.state().to_bytes()),
+                weight_bytes=count_weight_bytes(encoder_name),
+            )
+            costs[encoder_name] = asdict(cost)
+            print(name, encoder_name, cost, flush=True)
+
+            scaled = scale(features, data.pool_size)
+            curves[encoder_name] = {}
+            for strategy in STRATEGIES:
+                runs = [simulate(scaled, data, dataset, strategy, seed) for seed in range(seeds)]
+                curves[encoder_name][strategy] = {
+                    measure: [run[measure] for run in runs] for measure in runs[0]
+                }
+                accuracy = np.mean([run["accuracy"] for run in runs], axis=0)
+                print(" ", strategy, np.round(100 * accuracy, 1).tolist(), flush=True)
+
+    return {
+        "dataset": name,
+        "teeter": __version__,
+        "commit": commit(),
+        "hardware": describe_device(torch.device("cpu")),
+        "encoded_on": describe_device(choose_device(None)),
+        "threads": torch.get_num_threads(),
+        "seeds": list(range(seeds)),
+        "pool": data.pool_size,
+        "test": len(data.contents) - data.pool_size,
+        "labelled": [dataset.batch * (k + 1) for k in range(dataset.rounds)],
+        "settings": {"batch": dataset.batch, "C": 0.1, "cold_start": "typiclust"},
+        "costs": costs,
+        "curves": curves,
+    }
+
+
+def write_page() -> None:
+    """Write the page about the committed results, and its figures."""
+    raise SystemExit("not yet")
+
+
+def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with the encoders of both."""
+    merged = new | {"costs": old["costs"] | new["costs"], "curves": old["curves"] | new["curves"]}
+    if old["labelled"] != new["labelled"] or old["seeds"] != new["seeds"]:
+        raise SystemExit("The results are of different settings: run all encoders again.")
+    return merged
+
+
+# Command line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run_parser = commands.add_parser("run", help="measure encoders on a dataset")
+    run_parser.add_argument("dataset", choices=list(DATASETS))
+    run_parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("TEETER_DATA"),
+        help="folder of the datasets (default: $TEETER_DATA)",
+    )
+    run_parser.add_argument("--encoders", help="comma-separated names (default: all)")
+    run_parser.add_argument("--seeds", type=int, default=5, help="repetitions (default: 5)")
+    run_parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the result")
+    commands.add_parser("page", help="write the page and its figures from the results")
+    options = parser.parse_args()
+
+    if options.command == "page":
+        write_page()
+        return
+
+    if options.data is None:
+        parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
+    names = ENCODERS[DATASETS[options.dataset].kind]
+    if options.encoders is not None:
+        names = tuple(options.encoders.split(","))
+
+    result = run(options.dataset, Path(options.data), names, options.seeds)
+    file = options.out / f"{options.dataset}.json"
+    if file.exists():
+        result = merge(json.loads(file.read_text()), result)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()
