@@ -45,7 +45,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.ready
-	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,label-studio,skorch]'
+	$(PIP) --editable '.[dev,label,postgres,label-studio,skorch]'
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.ready

@@ -37,6 +37,8 @@ FOR_USERS = {
     "templates",
     "report",
     "web",
+    "encoders",
+    "label",
     "postgres",
     "label-studio",
     "ray",

@@ -27,8 +27,6 @@ import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
-from teeter.analysis.plot_style import save_figure
-from teeter.analysis.plots import plot_curves
 from teeter.arrays import choose_device, describe_device
 from teeter.encoders import ContentKind, Encoder, make_encoder
 from teeter.encoders import encoders as registry
@@ -82,7 +80,7 @@ def read_banking77(folder: Path, images: Path) -> LabelledContents:
     with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
         content = json.load(file)
 
-    pool = {text: number for text, number in reversed(content["train"])}
+    pool = dict(reversed(content["train"]))
     test = content["test"]
     texts = [*pool, *(text for text, _ in test)]
     labels = [*pool.values(), *(number for _, number in test)]

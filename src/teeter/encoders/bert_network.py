@@ -80,7 +80,7 @@ class BertSentenceEncoder(nn.Module):
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens of a text."""
-        return self.positions.num_embeddings
+        return int(self.positions.num_embeddings)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return features of length 1.

@@ -89,5 +89,4 @@ def _load_network(path: Path) -> tuple[Any, str]:
         ) from None
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    network = network.eval().to(device, memory_format=torch.channels_last)
-    return network, device
+    return network.eval().to(device), device

@@ -64,7 +64,9 @@ class _FoldedConvolution(nn.Module):
         )
         bias = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * factor
 
-        self.register_buffer("kernel", kernel * factor.view(-1, 1, 1, 1))
+        # Channels last is the faster order for convolutions on a CPU.
+        folded = kernel * factor.view(-1, 1, 1, 1)
+        self.register_buffer("kernel", folded.contiguous(memory_format=torch.channels_last))
         self.register_buffer("bias", bias)
         self.stride = stride
         # A depthwise convolution has one input channel per group.
@@ -143,4 +145,5 @@ class EfficientNetLite0(nn.Module):
         hidden = functional.relu6(self.stem(images))
         hidden = self.blocks(hidden)
         hidden = functional.relu6(self.head(hidden))
-        return hidden.mean(dim=(2, 3))
+        pooled: Tensor = hidden.mean(dim=(2, 3))
+        return pooled

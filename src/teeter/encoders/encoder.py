@@ -34,6 +34,7 @@ __all__ = [
     "Encoding",
     "Vectors",
     "checksum_files",
+    "normalize_rows",
     "run_encoder",
 ]
 
@@ -191,6 +192,12 @@ def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
         )
 
     return vectors
+
+
+def normalize_rows(vectors: Vectors) -> Vectors:
+    """Return rows of length 1; a row of zeros stays as it is."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def checksum_files(paths: Iterable[Path]) -> str:

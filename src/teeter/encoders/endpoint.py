@@ -17,7 +17,7 @@ from urllib.parse import urldefrag
 
 import numpy as np
 
-from teeter.encoders.encoder import ContentKind, Encoder, Encoding, run_encoder
+from teeter.encoders.encoder import ContentKind, Encoder, Encoding, normalize_rows, run_encoder
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 __all__ = ["KEY_VARIABLE", "EndpointEncoder"]
@@ -76,9 +76,7 @@ class EndpointEncoder(Encoder):
             # Servers refuse an empty text, which a space stands for.
             parts.append(run_encoder(self._request, [text or " " for text in batch]))
 
-        vectors = np.concatenate(parts)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return Encoding(vectors / np.where(lengths > 0, lengths, 1))
+        return Encoding(normalize_rows(np.concatenate(parts)))
 
     def _request(self, texts: Sequence[str]) -> list[list[float]]:
         body = json.dumps({"model": self.model, "input": list(texts)}).encode()

@@ -56,7 +56,7 @@ def read_onnx_weights(path: Path) -> dict[str, npt.NDArray[Any]]:
                 if number_type in _NUMBER_TYPES and numbers:
                     array = np.frombuffer(numbers[0], dtype=_NUMBER_TYPES[number_type])
                     weights[name] = array.reshape(list(_fields(tensor, _DIMENSION)))
-    except (IndexError, ValueError, StopIteration, TypeError):
+    except (IndexError, KeyError, ValueError, StopIteration, TypeError):
         raise FileError(f"{path} is not an ONNX file that can be read.") from None
 
     return weights

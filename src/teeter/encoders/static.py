@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files
+from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files, normalize_rows
 from teeter.encoders.registry import encoders
 from teeter.encoders.weights import WeightsPackage
 from teeter.errors import FileError, MissingExtraError
@@ -67,8 +67,7 @@ class StaticEncoder(Encoder):
             if encoded.ids:
                 vectors[row] = self._table[encoded.ids].mean(axis=0)
 
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return Encoding(vectors / np.where(lengths > 0, lengths, 1))
+        return Encoding(normalize_rows(vectors))
 
 
 def _load_tokenizer(path: Path) -> Any:

@@ -16,6 +16,7 @@ from teeter.encoders.encoder import (
     EncoderState,
     Encoding,
     Vectors,
+    normalize_rows,
 )
 from teeter.encoders.registry import encoders
 from teeter.errors import InputError
@@ -120,10 +121,7 @@ class TfidfEncoder(Encoder):
             vectors = np.asarray(counts[:, :MAX_FEATURES].todense(), dtype=np.float32)
             return Encoding(vectors)
 
-        reduced = np.asarray(counts @ self._components.T)
-        lengths = np.linalg.norm(reduced, axis=1, keepdims=True)
-        vectors = np.asarray(reduced / np.where(lengths > 0, lengths, 1), dtype=np.float32)
-        return Encoding(vectors)
+        return Encoding(normalize_rows(np.asarray(counts @ self._components.T)))
 
     def _count_terms(self, texts: Sequence[str]) -> Any:
         """Return the weighted counts of all terms, a sparse (N, V)."""

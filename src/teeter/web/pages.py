@@ -378,7 +378,7 @@ def _offered_encoders(kind: ItemKind) -> list[str]:
     for name in encoder_names():
         encoder_class = encoders.get(name)
         is_installed = encoder_class.package is None or encoder_class.package.find_folder()
-        if encoder_class.kind == kind and is_installed:
+        if encoder_class.kind == str(kind) and is_installed:
             names.append(name)
     return [AUTO, *names]
 
