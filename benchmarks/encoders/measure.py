@@ -287,9 +287,131 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, 
     }
 
 
+# The page
+
+
+INTRODUCTION = """# How good the encoders are
+
+An [encoder](../how_to/choose_an_encoder.md) turns texts and images into features. Here each one is measured on four
+datasets, with labels bought at random and by LDM-S. The model is that of a campaign: a linear head on scaled features,
+and typiclust for the first batch of LDM-S. Figures are means over {seeds} repetitions.
+
+**The encoder matters more than the strategy.** {summary}
+
+This page is written by `python benchmarks/encoders/measure.py page` from the results in `benchmarks/encoders/results`; a
+test fails if it is out of date. Photographs of CIFAR-10 show things that ImageNet has classes for, so other photographs
+may gain less.
+"""
+
+SECTIONS = {
+    "banking77": ("Banking77: 77 kinds of questions to a bank", "accuracy", (154, 385, 770)),
+    "sms_spam": ("SMS Spam: one in eight messages is spam", "f1", (20, 100, 200)),
+    "cifar10": ("CIFAR-10: small photographs of ten things", "accuracy", (50, 100, 300)),
+    "mnist": ("MNIST: handwritten digits", "accuracy", (50, 100, 300)),
+}
+MEASURE_TITLES = {"accuracy": "accuracy", "f1": "F1 score of spam"}
+
+
+def read_result(name: str) -> dict[str, Any]:
+    """Return a committed result."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return result
+
+
+def build_page() -> str:
+    """Return the page about the committed results."""
+    seeds = len(read_result("cifar10")["seeds"])
+    introduction = INTRODUCTION.format(seeds=seeds, summary=build_summary())
+    return "\n".join([introduction, *(build_section(name) for name in SECTIONS)])
+
+
+def build_summary() -> str:
+    """Return the gains of encoder and strategy at one number of labels, in two sentences."""
+    sentences = []
+    for name, title, built_in, best, labels in (
+        ("cifar10", "CIFAR-10", "pixels", "efficientnet-lite0+pixels", 100),
+        ("banking77", "Banking77", "tfidf", "minilm", 385),
+    ):
+        result = read_result(name)
+        by_encoder = {
+            (encoder, strategy): mean_at(result, encoder, strategy, "accuracy", labels)
+            for encoder in (built_in, best)
+            for strategy in STRATEGIES
+        }
+        encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
+        strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
+        sentences.append(
+            f"On {title} with {labels} labels, `{best}` instead of `{built_in}` changes the accuracy by "
+            f"{100 * encoder_gain:+.1f} points, and LDM-S instead of random labels by "
+            f"{100 * strategy_gain:+.1f}."
+        )
+    return " ".join(sentences)
+
+
+def mean_at(
+    result: dict[str, Any], encoder: str, strategy: str, measure: str, labels: int
+) -> float:
+    """Return the mean of a measure over the repetitions, at a number of labels."""
+    position = result["labelled"].index(labels)
+    runs = result["curves"][encoder][strategy][measure]
+    return float(np.mean([run[position] for run in runs]))
+
+
+def build_section(name: str) -> str:
+    """Return the section about one dataset."""
+    title, measure, label_counts = SECTIONS[name]
+    result = read_result(name)
+    counts = " | ".join(f"{count:,} labels" for count in label_counts)
+    lines = [
+        f"## {title}\n",
+        f"{result['pool']:,} items to label, {result['test']:,} to test on. The table has the "
+        f"{MEASURE_TITLES[measure]} in percent, by random labels / by LDM-S.\n",
+        "![Accuracy over the number of labels, for two encoders and both strategies]"
+        f"(encoders_{name}.svg)\n",
+        f"| encoder | {counts} | features | items per second | weights |",
+        "| --- |" + " ---: |" * (len(label_counts) + 3),
+    ]
+    for encoder, cost in result["costs"].items():
+        cells = []
+        for count in label_counts:
+            values = [mean_at(result, encoder, strategy, measure, count) for strategy in STRATEGIES]
+            cells.append(" / ".join(f"{100 * value:.1f}" for value in values))
+        speed = cost["items"] / (cost["fit_seconds"] + cost["encode_seconds"])
+        weights = f"{cost['weight_bytes'] / 1e6:.0f} MB" if cost["weight_bytes"] else "none"
+        lines.append(
+            f"| `{encoder}` | {' | '.join(cells)} | {cost['width']:,} | {speed:,.0f} | {weights} |"
+        )
+
+    lines.append(
+        f"\n`python benchmarks/encoders/measure.py run {name}` on {result['threads']} "
+        f"thread{'s' if result['threads'] > 1 else ''} of {result['hardware'].split(',')[0]}, which "
+        f"other programs used as well; teeter {result['teeter']}, commit `{result['commit'][:7]}`.\n"
+    )
+    return "\n".join(lines)
+
+
+def draw_figure(name: str, folder: Path) -> None:
+    """Draw the curves of the built-in and the best encoder, each with both strategies."""
+    result = read_result(name)
+    is_image = DATASETS[name].kind is ContentKind.IMAGE
+    shown = ("pixels", "efficientnet-lite0+pixels") if is_image else ("tfidf", "minilm")
+
+    curves = {}
+    for encoder in shown:
+        for strategy in STRATEGIES:
+            runs = result["curves"][encoder][strategy]["accuracy"]
+            curves[f"{encoder}, {strategy}"] = np.array(runs)
+    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
+
+    _, png = save_figure(figure, folder / f"encoders_{name}")
+    png.unlink()
+
+
 def write_page() -> None:
     """Write the page about the committed results, and its figures."""
-    raise SystemExit("not yet")
+    PAGE.write_text(build_page())
+    for name in SECTIONS:
+        draw_figure(name, PAGE.parent)
 
 
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
