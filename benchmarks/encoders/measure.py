@@ -27,6 +27,8 @@ import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
+from teeter.analysis.plot_style import save_figure
+from teeter.analysis.plots import plot_curves
 from teeter.arrays import choose_device, describe_device
 from teeter.encoders import ContentKind, Encoder, make_encoder
 from teeter.encoders import encoders as registry
@@ -298,9 +300,9 @@ and typiclust for the first batch of LDM-S. Figures are means over {seeds} repet
 
 **The encoder matters more than the strategy.** {summary}
 
-This page is written by `python benchmarks/encoders/measure.py page` from the results in `benchmarks/encoders/results`; a
-test fails if it is out of date. Photographs of CIFAR-10 show things that ImageNet has classes for, so other photographs
-may gain less.
+This page is written by `python benchmarks/encoders/measure.py page` from the results in `benchmarks/encoders/results`;
+a test fails if it is out of date. Photographs of CIFAR-10 show things that ImageNet has classes for, so other
+photographs may gain less.
 """
 
 SECTIONS = {

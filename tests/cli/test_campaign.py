@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from campaigns.stores import shared_server
-from cli.commands import refuse_campaign, run_campaign, true_label
+from cli.commands import invoke_campaign, refuse_campaign, run_campaign, true_label
 from teeter.campaigns import Campaign
 
 
@@ -548,3 +548,41 @@ def test_a_lone_surrogate_is_refused_in_every_argument(campaign_file: Path) -> N
         ("t1", "fruit", "--as", "\udcff"),
     ):
         assert "lone surrogate" in refuse_campaign("tell", campaign_file, *words)
+
+
+# ---- encoders
+
+
+def test_a_campaign_says_which_encoder_it_uses_and_switches_to_another(items_file: Path) -> None:
+    printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--labels", "known")
+    assert "Features by tfidf, as TEETER_ENCODER says." in printed
+    campaign = items_file.with_suffix(".teeter")
+
+    printed = run_campaign("encode", campaign, "--encoder", "encoders.own_function:encode")
+
+    assert printed.startswith("Encoded 60 items by encoders.own_function:encode.\n")
+    assert "Trained model 1 on the new features." in printed
+    status = json.loads(run_campaign("status", campaign, "--json"))
+    assert status["encoder"] == "encoders.own_function:encode"
+    assert status["comparison"]["previous"] == "tfidf"
+    assert run_campaign("encode", campaign).startswith("Encoded 0 items")
+    assert "reads images" in refuse_campaign("encode", campaign, "--encoder", "pixels")
+
+
+def test_broken_images_are_named_and_the_rest_is_labelled(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(9):
+        save_image(folder / f"{number}.png", (20 * number, 9, 9))
+    for number in range(9, 16):
+        (folder / f"{number}.png").write_text(f"not an image {number}")
+
+    result = invoke_campaign("new", folder, "--classes", "a,b")
+
+    assert result.exit_code == 0, result.output
+    assert "Created" in result.stdout
+    assert result.stderr.count("is not an image that can be read") == 5
+    assert "2 more items cannot be read." in result.stderr
+    campaign = folder.with_suffix(".teeter")
+    assert "7 items cannot be read and are left out." in run_campaign("status", campaign)
+    assert len(json.loads(run_campaign("ask", campaign, "-n", 20, "--json"))) == 9

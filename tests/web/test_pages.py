@@ -136,3 +136,34 @@ def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
             assert not [name for name in policy if name.startswith("script-src")]
             assert "'self'" in policy["img-src"]
             assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampaign) -> None:
+    page = labelled.client.get("/c/texts/progress").text
+    assert "<option selected>tfidf</option>" in page
+    assert "<option >pixels</option>" not in page, "these items are texts"
+
+    response = labelled.client.post("/c/texts/encode", data={"encoder": "tfidf+tfidf"})
+    assert "being encoded in the background" in response.text
+
+    page = labelled.client.get("/c/texts/progress").text
+    assert "From features by tfidf+tfidf models predict" in page
+    assert "<b>tfidf+tfidf</b> computes the features" in page
+
+
+def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) -> None:
+    for name in ("os:system", "http://127.0.0.1/v1#m"):
+        assert client.post("/c/texts/encode", data={"encoder": name}).status_code == 422
+        refused = client.post("/api/v1/campaigns/texts/encode", json={"encoder": name})
+        assert refused.status_code == 422
+        assert "The page has no encoder" in refused.json()["detail"]
+
+
+def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
+    started = client.post("/api/v1/campaigns/texts/encode", json={"encoder": "tfidf+tfidf"})
+    assert started.status_code == 202
+
+    job = client.get(f"/api/v1/jobs/{started.json()['job']}").json()
+
+    assert job["state"] == "done"
+    assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 120, "unreadable": 0}
