@@ -1,39 +1,42 @@
-# teeter: what a developer types. `make` alone lists it.
+# Commands for developers of teeter. `make` without a target lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Compiled files halve the time that every test process takes to start.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check bench docs clean
 
-help:  ## Say what can be made
+help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
-		| while IFS='|' read -r verb does; do printf '  make %-8s  %s\n' "$$verb" "$$does"; done
+		| while IFS='|' read -r target text; do printf '  make %-8s  %s\n' "$$target" "$$text"; done
 
-demo: $(VENV)/.ready  ## Run the demonstration
+demo: $(VENV)/.ready  ## Compare strategies on handwritten digits (teeter demo)
 	$(BIN)/teeter demo
 
-test: check  ## Check the code, then run the fast tests: minutes
+test: check  ## Check the code, then run the fast tests (minutes)
 	$(PYTEST)
 
-test-all: check  ## Check the code, then run every test: kills, outages, load, packaging, browsers
+test-all: check  ## Check the code, then run all tests: crashes, load, packaging, browsers
 	$(PYTEST) -m ''
 
-check: $(VENV)/.tools  ## Lint, formatting, types and the order of imports
+check: $(VENV)/.tools  ## Check style, formatting, types and the layers of imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-bench: $(VENV)/.oracles  ## Time teeter beside the paper's way and scikit-activeml
+bench: $(VENV)/.oracles  ## Measure the speed of teeter, the paper's algorithm and scikit-activeml
 	$(BIN)/python benchmarks/speed/bench_all.py
 
-docs: $(VENV)/.docs  ## Build the documentation in site/
+docs: $(VENV)/.docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-clean:  ## Remove the environment, the caches and what was built
+clean:  ## Remove the virtual environment, caches and build outputs
 	rm -rf $(VENV) build dist site teeter-demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -30,5 +30,6 @@ for _ in range(4):
     learner.tell(rows, labels[rows])  # here a person would answer
     learner.fit()
     print(
-        f"{len(learner.pool.labelled)} labels: {learner.evaluate(test, labels[1200:]).accuracy:.1%} right"
+        f"{len(learner.pool.labelled)} labels: "
+        f"{learner.evaluate(test, labels[1200:]).accuracy:.1%} right"
     )

@@ -11,7 +11,9 @@ from teeter.strategies import Context, Strategy, register
 
 @register("spread-margin")
 class SpreadMargin(Strategy):
-    """The rows of small margin, every second one, so that neighbours in the ranking are not all picked."""
+    """The rows of small margin, every second one, so that neighbours in the ranking are not all
+    picked.
+    """
 
     needs = frozenset({"logits"})
 

@@ -18,5 +18,6 @@ for _ in range(5):
     y[picks] = y_true[picks]
     classifier.fit(X, y)
     print(
-        f"{np.isfinite(y).sum():3} labels: {np.mean(classifier.predict(digits[1000:] / 16) == answers[1000:]):.1%}"
+        f"{np.isfinite(y).sum():3} labels: "
+        f"{np.mean(classifier.predict(digits[1000:] / 16) == answers[1000:]):.1%}"
     )

@@ -1,4 +1,4 @@
-"""A Lightning module, trained by Lightning's own trainer between the rounds: pip install 'teeter[lightning]'."""
+"""A Lightning module, trained by Lightning's own trainer: pip install 'teeter[lightning]'."""
 
 import torch
 from lightning import LightningModule

@@ -22,8 +22,10 @@ table = Dataset.from_dict(
     }
 )
 
-# A small classifier that needs no download, and is not trained. Yours comes from a name or a folder instead:
-# tokenizer, model = (cls.from_pretrained(NAME) for cls in (AutoTokenizer, AutoModelForSequenceClassification))
+# A small classifier that needs no download, and is not trained. Yours comes from a name or a folder
+# instead:
+# tokenizer, model = (cls.from_pretrained(NAME) for cls in (AutoTokenizer,
+# AutoModelForSequenceClassification))
 words = ["[PAD]", "[UNK]", *sorted({word for text in table["text"] for word in text.split()})]
 by_word = Tokenizer(
     models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]")

@@ -16,7 +16,8 @@ known = [int(label) if row < 60 else -1 for row, label in enumerate(digits.targe
 table = Dataset.from_dict({"image": drawn, "label": known}).cast_column("image", Image())
 
 # A small classifier that needs no download. Yours comes from a name or a folder instead:
-# processor, model = (cls.from_pretrained(NAME) for cls in (AutoImageProcessor, AutoModelForImageClassification))
+# processor, model = (cls.from_pretrained(NAME) for cls in (AutoImageProcessor,
+# AutoModelForImageClassification))
 processor = ViTImageProcessorPil(size={"height": 16, "width": 16})
 sizes = {
     "hidden_size": 32,

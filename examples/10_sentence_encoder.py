@@ -17,7 +17,8 @@ things, times = (
 texts = [f"the {thing} comes {when}" for thing in things for when in times]
 table = Dataset.from_dict({"text": texts, "label": ["animal"] * 16 + ["vehicle"] * 16})
 
-# A small encoder that needs no download, and is not trained. Yours is: encoder = SentenceTransformer(NAME)
+# A small encoder that needs no download, and is not trained. Yours is: encoder =
+# SentenceTransformer(NAME)
 words = ["[UNK]", *sorted({word for text in texts for word in text.split()})]
 by_word = Tokenizer(
     models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]")

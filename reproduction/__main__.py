@@ -1,7 +1,7 @@
 """The command line of the reproduction: ``python -m reproduction list | run | page``.
 
-``list`` names the items, ``run`` computes some of them and draws the page, ``page`` draws results that
-were computed earlier, here or on another machine.
+``list`` names the items, ``run`` computes some of them and draws the page, ``page`` draws results
+that were computed earlier, here or on another machine.
 """
 
 from __future__ import annotations

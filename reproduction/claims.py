@@ -1,8 +1,8 @@
 """Claims that the paper makes in its text, and the question that it leaves open.
 
 None of them has a figure or a table of its own in the paper. All read runs that other items made:
-those of the benchmark (``figure_04_benchmark.py``), and those of the ablations and the small batches
-(``figure_12_ablations.py``).
+those of the benchmark (``figure_04_benchmark.py``), and those of the ablations and the small
+batches (``figure_12_ablations.py``).
 """
 
 from __future__ import annotations

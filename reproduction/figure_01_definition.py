@@ -1,8 +1,8 @@
 """Figure 1: what the LDM is, and its exact value beside estimates of it.
 
 The least disagree metric (LDM) of a row is the smallest share of rows on which a hypothesis must
-disagree with g in order to disagree on this row. On the disc it is the angle between the row and the
-boundary of g, over pi. We estimate it by rays and by the paper's Algorithm 1, and compare.
+disagree with g in order to disagree on this row. On the disc it is the angle between the row and
+the boundary of g, over pi. We estimate it by rays and by the paper's Algorithm 1, and compare.
 """
 
 from __future__ import annotations

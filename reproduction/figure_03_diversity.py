@@ -1,9 +1,9 @@
 """Figure 3: why the smallest LDM is not enough, shown by batches further down its order.
 
-A network is trained on some labels, and the other rows are sorted by their LDM. The first 20 rows of
-this order are its first batch, the next 20 the second, and so on. For each batch alone, we add its
-labels, train again, and measure the gain in accuracy. The paper finds that the first batch is worth
-the most with 100 labels, but not with 300, because its rows are too similar.
+A network is trained on some labels, and the other rows are sorted by their LDM. The first 20 rows
+of this order are its first batch, the next 20 the second, and so on. For each batch alone, we add
+its labels, train again, and measure the gain in accuracy. The paper finds that the first batch is
+worth the most with 100 labels, but not with 300, because its rows are too similar.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ def _sample_pool(learner: Learner, data: StudyData) -> Any:
 
 
 def _take_first_batches(learner: Learner, data: StudyData, seed: int) -> tuple[Any, list[Array]]:
-    """Return the rows (BATCHES, BATCH_SIZE) of smallest LDM in order, and the features of each batch."""
+    """Return the rows (BATCHES, BATCH_SIZE) of smallest LDM in order, and the features of each
+    batch.
+    """
     pool = _sample_pool(learner, data)
     outputs = learner.observe(take_rows(data.train.inputs, pool), {"features", "head"})
     values = ldm(*last_layer(outputs), seed=seed).cpu().numpy()
@@ -264,7 +266,8 @@ def draw_gains(measurement: Measurement) -> list[Drawing]:
         panels[1].legend(frameon=True, loc="best", fontsize=7)
 
     caption = (
-        f"Left: points of accuracy that the k-th batch of {BATCH_SIZE} in the order of LDM adds, with "
+        f"Left: points of accuracy that the k-th batch of {BATCH_SIZE} in the order of LDM adds, "
+        f"with "
         "one standard error. Right: the first and the eighth batch in one repetition, laid out by "
         "t-SNE."
     )

@@ -43,7 +43,9 @@ GROUPS = {"A": (90.0, 10.0), "B": (270.0, 10.0), "C": (122.0, 8.0), "D": (302.0,
 """The middle of each group, in degrees, and how far it reaches to either side."""
 
 LABELLED_ANGLES = (-30.0, 30.0)
-"""The range in degrees of the labelled rows of class 1; those of class 0 mirror them, so g is vertical."""
+"""The range in degrees of the labelled rows of class 1; those of class 0 mirror them, so g is
+vertical.
+"""
 
 LABELLED_PER_CLASS = 5
 """Labelled rows of each class."""

@@ -1,12 +1,12 @@
 """Figure 11: how long the paper's algorithm must search, and how many rays we need instead.
 
-Algorithm 1 of the paper draws hypotheses around the learned one, at 51 strengths of noise. It lowers
-the estimated LDM of a row when a hypothesis flips the row with less disagreement than before, and
-goes to the next strength after s consecutive hypotheses that lowered nothing. Every estimate is an
-upper bound of the LDM, so a larger s gives smaller values and takes longer.
+Algorithm 1 of the paper draws hypotheses around the learned one, at 51 strengths of noise. It
+lowers the estimated LDM of a row when a hypothesis flips the row with less disagreement than
+before, and goes to the next strength after s consecutive hypotheses that lowered nothing. Every
+estimate is an upper bound of the LDM, so a larger s gives smaller values and takes longer.
 
-Both items compute the LDM of the same rows at several *sizes* of the search: the stop condition s of
-Algorithm 1, and the number of rays of our estimator. They compare the order of rows at the usual
+Both items compute the LDM of the same rows at several *sizes* of the search: the stop condition s
+of Algorithm 1, and the number of rays of our estimator. They compare the order of rows at the usual
 size with their order at the largest size. Each size has draws of its own, so that orders can only
 agree because of the LDM. For figure 11 itself, the LDM of a row in the plane is also known exactly.
 """
@@ -219,8 +219,8 @@ def search_plane(
 ) -> tuple[Array, Array]:
     """Search for the LDM of the row in the plane by Algorithm 1, many times at once.
 
-    The disagreement of a hypothesis is the exact share of the disc, as if there were infinitely many
-    reference rows.
+    The disagreement of a hypothesis is the exact share of the disc, as if there were infinitely
+    many reference rows.
 
     Args:
         patience: the stop condition s.
@@ -317,7 +317,8 @@ def judge_stop_conditions(
         numbers={**_collect_numbers_to_draw(sizes, results), "gaps": list(gaps)},
         verdict=decide_verdict(checks),
         reason=f"In the plane the mean gap to the exact {PLANE_LDM:g} is {gap_text} at "
-        f"s = {PAPER_STOP}, and at most {max(late_gaps):.2g} from s = {EXACT_STOP} on; on a network "
+        f"s = {PAPER_STOP}, and at most {max(late_gaps):.2g} from s = {EXACT_STOP} on; on a "
+        f"network "
         f"the rank correlation of s = {PAPER_STOP} with s = {sizes[-1]:,} is "
         f"{correlation:.4f}, and hypotheses and time are linear in s with correlations of "
         f"{hypotheses_linearity:.4f} and {time_linearity:.4f}.{describe_failed_checks(checks)}",

@@ -1,7 +1,7 @@
 """Figures 12, 13, 14 and 16: LDM-S with parts replaced, and with small and large batches.
 
-LDM-S picks rows by *seeding*: it draws them with weights that fall with the LDM, far from each other
-in cosine distance.
+LDM-S picks rows by *seeding*: it draws them with weights that fall with the LDM, far from each
+other in cosine distance.
 
 Figure 12
     LDM-S against its two parts alone, and against LDM with other ways to spread the picks.

@@ -1,11 +1,12 @@
 """Figure 15: how much the accuracy of LDM-S depends on the choices of its search.
 
 The paper searches for the LDM with s = 10, with all candidates as reference rows and with strengths
-of noise that are beta = 0.1 apart in the exponent. Every variant changes one of these choices. Ours,
-not the paper's, are variants that search along rays, for which the number of rays is the choice.
+of noise that are beta = 0.1 apart in the exponent. Every variant changes one of these choices.
+Ours, not the paper's, are variants that search along rays, for which the number of rays is the
+choice.
 
-A variant is called "choice=value", such as "M=100". It is a strategy of its own in a run, beside the
-paper's choice.
+A variant is called "choice=value", such as "M=100". It is a strategy of its own in a run, beside
+the paper's choice.
 """
 
 from __future__ import annotations

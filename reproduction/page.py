@@ -1,7 +1,8 @@
 """The page of results: all verdicts on top, then each claim beside what was measured.
 
-``write_page`` reads the result files of a folder and draws them; it computes nothing. The page is one
-HTML file with all figures inside. Figures and tables are also written beside it, for other uses.
+``write_page`` reads the result files of a folder and draws them; it computes nothing. The page is
+one HTML file with all figures inside. Figures and tables are also written beside it, for other
+uses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Benchmark runs that several items share, and how strategies are compared within them.
 
-``run_settings`` returns the runs. Each has a folder of its own, called after its setting. A complete
-one is only read, so that an item can be judged on a machine without the dataset; one that was
-stopped is resumed.
+``run_settings`` returns the runs. Each has a folder of its own, called after its setting. A
+complete one is only read, so that an item can be judged on a machine without the dataset; one that
+was stopped is resumed.
 
 Strategies are compared by their *lead*: the difference of two mean accuracies in percentage points,
 over the rounds after the first, paired by repetition. A paired t-test at 5 % says whether a lead is

@@ -356,7 +356,8 @@ NEGLIGIBLE_SHARE = 0.001
 """The largest share of inverted pairs that passes at the largest size."""
 
 Estimator = Callable[[int, Array, np.random.Generator], Array]
-"""Takes the number of a size, reference rows (M, 2) and a generator; returns the LDM of the rows."""
+"""Takes the number of a size, reference rows (M, 2) and a generator; returns the LDM of the rows.
+"""
 
 
 def measure_orders(config: StudyConfig) -> Measurement:

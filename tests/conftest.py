@@ -1,6 +1,7 @@
 """Fixtures for every test, the two tiers, and the report of expensive cases.
 
-``make test`` runs the fast tier, ``make test-all`` everything. A case marked ``slow`` is left out of the fast tier.
+``make test`` runs the fast tier, ``make test-all`` everything. A case marked ``slow`` is left out
+of the fast tier.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """List the cases that make the fast tier slow. CPU time is the same on a quiet and on a busy machine."""
+    """List the cases that make the fast tier slow.
+
+    CPU time is the same on a quiet and on a busy machine.
+    """
     if not is_fast_tier(config):
         return
     expensive = []

@@ -1,6 +1,8 @@
-"""Small models of other libraries, made from settings since no hub is asked: a model, 48 rows and what it says of them.
+"""Small models of other libraries, made from settings since no hub is asked: a model, 48 rows and
+what it says of them.
 
-Libraries are imported when a model is made, so that where one is missing only its own tests are left out.
+Libraries are imported when a model is made, so that where one is missing only its own tests are
+left out.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def tokenizer() -> Any:
 
 
 def text_classifier(name: str, **settings: Any) -> Any:
-    """A small classifier of texts, whose weights are far enough from 0 that it says different things."""
+    """A small classifier of texts, whose weights are far enough from 0 that it says different
+    things.
+    """
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed: the extra hf"
     )

@@ -13,7 +13,9 @@ _STATUS, _FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def taken(call: Callable[[], object]) -> int:
-    """Return by how many bytes the process grows at most during a call; skip the test where nobody tells."""
+    """Return by how many bytes the process grows at most during a call; skip the test where nobody
+    tells.
+    """
     gc.collect()
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(

@@ -1,4 +1,6 @@
-"""A small pool of images in Parquet files and a model; beside them the features that the model makes of the images."""
+"""A small pool of images in Parquet files and a model; beside them the features that the model
+makes of the images.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""teeter itself: its version, hints for a wrong command, and the command line as a process of its own."""
+"""teeter itself: its version, hints for a wrong command, and the command line as a process of its
+own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Completion in bash, zsh and fish: the script is shown, installed where the shell looks, and knows the commands."""
+"""Completion in bash, zsh and fish: the script is shown, installed where the shell looks, and knows
+the commands.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "HOME": str(tmp_path),
         "PATH": os.pathsep.join([str(command.parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",  # a test's shell is whichever started it
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",  # the shell of a test is any
     }
 
 

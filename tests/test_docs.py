@@ -1,4 +1,6 @@
-"""Everything the README and the docs show runs, and every figure in them comes from a committed result."""
+"""Everything the README and the docs show runs, and every figure in them comes from a committed
+result.
+"""
 
 from __future__ import annotations
 
@@ -210,7 +212,7 @@ def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["filled"](text), (
+        assert text == made["fill_entries"](text), (
             f"{page.name} is out of date: run python docs/reference/generate.py"
         )
     names = re.findall(
@@ -240,7 +242,7 @@ def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "how_to" / "measure.py"))
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["filled"](text), (
+        assert text == made["fill_tables"](text), (
             f"{page.name} is out of date: run python docs/how_to/measure.py"
         )
 
@@ -288,7 +290,9 @@ DEEP_BY_DESIGN = {"teeter.kernels"}
     "page", [*PAGES, *sorted((ROOT / "examples").glob("*.py"))], ids=lambda page: page.name
 )
 def test_documented_imports_come_from_the_packages(page: Path) -> None:
-    """Files may be renamed, so pages import from ``teeter.datasets``, not from ``teeter.datasets.loading``."""
+    """Files may be renamed, so pages import from ``teeter.datasets``, not from
+    ``teeter.datasets.loading``.
+    """
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".md":
         text = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
@@ -330,8 +334,8 @@ def test_the_demonstration_s_figures_are_the_committed_ones() -> None:
     ldm_s, random = lines["ldm-s"], lines["random"]
     text = " ".join((ROOT / "README.md").read_text().split())
     assert (
-        f"right on {ldm_s['accuracy']:.1%} of new digits over the rounds and Random on {random['accuracy']:.1%}"
-        in text
+        f"right on {ldm_s['accuracy']:.1%} of new digits over the rounds and Random on "
+        f"{random['accuracy']:.1%}" in text
     )
     assert f"({ldm_s['gain']['mean']:+.1f} points, p = {ldm_s['gain']['p']:.2g}" in text
     assert f"{ldm_s['labels']:.0f} labels instead of {results['labelled'][-1]:.0f}" in text

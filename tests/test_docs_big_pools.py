@@ -1,4 +1,6 @@
-"""The code on the page on big pools runs, and its estimate for a billion rows follows from the committed result."""
+"""The code on the page on big pools runs, and its estimate for a billion rows follows from the
+committed result.
+"""
 
 from __future__ import annotations
 

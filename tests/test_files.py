@@ -1,4 +1,6 @@
-"""Files of tensors and a header: what was written comes back, and what cannot be read is said in a sentence."""
+"""Files of tensors and a header: what was written comes back, and what cannot be read is said in a
+sentence.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from teeter.campaigns import Campaign, Settings
 from teeter.lazy_imports import import_lazily
 
 PACKAGES = (
     "teeter",
     "teeter.adapters",
     "teeter.campaigns",
+    "teeter.datasets",
     "teeter.distributed",
     "teeter.models",
     "teeter.selection",
@@ -72,6 +74,50 @@ def test_a_name_replaced_in_its_module_is_replaced_in_the_package(
     assert teeter.selection.run_selection == "replaced"
 
 
+def run_without_torch(*lines: str) -> None:
+    """Run a program in a process of its own, and check that it did not load torch."""
+    program = "\n".join(["import sys", *lines, "assert 'torch' not in sys.modules"])
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_importing_the_packages_does_not_load_torch() -> None:
-    code = f"import sys\nimport {', '.join(PACKAGES)}\nassert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_without_torch(f"import {', '.join(PACKAGES)}")
+
+
+def test_importing_the_server_does_not_load_torch() -> None:
+    """The server leaves training to a worker process, so it need not wait for torch."""
+    pytest.importorskip("fastapi")
+    run_without_torch("import teeter.web.app")
+
+
+@pytest.mark.parametrize("command", ["serve", "campaign new", "bench"])
+def test_help_does_not_load_torch(command: str) -> None:
+    run_without_torch(
+        "from teeter.cli import main",
+        f"sys.argv = ['teeter', *{command.split()!r}, '--help']",
+        "try:",
+        "    main()",
+        "except SystemExit as stopped:",
+        "    assert not stopped.code",
+    )
+
+
+def test_labelling_what_was_picked_does_not_load_torch(tmp_path: Path) -> None:
+    """What a server does for each answer: open the campaign, list picks, store, count."""
+    path = tmp_path / "points.teeter"
+    settings = Settings(kind="features", overlap=0.5)
+    Campaign.make(
+        path, ["left", "right"], [(f"p{k}", [float(k), 1.0]) for k in range(12)], settings
+    )
+    campaign = Campaign.open(path)
+    campaign.ask(3)
+    campaign.database.close()
+
+    run_without_torch(
+        "from teeter.campaigns import Campaign",
+        f"campaign = Campaign.open({str(path)!r})",
+        "first, *_ = campaign.ask(3)",
+        "campaign.tell(first.item, 'left')",
+        "assert campaign.status().labelled == 1",
+        "assert list(campaign.labels()) == [first.item]",
+    )

@@ -74,7 +74,10 @@ GAPS[3, 1] = None
     [
         (
             MISSING,
-            "1 of 12 rows contain missing or infinite values, which LogisticRegression does not take: fix",
+            (
+                "1 of 12 rows contain missing or infinite values, which LogisticRegression does "
+                "not take: fix"
+            ),
         ),
         (sparse.csr_matrix(MISSING), "1 of 12 rows contain missing or infinite values"),
         (GAPS, "1 of 12 rows contain missing or infinite values"),

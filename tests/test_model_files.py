@@ -1,4 +1,6 @@
-"""A model in one file: read back it answers the same, whatever rows come together; what is none is said to be none."""
+"""A model in one file: read back it answers the same, whatever rows come together; what is none is
+said to be none.
+"""
 
 from __future__ import annotations
 

@@ -82,14 +82,18 @@ def wheel(built: tuple[Path, Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path) -> Iterator[Path]:
-    """The scripts folder of an environment that holds the wheel and its core dependencies, nothing else."""
+    """The scripts folder of an environment that holds the wheel and its core dependencies, nothing
+    else.
+    """
     with empty_environment(wheel) as scripts:
         yield scripts
 
 
 @contextmanager
 def empty_environment(wanted: str | Path, *options: str) -> Iterator[Path]:
-    """Yield the scripts folder of an environment that holds nothing but ``wanted`` and what it brings in."""
+    """Yield the scripts folder of an environment that holds nothing but ``wanted`` and what it
+    brings in.
+    """
     if os.environ.get("TEETER_OFFLINE") == "1":
         pytest.skip(
             "TEETER_OFFLINE=1: installing the wheel in an empty environment needs the network"
@@ -116,13 +120,18 @@ def names(requirements: list[str]) -> list[str]:
 
 
 def imported_by_teeter(python: str | Path, cwd: Path) -> set[str]:
-    code = "import sys, teeter; teeter.ldm, teeter.Learner; print(*{name.split('.')[0] for name in sys.modules})"
+    code = (
+        "import sys, teeter; teeter.ldm, teeter.Learner; "
+        "print(*{name.split('.')[0] for name in sys.modules})"
+    )
     return set(run(python, "-c", code, cwd=cwd).split())
 
 
 @pytest.fixture(scope="module")
 def imported_here(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The packages that `import teeter` loads here, where matplotlib and others are installed too."""
+    """The packages that `import teeter` loads here, where matplotlib and others are
+    installed too.
+    """
     return imported_by_teeter(sys.executable, tmp_path_factory.mktemp("imported"))
 
 
@@ -246,7 +255,8 @@ def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: 
 @builds
 def test_completion_is_part_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     asked = {"_TEETER_COMPLETE": "complete_bash", "COMP_WORDS": "teeter se", "COMP_CWORD": "1"}
-    assert run(installed / "teeter", cwd=tmp_path, **asked).split() == ["select", "serve"]
+    completions = run(installed / "teeter", cwd=tmp_path, **asked).split()
+    assert sorted(completions) == ["select", "serve"]
 
 
 @builds

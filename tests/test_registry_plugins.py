@@ -81,7 +81,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package of the how-to page, made of the page's own blocks, built as a wheel and unpacked as pip would."""
+    """The package of the how-to page, made of the page's own blocks, built as a wheel and unpacked
+    as pip would.
+    """
     folder = tmp_path_factory.mktemp("package")
     for name, text in re.findall(
         r"^```(?:python|toml)\n# (\S+)\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S
@@ -171,6 +173,7 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     assert load_dataset("rings").classes == ("inner", "middle", "outer")
 
 
+@pytest.mark.slow
 def test_a_package_s_network_can_be_a_model_file(
     install: Install, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +238,10 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
         (("--set", "dataset=lost"), "The dataset 'lost' of teeter-broken cannot be loaded"),
         (
             ("--set", "dataset=short"),
-            "teeter_broken.short.short returns 1 rows and 2 labels in y_train: they must have the same number.",
+            (
+                "teeter_broken.short.short returns 1 rows and 2 labels in y_train: they must have "
+                "the same number."
+            ),
         ),
         (("--set", "network=gone"), "The network 'gone' of teeter-broken cannot be loaded"),
         (("--set", "network=a-word"), "it must be a function make(shape, classes, *, seed)"),
@@ -261,7 +267,8 @@ def test_a_name_of_ours_cannot_be_taken_over(install: Install, tmp_path: Path) -
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: teeter-greedy\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        "[teeter.strategies]\nldm-s = math:pi\n[teeter.datasets]\ndigits = math:pi\n[teeter.networks]\nmlp = math:pi\n"
+        "[teeter.strategies]\nldm-s = math:pi\n[teeter.datasets]\ndigits = "
+        "math:pi\n[teeter.networks]\nmlp = math:pi\n"
     )
     install(tmp_path)
     assert strategies.get("ldm-s").__module__ == "teeter.strategies.ldm"

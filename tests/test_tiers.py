@@ -64,7 +64,9 @@ ABOUT_THE_PROJECT = {"test_docs.py", "test_docs_big_pools.py", "test_packaging.p
 
 
 def test_every_test_file_is_named_after_what_it_tests() -> None:
-    """``tests/X/test_Y.py``, or ``test_Y_topic.py``, tests ``src/teeter/X/Y.py`` or the package ``X/Y``."""
+    """``tests/X/test_Y.py``, or ``test_Y_topic.py``, tests ``src/teeter/X/Y.py`` or the package
+    ``X/Y``.
+    """
     strangers = []
     for path in sorted(TESTS.rglob("test_*.py")):
         relative = path.relative_to(TESTS)

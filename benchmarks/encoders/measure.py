@@ -1,7 +1,7 @@
 """Measure every encoder: seconds, megabytes, and the accuracy that labels reach with it.
 
     python benchmarks/encoders/measure.py run cifar10 --data FOLDER    # default: $TEETER_DATA
-    python benchmarks/encoders/measure.py page                         # docs/explanation/encoders.md
+    python benchmarks/encoders/measure.py page                # docs/explanation/encoders.md
 
 Each dataset is encoded by each encoder. Then labels are bought in batches, at random and by LDM-S,
 with the model of a campaign: a linear head on scaled features, and typiclust for the first batch.
@@ -294,15 +294,16 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, 
 
 INTRODUCTION = """# How good the encoders are
 
-An [encoder](../how_to/choose_an_encoder.md) turns texts and images into features. Here each one is measured on four
-datasets, with labels bought at random and by LDM-S. The model is that of a campaign: a linear head on scaled features,
-and typiclust for the first batch of LDM-S. Figures are means over {seeds} repetitions.
+An [encoder](../how_to/choose_an_encoder.md) turns texts and images into features. Here each one is
+measured on four datasets, with labels bought at random and by LDM-S. The model is that of a
+campaign: a linear head on scaled features, and typiclust for the first batch of LDM-S. Figures are
+means over {seeds} repetitions.
 
 **The encoder matters more than the strategy.** {summary}
 
-This page is written by `python benchmarks/encoders/measure.py page` from the results in `benchmarks/encoders/results`;
-a test fails if it is out of date. Photographs of CIFAR-10 show things that ImageNet has classes for, so other
-photographs may gain less.
+This page is written by `python benchmarks/encoders/measure.py page` from the results in
+`benchmarks/encoders/results`; a test fails if it is out of date. Photographs of CIFAR-10 show
+things that ImageNet has classes for, so other photographs may gain less.
 """
 
 SECTIONS = {
@@ -343,8 +344,8 @@ def build_summary() -> str:
         encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
         strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
         sentences.append(
-            f"On {title} with {labels} labels, `{best}` instead of `{built_in}` changes the accuracy by "
-            f"{100 * encoder_gain:+.1f} points, and LDM-S instead of random labels by "
+            f"On {title} with {labels} labels, `{best}` instead of `{built_in}` changes the "
+            f"accuracy by {100 * encoder_gain:+.1f} points, and LDM-S instead of random labels by "
             f"{100 * strategy_gain:+.1f}."
         )
     return " ".join(sentences)
@@ -384,10 +385,12 @@ def build_section(name: str) -> str:
             f"| `{encoder}` | {' | '.join(cells)} | {cost['width']:,} | {speed:,.0f} | {weights} |"
         )
 
+    processor = result["hardware"].split(",")[0]
+    plural = "s" if result["threads"] > 1 else ""
     lines.append(
         f"\n`python benchmarks/encoders/measure.py run {name}` on {result['threads']} "
-        f"thread{'s' if result['threads'] > 1 else ''} of {result['hardware'].split(',')[0]}, which "
-        f"other programs used as well; teeter {result['teeter']}, commit `{result['commit'][:7]}`.\n"
+        f"thread{plural} of {processor}, which other programs used as well; teeter "
+        f"{result['teeter']}, commit `{result['commit'][:7]}`.\n"
     )
     return "\n".join(lines)
 

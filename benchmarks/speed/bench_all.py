@@ -1,9 +1,10 @@
-"""Everything in one run, side by side: teeter, LDM-S as the paper's authors run it, scikit-activeml; and the floor.
+"""Time teeter beside the paper's LDM-S and scikit-activeml, and compare with a lower bound.
 
-The floor is the time that the operations and bytes which an algorithm cannot do without would take at the rates that
-this run measures here, for products and for copies. Growth is LDM-S against one size at a time.
+The lower bound is the time that the indispensable operations and bytes of an algorithm would take
+at the rates measured in the same run, for products and for copies. Growth is LDM-S against one size
+at a time. scikit-activeml needs ``pip install '.[oracles]'``.
 
-    python benchmarks/speed/bench_all.py                     one CPU thread (scikit-activeml: pip install '.[oracles]')
+    python benchmarks/speed/bench_all.py                     one CPU thread
     python benchmarks/speed/bench_all.py --device cuda       a GPU, with ImageNet's setting
 """
 
@@ -45,7 +46,9 @@ def rates(device: torch.device) -> dict[str, float]:
 
 
 def needed(cell: Cell) -> tuple[float, float] | None:
-    """Return the operations and bytes that a selection cannot do without; None where they depend on the data."""
+    """Return the operations and bytes that a selection cannot do without; None where they depend on
+    the data.
+    """
     N, D, C, n, known = cell.N, cell.D, cell.C, cell.n, LABELLED
     counts: dict[str, tuple[float, float]] = {
         "ldm": (N * C * D * RAYS, 8 * RAYS * N),

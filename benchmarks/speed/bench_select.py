@@ -1,4 +1,5 @@
-"""How long `teeter select` takes from file to picks: 100,000 x 256 features, 10 classes, 1,000 picks, 512 rays.
+"""How long `teeter select` takes from file to picks: 100,000 x 256 features, 10 classes, 1,000
+picks, 512 rays.
 
 python benchmarks/speed/bench_select.py
 """

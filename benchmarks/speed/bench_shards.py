@@ -1,13 +1,16 @@
-"""A selection from a pool that does not fit in memory: where time, reading and memory go, by each engine.
+"""Select from a pool that does not fit in memory: time, reading and memory of each engine.
 
-    python benchmarks/speed/bench_shards.py --rows 10000000 --folder /somewhere/with/12/GB --out shards.json
+    python benchmarks/speed/bench_shards.py --rows 10000000 --folder FOLDER --out shards.json
 
-Makes the pool first, as Parquet files, where the folder has none: rows of C classes around their centres. Every engine
-selects in a process of its own, from the rows as features under a head and, as ``model``, from the same rows as inputs
-of an mlp. Memory is what a process holds alone and its share of what it holds with others, looked at twice a second.
-Files are read as the system has them in its cache or not. Picks must be the same by all engines. Apart from these, one
-core reads the files alone, and LDM-Seeding draws from made-up LDMs of ``--drawn`` rows, which shows what the machine
-that draws needs for each row of a pool. ``shards_page.py`` reckons from all this what a billion rows take.
+Creates the pool first, as Parquet files, if the folder (12 GB for 10 million rows) has none: rows
+of C classes around their centres. Every engine selects in a process of its own, from the rows as
+features under a head and, as ``model``, from the same rows as inputs of an MLP. Memory is what a
+process holds alone plus its share of what it shares, measured twice a second. The system's file
+cache is left as it is. All engines must pick the same rows.
+
+Two more measurements: one core that only reads the files, and LDM-Seeding from made-up LDMs of
+``--drawn`` rows, which shows what the machine that draws needs per row of a pool.
+``shards_page.py`` estimates from all this what a billion rows take.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ READ = 4_000_000
 
 
 def make_pool(folder: Path, rows: int, width: int, classes: int, per_file: int) -> None:
-    """Write rows around the centres of their classes, the head whose weights are these centres, and a network."""
+    """Write rows around the centres of their classes, the head whose weights are these centres, and
+    a network.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -128,7 +133,9 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def draw(rows: int, width: int, n: int) -> dict[str, Any]:
-    """Return what LDM-Seeding from made-up LDMs of so many rows takes where it is drawn, fetching left out."""
+    """Return what LDM-Seeding from made-up LDMs of so many rows takes where it is drawn, fetching
+    left out.
+    """
     from teeter.kernels.seeding import ldm_log_weights
     from teeter.kernels.streaming_seeding import seed_streaming
     from teeter.seeds import stream
@@ -167,7 +174,9 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {"select": select, "read": rea
 
 
 def watched(part: str, out: Path, **arguments: Any) -> dict[str, Any]:
-    """Run a part in a process of its own, and return what it found and the most memory that was held meanwhile."""
+    """Run a part in a process of its own, and return what it found and the most memory that was
+    held meanwhile.
+    """
     out.unlink(missing_ok=True)
     plain = {
         name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()
@@ -209,7 +218,9 @@ def family(pid: int) -> list[int]:
 
 
 def held(pid: int) -> int:
-    """Return a process's bytes: its own, and its share of what it shares; pages of files that it maps included."""
+    """Return a process's bytes: its own, and its share of what it shares; pages of files that it
+    maps included.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -1,12 +1,13 @@
-"""Every strategy's time and memory: beside scikit-activeml where it has the same, and how they grow with the sizes.
+"""Measure the time and memory of every strategy, and how they grow with the sizes.
 
-Each measurement runs in a process of its own with a fixed number of threads, so that its peak memory is its own, and is
-the median over seeds. A cell that takes longer than --patience seconds is given up and said so.
+Each measurement runs in a process with a fixed number of threads, so that its peak memory is its
+own, and is the median over seeds. A cell that takes longer than --patience seconds is cancelled and
+marked as such. scikit-activeml needs ``pip install '.[oracles]'``.
 
-    python benchmarks/speed/bench_strategies.py --part peers        beside scikit-activeml (pip install '.[oracles]')
-    python benchmarks/speed/bench_strategies.py --part growth       against N, C, D and n, with fitted exponents
-    python benchmarks/speed/bench_strategies.py --part bait         BAIT beside its usual formulation
-    python benchmarks/speed/bench_strategies.py --part gpu          sizes on a GPU
+    python benchmarks/speed/bench_strategies.py --part peers     beside scikit-activeml
+    python benchmarks/speed/bench_strategies.py --part growth    against N, C, D and n
+    python benchmarks/speed/bench_strategies.py --part bait      BAIT beside its usual formulation
+    python benchmarks/speed/bench_strategies.py --part gpu       sizes on a GPU
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def ours(cell: Cell, device: torch.device) -> Callable[[], object]:
 
 
 def theirs(cell: Cell) -> Callable[[], object]:
-    """Return scikit-activeml's selection as a call, on the same rows; its classifier knows the answers already."""
+    """Return scikit-activeml's selection as a call, on the same rows; its classifier knows the
+    answers already.
+    """
     from skactiveml import pool as peers
     from skactiveml.base import SkactivemlClassifier
     from skactiveml.pool import batch_bald
@@ -147,7 +150,9 @@ def theirs(cell: Cell) -> Callable[[], object]:
 
 
 def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
-    """Return LDM-S as the paper's authors run it, as a call: one hypothesis at a time, then one pick at a time."""
+    """Return LDM-S as the paper's authors run it, as a call: one hypothesis at a time, then one
+    pick at a time.
+    """
     features, weight, bias = pool(cell.N, cell.D, cell.C, device)
     seeds = itertools.count()
 
@@ -162,7 +167,9 @@ def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
 
 
 def one_at_a_time(values: Tensor, features: Tensor, n: int, seed: int) -> Tensor:
-    """Return n rows by LDM-Seeding as k-means++ is usually written: all rows are weighed anew for every pick."""
+    """Return n rows by LDM-Seeding as k-means++ is usually written: all rows are weighed anew for
+    every pick.
+    """
     generator = torch.Generator(features.device).manual_seed(seed)
     units = torch.nn.functional.normalize(features)
     weights = ldm_log_weights(values, n).exp()
@@ -231,7 +238,9 @@ def measure(cell: Cell) -> dict[str, Any]:
 
 
 def _forget_peak() -> int:
-    """Let the peak memory begin anew, so that set-up does not hide it; return what is in use, in KB."""
+    """Let the peak memory begin anew, so that set-up does not hide it; return what is in use, in
+    KB.
+    """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # else work could hide in what set-up gave back
     Path("/proc/self/clear_refs").write_text("5")
@@ -263,7 +272,8 @@ def apart(cell: Cell, threads: int, patience: float) -> dict[str, Any] | None:
         return None
     except subprocess.CalledProcessError as error:
         print(
-            f"{cell.library} {cell.strategy} at N = {cell.N:,} failed: {error.stderr.strip().splitlines()[-1:]}"
+            f"{cell.library} {cell.strategy} at N = {cell.N:,} failed: "
+            f"{error.stderr.strip().splitlines()[-1:]}"
         )
         return None
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -297,7 +307,9 @@ def beside_peers(threads: int, patience: float, largest: int) -> list[dict[str, 
 
 
 def inertias() -> dict[str, float]:
-    """Return the mean inertia of TypiClust's k-means over seeds: ours, and scikit-learn's, which the peer calls."""
+    """Return the mean inertia of TypiClust's k-means over seeds: ours, and scikit-learn's, which
+    the peer calls.
+    """
     from sklearn.cluster import KMeans
 
     features = outputs_of(10_000, 128, 10, torch.device("cpu")).features

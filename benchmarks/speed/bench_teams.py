@@ -1,7 +1,8 @@
-"""Many annotators at once on one campaign, in the store itself and through the page's server: answers a second, and
-whether anybody was asked what another has.
+"""Let many annotators label one campaign at once, in the database and through the server.
 
-python benchmarks/speed/bench_teams.py --out benchmarks/speed/results/teams_cpu.json
+Measures answers per second, and checks that no two annotators got the same item.
+
+    python benchmarks/speed/bench_teams.py --out benchmarks/speed/results/teams_cpu.json
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def begin(where: str, items: int) -> None:
 
 
 def annotate(where: str, name: str, until: float, answers: int | None, out: str) -> None:
-    """Ask and answer until a time or a number of answers; write how long each took, and what was acknowledged."""
+    """Ask and answer until a time or a number of answers; write how long each took, and what was
+    acknowledged.
+    """
     told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
     try:
         campaign = Campaign.open(where)
@@ -89,7 +92,9 @@ def has_answered(told: dict[str, Any], answers: int | None) -> bool:
 
 
 def annotate_on_page(address: str, token: str, until: float, answers: int | None, out: str) -> None:
-    """Do the same through a server; a wait for questions that are still being picked counts as part of the ask."""
+    """Do the same through a server; a wait for questions that are still being picked counts as part
+    of the ask.
+    """
     told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
     at, headers = "/api/v1/campaigns/numbers", {"authorization": f"Bearer {token}"}
     with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
@@ -152,7 +157,9 @@ def load(
     through: str,
     answers_each: int | None = None,
 ) -> dict[str, Any]:
-    """Let people answer at once for some seconds, or until each has given some answers; tell what came of it."""
+    """Let people answer at once for some seconds, or until each has given some answers; tell what
+    came of it.
+    """
     begin(where, items)
     context: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     names, models, picked = [f"person {k}" for k in range(people)], 0, 0.0
@@ -204,7 +211,9 @@ def load(
 
 
 def wait_for_picks(where: str) -> float:
-    """Wait until a server that has just been started has questions for those who come, and return how long it took."""
+    """Wait until a server that has just been started has questions for those who come, and return
+    how long it took.
+    """
     campaign, began = Campaign.open(where), time.perf_counter()
     while True:
         with campaign.database.reading() as connection:

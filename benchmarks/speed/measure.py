@@ -1,4 +1,6 @@
-"""What the speed benchmarks share: timing, the hardware in words, and a result file with a table to read."""
+"""What the speed benchmarks share: timing, the hardware in words, and a result file with a table to
+read.
+"""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def _growth() -> list[str]:
 SIDE_BY_SIDE = """\
 The lower bound is the time that the indispensable operations and bytes of an algorithm would take at the rates
 measured in the same run: for LDM the products of all rows, classes and directions, for seeding those of all rows and
-picks. On a GPU, small work is far above the bound, because launching kernels takes most of the time. "The paper's" is
+picks. On a GPU, small tasks are far above the bound, because launching kernels takes most of the time. "The paper's" is
 LDM-S as its authors run it, one hypothesis and one pick at a time. The lower bound is empty if it depends on the
 data. The other implementation is empty if it was not run or took more than two minutes.
 """

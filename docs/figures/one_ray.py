@@ -1,4 +1,5 @@
-"""Draw one ray: the rows that flip as a head is moved along one direction, and the rank that is their disagreement.
+"""Draw one ray: the rows that flip as a head is moved along one direction, and the rank that is
+their disagreement.
 
 python docs/figures/one_ray.py docs/explanation/one_ray.svg
 """
@@ -28,7 +29,9 @@ SHADES = ["#b2182b", "#e4725a", "#f7b799"]
 
 
 def make() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return 150 rows in a disc, a head of three classes without bias, one direction, and 1 / sigma* of each row."""
+    """Return 150 rows in a disc, a head of three classes without bias, one direction, and 1 /
+    sigma* of each row.
+    """
     generator = stream(5, "one ray")
     angle = 2 * torch.pi * torch.rand(150, generator=generator, dtype=torch.float64)
     radius = torch.rand(150, generator=generator, dtype=torch.float64).sqrt()
@@ -95,7 +98,7 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
 
 
 def draw_ranks(axes: Axes, rates: Tensor) -> None:
-    """Draw the share of rows that disagree against the strength, and read one row's value off it."""
+    """Draw the share of rows that disagree against the strength, and mark one row's value."""
     flips = np.sort(1 / rates[rates > 0].numpy())
     shares = np.arange(1, len(flips) + 1) / len(rates)
     axes.step(np.r_[0, flips], np.r_[0, shares], where="post", color="#333333")
@@ -106,7 +109,10 @@ def draw_ranks(axes: Axes, rates: Tensor) -> None:
     axes.plot([at, at, 0], [0, share, share], color="#2166ac", linewidth=1)
     axes.plot(at, share, "o", color="#2166ac")
     axes.annotate(
-        f"this row flips as the {rank}th of {len(rates)}:\nρ = {rank}/{len(rates)} = {share:.3f} on this ray",
+        (
+            f"this row flips as the {rank}th of {len(rates)}:\nρ = {rank}/{len(rates)} = "
+            f"{share:.3f} on this ray"
+        ),
         (at, share),
         xytext=(0.03, 0.42),
         fontsize=9,

@@ -1,7 +1,8 @@
 """Write the reference from the docstrings and from the help of the commands.
 
-``python docs/reference/generate.py`` replaces the text between ``<!-- NAME -->`` and ``<!-- end -->``. The rest of a
-page is written by hand. NAME is a Python name or a command. A test fails if a page is out of date.
+``python docs/reference/generate.py`` replaces the text between ``<!-- NAME -->`` and ``<!-- end
+-->``. The rest of a page is written by hand. NAME is a Python name or a command. A test fails if a
+page is out of date.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BLOCK = re.compile(r"<!-- (teeter[^>]*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def filled(text: str) -> str:
+def fill_entries(text: str) -> str:
     """Return a page with every block up to date."""
     return BLOCK.sub(
         lambda found: f"<!-- {found[1]} -->\n\n{entry(found[1])}\n\n<!-- end -->", text
@@ -42,7 +43,9 @@ def entry(name: str) -> str:
 
 
 def python_entry(name: str) -> str:
-    """Return the signature and the docstring, for a class also its values and members; or the tree of errors."""
+    """Return the signature and the docstring, for a class also its values and members; or the tree
+    of errors.
+    """
     if name == "teeter.errors":
         return (
             f"```text\n{(import_module(name).__doc__ or '').partition(chr(10) * 2)[2].strip()}\n```"
@@ -113,7 +116,10 @@ def method_name(node: Function) -> str:
 
 @cache
 def node_of(name: str) -> tuple[ast.ClassDef | Function, str]:
-    """Return the definition of a name and its module. Of overloads, the last one is the implementation."""
+    """Return the definition of a name and its module.
+
+    Of overloads, the last one is the implementation.
+    """
     module, _, called = name.rpartition(".")
     if module.startswith(ADAPTERS):
         return definitions(module, called)[-1], module
@@ -198,7 +204,7 @@ def written(one: ast.arg, default: ast.expr | None, typed: bool) -> str:
 
 
 def quoted(code: str) -> str:
-    """Return code in our style: double quotes, and empty containers instead of default factories."""
+    """Return code with double quotes, and empty containers instead of default factories."""
     code = code.replace("field(default_factory=dict)", "{}").replace(
         "field(default_factory=list)", "[]"
     )
@@ -255,7 +261,7 @@ def command(words: tuple[str, ...]) -> Any:
 def command_entry(words: list[str]) -> str:
     """Return the ``--help`` text of a command as Markdown."""
     found = command(tuple(words))
-    parts = [textwrap.dedent(found.help or "").strip()]
+    parts = [as_markdown(paragraph) for paragraph in (found.help or "").split("\n\n")]
     places = [one for one in found.params if one.param_type_name == "argument"]
     options = [one for one in found.params if one.param_type_name == "option"]
     usage = ["teeter", *words, *(sign(one) for one in places)]
@@ -267,6 +273,16 @@ def command_entry(words: list[str]) -> str:
     if rows:
         parts.append(table("option" if not places else "argument or option", rows))
     return "\n\n".join(parts)
+
+
+def as_markdown(paragraph: str) -> str:
+    """Return a paragraph of a help text. Examples, which Click does not wrap, become code."""
+    lines = textwrap.dedent(paragraph).strip("\n").splitlines()
+    if lines and lines[0].strip() == "\b":
+        title, *commands = lines[1:]
+        code = textwrap.dedent("\n".join(commands))
+        return f"{title.strip()}\n\n```bash\n{code}\n```"
+    return "\n".join(lines).strip()
 
 
 def sign(argument: Any) -> str:
@@ -309,4 +325,4 @@ def fenced(code: str) -> str:
 
 if __name__ == "__main__":
     for page in PAGES:
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(fill_entries(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,7 +1,9 @@
-"""Make the pictures of the labelling page: a person who knows the answers labels real data at it.
+"""Take the pictures of the page for the docs: a script labels real data in a browser.
 
-python docs/tutorial/screenshots.py [FOLDER]: needs playwright and Chromium. The digits come with scikit-learn; the
-messages are the SMS Spam Collection where the folder TEETER_DATA has sms_spam.tsv.xz, and sentences of ours elsewhere.
+    python docs/tutorial/screenshots.py [FOLDER]
+
+Needs playwright and Chromium. The images are the digits of scikit-learn. The texts are the SMS Spam
+Collection if the folder TEETER_DATA has sms_spam.tsv.xz, and made-up sentences otherwise.
 """
 
 from __future__ import annotations
@@ -27,10 +29,17 @@ from sklearn.datasets import load_digits
 TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
 DIGITS = load_digits()
 VIEW = {"width": 1080, "height": 760}
-BATCH = 20
-"""Answers after which the server trains a model, and the person takes a breath."""
 
-WHO = (
+BATCH = 20
+"""Answers after which the server trains a model, and the script pauses."""
+
+PAUSE = 1500
+"""Milliseconds that the server gets to train a model and pick with it."""
+
+COLOURS = 256
+"""Colours of a saved picture. A palette makes the files half as large."""
+
+SUBJECTS = (
     "The manager",
     "Our driver",
     "The night nurse",
@@ -53,7 +62,7 @@ SPAM = (
     "sends cash today",
     "texts to claim",
 )
-WHEN = (
+TIMES = (
     "on Monday",
     "last week",
     "before lunch",
@@ -64,137 +73,158 @@ WHEN = (
 )
 
 
-def messages() -> dict[str, str]:
-    """Return messages and what each is: those that people got, where they are at hand."""
+def load_messages() -> dict[str, str]:
+    """Return the class of each message."""
     source = Path(os.environ.get("TEETER_DATA", "")) / "sms_spam.tsv.xz"
+    messages = {}
     if source.is_file():
-        lines = lzma.decompress(source.read_bytes()).decode().split("\n")
-        return {text: kind for kind, text in (line.split("\t", 1) for line in lines if line)}
-    kinds = {what: kind for kind, said in (("ham", HAM), ("spam", SPAM)) for what in said}
-    return {
-        f"{who} {what} {when}.": kinds[what]
-        for who, what, when in itertools.product(WHO, kinds, WHEN)
-    }
+        for line in lzma.decompress(source.read_bytes()).decode().split("\n"):
+            if line:
+                label, text = line.split("\t", 1)
+                messages[text] = label
+        return messages
+
+    labels = dict.fromkeys(HAM, "ham") | dict.fromkeys(SPAM, "spam")
+    for subject, predicate, moment in itertools.product(SUBJECTS, labels, TIMES):
+        messages[f"{subject} {predicate} {moment}."] = labels[predicate]
+    return messages
 
 
 def write_digits(folder: Path) -> None:
-    """Write the digits as images that say what they are by their number alone."""
+    """Write the digits as images. Only their numbers tell which digit they show."""
     folder.mkdir()
     for number, pixels in enumerate(DIGITS.images):
-        Image.fromarray((pixels * 15.9).astype("uint8")).resize((160, 160)).save(
-            folder / f"{number:04}.png"
-        )
+        image = Image.fromarray((pixels * 15.9).astype("uint8")).resize((160, 160))
+        image.save(folder / f"{number:04}.png")
 
 
-def digit_of(source: str) -> str:
-    truth = int(DIGITS.target[int(re.findall(r"(\d+)\.png", source)[0])])
-    return str(truth) if truth else "z"
+def digit_shortcut(source: str) -> str:
+    """Return the shortcut of the class of an image, from its address."""
+    match = re.search(r"(\d+)\.png", source)
+    if match is None:
+        raise ValueError(f"{source} is not the address of a digit.")
+    digit = int(DIGITS.target[int(match[1])])
+    return str(digit) if digit else "z"
 
 
-def shown(page: Any) -> str:
-    """Return what is in the middle: an image's address, or words."""
-    stage = page.locator("#stage img, #stage .words")
-    stage.first.wait_for()
-    return str(stage.first.get_attribute("src") or stage.first.inner_text())
+def shown_item(page: Any) -> str:
+    """Return the item on the page: the address of an image, or a text."""
+    stage = page.locator("#stage img, #stage .words").first
+    stage.wait_for()
+    return str(stage.get_attribute("src") or stage.inner_text())
 
 
-def label(page: Any, count: int, key: Callable[[str], str]) -> None:
-    """Answer by keyboard at a person's pace: by the end of a batch there is a model of the batch before."""
+def label_items(page: Any, count: int, shortcut_of: Callable[[str], str]) -> None:
+    """Label by keyboard, with a pause after each batch in which the server trains a model."""
     for number in range(count):
-        before = shown(page)
-        page.keyboard.press(key(before))
-        while page.locator("#stage img, #stage .words").count() and shown(page) == before:
+        item = shown_item(page)
+        page.keyboard.press(shortcut_of(item))
+        while page.locator("#stage img, #stage .words").count() and shown_item(page) == item:
             time.sleep(0.02)
+
         if number % BATCH == BATCH - 1:
             page.locator("#saved.all").wait_for()
-            page.wait_for_timeout(1500)
+            page.wait_for_timeout(PAUSE)
     page.locator("#saved.all").wait_for()
 
 
+def create_campaigns(folder: Path, messages: dict[str, str]) -> None:
+    with (folder / "messages.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["text"], *([text] for text in messages)])
+    write_digits(folder / "digits")
+
+    digits_options = {
+        "--classes": "one,two,three,four,five,six,seven,eight,nine,zero",
+        "--keys": "1,2,3,4,5,6,7,8,9,z",
+        "--instructions": "Which digit is it? Flag images that show no digit.",
+        "--cost": "0.04",
+        "--control": "0.2",
+    }
+    messages_options = {
+        "--classes": "ham,spam",
+        "--keys": "h,s",
+        "--instructions": "Spam is advertising nobody asked for: prizes, offers, subscriptions.",
+    }
+    for name, options in (("digits", digits_options), ("messages.csv", messages_options)):
+        arguments = itertools.chain.from_iterable(options.items())
+        subprocess.run([*TEETER, "campaign", "new", str(folder / name), *arguments], check=True)
+
+
 def main(out: Path, answers: int = 160) -> None:
-    """Serve, label, and take the pictures."""
-    known = messages()
+    """Create two campaigns, serve them, label, and take the pictures."""
+    messages = load_messages()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with (folder / "messages.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([["text"], *([text] for text in known)])
-        write_digits(folder / "digits")
-        new = [*TEETER, "campaign", "new"]
-        told = [
-            "--instructions",
-            "Which digit is it? Flag what is no digit at all.",
-            "--cost",
-            "0.04",
-        ]
-        told += [
-            "--control",
-            "0.2",
-            "--keys",
-            "1,2,3,4,5,6,7,8,9,z",
-            "--classes",
-            "one,two,three,four,five,six,seven,eight,nine,zero",
-        ]
-        subprocess.run([*new, str(folder / "digits"), *told], check=True)
-        told = [
-            "--instructions",
-            "Spam is what nobody asked for: prizes, offers, subscriptions.",
-            "--keys",
-            "h,s",
-        ]
-        subprocess.run(
-            [*new, str(folder / "messages.csv"), *told, "--classes", "ham,spam"], check=True
-        )
+        create_campaigns(folder, messages)
+
         environment = {**os.environ, "TEETER_HOME": str(folder / "home")}
         command = [*TEETER, "serve", "--folder", str(folder), "--no-open", "--batch", str(BATCH)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert server.stdout is not None
         try:
-            lines = (re.search(r"http://[^/]+/", line) for line in server.stdout)
-            take(next(filter(None, lines))[0].rstrip("/"), out, known, answers)
+            addresses = (re.search(r"http://[^/]+", line) for line in server.stdout)
+            address = next(filter(None, addresses))[0]
+            take_pictures(address, out, messages, answers)
         finally:
             server.terminate()
             server.wait(20)
             server.stdout.close()
 
 
-def take(address: str, out: Path, known: dict[str, str], answers: int) -> None:
+def take_pictures(address: str, out: Path, messages: dict[str, str], answers: int) -> None:
     """Label both campaigns and take three pictures."""
     out.mkdir(parents=True, exist_ok=True)
-    squeezed = {" ".join(text.split()): kind for text, kind in known.items()}
+    # A browser shows any white space as one space.
+    labels = {" ".join(text.split()): label for text, label in messages.items()}
+
+    def message_shortcut(text: str) -> str:
+        return labels[" ".join(text.split())][0]
+
     with sync_playwright() as player:
         browser = player.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         page = browser.new_page(viewport=VIEW)
         page.set_default_timeout(120_000)
+
         page.goto(f"{address}/c/digits")
-        label(page, answers, digit_of)
+        label_items(page, answers, digit_shortcut)
         page.goto(f"{address}/c/digits/progress")
         page.locator("svg").first.wait_for()
-        page.screenshot(path=out / "page_progress.png")
+        save_picture(page, out / "page_progress.png")
+
         page.goto(f"{address}/c/digits/map")
-        page.get_by_label("Coloured by").select_option("predicted")
-        page.get_by_label("Laid out by").select_option("tsne")
+        page.get_by_label("Colour by").select_option("predicted")
+        page.get_by_label("Layout").select_option("tsne")
         page.get_by_text("1,797 items").wait_for()
         page.wait_for_timeout(500)
-        page.screenshot(path=out / "page_map.png")
+        save_picture(page, out / "page_map.png")
+
         page.goto(f"{address}/c/messages")
-        label(page, min(answers, 80), lambda text: squeezed[" ".join(text.split())][0])
-        until = time.monotonic() + 10
-        while not telling(page) and time.monotonic() < until:
+        label_items(page, min(answers, 80), message_shortcut)
+        deadline = time.monotonic() + 10
+        while not is_instructive(page) and time.monotonic() < deadline:
             page.wait_for_timeout(300)
-            label(page, 1, lambda text: squeezed[" ".join(text.split())][0])
-        page.screenshot(path=out / "page_label.png")
+            label_items(page, 1, message_shortcut)
+        save_picture(page, out / "page_label.png")
         browser.close()
 
 
-def telling(page: Any) -> bool:
-    """Tell whether the page shows all that it can: a short message, of which the model is not sure, and why."""
+def save_picture(page: Any, path: Path) -> None:
+    """Save what the browser shows, with few colours to keep the file small."""
+    page.screenshot(path=path)
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
+
+
+def is_instructive(page: Any) -> bool:
+    """Return whether the page shows a short message that the model is unsure about, and why."""
     odds = page.locator("#why .odds")
-    likely = (
-        max(map(float, re.findall(r"([\d.]+)%", odds.first.inner_text()))) if odds.count() else 100
-    )
-    return likely < 90 and len(shown(page)) < 120
+    if not odds.count():
+        return False
+    percentages = re.findall(r"([\d.]+)%", odds.first.inner_text())
+    return max(map(float, percentages)) < 90 and len(shown_item(page)) < 120
 
 
 if __name__ == "__main__":

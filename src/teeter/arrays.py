@@ -55,7 +55,8 @@ _UNKNOWN_MEMORY = 1 << 62
 _GPU_MEMORY_CACHE_SECONDS = 0.1
 """Asking a GPU for its free memory takes as long as a small kernel, so the answer is cached."""
 
-# For each GPU, when it was asked (``time.monotonic``) and its free bytes then. Shared by all threads
+# For each GPU, when it was asked (``time.monotonic``) and its free bytes then. Shared by all
+# threads
 # on purpose: it is a fact about the machine, and an entry is replaced as a whole.
 _gpu_memory_cache: dict[torch.device, tuple[float, int]] = {}
 

@@ -2,6 +2,9 @@
 
 State files are safetensors files whose metadata has a JSON header under the key ``teeter``. Reading
 one never runs code from it.
+
+Writing text files must not take the second that loading torch takes: the functions for state files
+load it themselves.
 """
 
 from __future__ import annotations
@@ -13,15 +16,15 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TextIO, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, overload
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor, nn
 
 from teeter.errors import FileError, InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 __all__ = [
     "FORMAT",
@@ -109,8 +112,8 @@ def atomic_open(path: Path, mode: Literal["wb", "w"] = "wb") -> Iterator[Any]:
 class LfCsvStream:
     r"""A stream for ``csv.writer`` that ends rows with ``\n`` instead of ``\r\n``.
 
-    A writer with ``lineterminator="\n"`` would leave cells that contain ``\r`` unquoted, and readers
-    would take it for the end of a row.
+    A writer with ``lineterminator="\n"`` would leave cells that contain ``\r`` unquoted, and
+    readers would take it for the end of a row.
 
     Example:
         >>> import csv, io
@@ -153,6 +156,8 @@ def write_state(
         FileError: if the file cannot be written.
         InputError: if the header contains something that JSON cannot hold.
     """
+    from safetensors.torch import save
+
     # Copies, because safetensors refuses tensors that share memory.
     copies = {}
     for name, value in tensors.items():
@@ -222,6 +227,9 @@ def split_arrays(
     Raises:
         InputError: if a NumPy array does not contain numbers.
     """
+    import torch
+    from torch import Tensor
+
     plain_values: dict[str, Any] = {}
     numpy_names: list[str] = []
     tensors: dict[str, Tensor] = {}

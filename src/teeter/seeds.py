@@ -2,6 +2,8 @@
 
 What is drawn from a stream depends on the seed and the stream's name only, never on what was drawn
 elsewhere before. Adding a random choice to one part of a program therefore changes no other part.
+
+torch is loaded by the functions that draw with it: ``stream_seed`` works without it.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Generator, Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
 
 __all__ = [
     "derive_seed",
@@ -21,6 +25,7 @@ __all__ = [
     "portable",
     "seeded_global_rng",
     "stream",
+    "stream_seed",
     "uniform",
 ]
 
@@ -41,24 +46,37 @@ def stream(
             ``portable()``, where all streams draw on the CPU.
 
     Example:
+        >>> import torch
         >>> a, b = stream(0, "order"), stream(0, "order")
         >>> bool((torch.rand(3, generator=a) == torch.rand(3, generator=b)).all())
+        True
+    """
+    from torch import Generator
+
+    generator_device = device
+    if is_portable():
+        generator_device = "cpu"
+    return Generator(generator_device).manual_seed(stream_seed(seed, *name))
+
+
+def stream_seed(seed: int, *name: str | int) -> int:
+    """Return the seed of the stream called ``name``, an integer of 64 bits.
+
+    Example:
+        >>> stream_seed(0, "order") == stream(0, "order").initial_seed()
         True
     """
     # A hash, so that similar names give unrelated seeds. The text of a tuple is the same in every
     # process and version, unlike Python's own hash.
     full_name = repr((int(seed), *name))
     digest = hashlib.blake2b(full_name.encode(), digest_size=8).digest()
-    stream_seed = int.from_bytes(digest, "big")
-
-    generator_device = device
-    if is_portable():
-        generator_device = "cpu"
-    return Generator(generator_device).manual_seed(stream_seed)
+    return int.from_bytes(digest, "big")
 
 
 def derive_seed(generator: Generator) -> int:
     """Return a seed drawn from ``generator``, for a kernel that names its own streams."""
+    import torch
+
     draw = torch.randint(2**62, (), generator=generator, device=generator.device)
     return int(draw)
 
@@ -69,6 +87,8 @@ def normal(
     device: torch.device,
 ) -> Tensor:
     """Return float32 draws from N(0, 1) on ``device``, drawn on the generator's own device."""
+    import torch
+
     draws = torch.randn(
         shape,
         generator=generator,
@@ -84,6 +104,8 @@ def uniform(
     device: torch.device,
 ) -> Tensor:
     """Return float64 draws from [0, 1) on ``device``, drawn on the generator's own device."""
+    import torch
+
     draws = torch.rand(
         shape,
         generator=generator,
@@ -103,6 +125,8 @@ def seeded_global_rng(seed: int, device: torch.device) -> Iterator[None]:
         seed: the seed inside the block.
         device: a GPU whose global generator is seeded too; the CPU's always is.
     """
+    import torch
+
     on_gpu = device.type == "cuda"
     gpus = []
     if on_gpu:

@@ -183,7 +183,8 @@ class WorkerProcess:
         self._connection = connection
 
     def _kill(self) -> None:
-        # The connection stays open: another thread may be waiting on it. The next start replaces it.
+        # The connection stays open: another thread may be waiting on it. The next start replaces
+        # it.
         if self._process is not None:
             self._process.kill()
             self._process.join(_JOIN_SECONDS)

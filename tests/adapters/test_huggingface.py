@@ -1,4 +1,6 @@
-"""Hugging Face's classifiers and tables: texts, pairs and images as the classifier takes them, and known labels."""
+"""Hugging Face's classifiers and tables: texts, pairs and images as the classifier takes them, and
+known labels.
+"""
 
 from __future__ import annotations
 
@@ -359,7 +361,9 @@ def test_a_cold_start_by_features_says_that_texts_are_none() -> None:
     )
     with pytest.raises(
         InputError,
-        match="not numbers, so a cold start by features cannot use them: choose the cold start random",
+        match=(
+            "not numbers, so a cold start by features cannot use them: choose the cold start random"
+        ),
     ):
         learner.ask(3)
     assert len(teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4).ask(3)) == 3
@@ -495,7 +499,10 @@ def broken(**settings: Any) -> Any:
         (
             lambda: broken(num_labels=4, bos_token_id=1, eos_token_id=1),
             Texts(TABLE, TOKENIZER),
-            "pads with token 0, and this GPT2ForSequenceClassification knows no padding token: set model.config",
+            (
+                "pads with token 0, and this GPT2ForSequenceClassification knows no padding token: "
+                "set model.config"
+            ),
         ),
         (
             lambda: bert(pad_token_id=3),
@@ -527,7 +534,10 @@ def broken(**settings: Any) -> Any:
         (
             image_classifier,
             Images([PIL.Image.fromarray(np.zeros((16, 16), np.uint16))], image_processor()),
-            "Image 0 has mode I;16, more than 8 bits a pixel, and Pillow would cut all above 255: scale it",
+            (
+                "Image 0 has mode I;16, more than 8 bits a pixel, and Pillow would cut all above "
+                "255: scale it"
+            ),
         ),
     ],
 )

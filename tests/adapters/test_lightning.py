@@ -1,4 +1,6 @@
-"""Lightning modules: trained by Lightning's own trainer in a learner, quietly, by the learner's seed."""
+"""Lightning modules: trained by Lightning's own trainer in a learner, quietly, by the learner's
+seed.
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,9 @@ def test_it_picks_what_teeter_picks(name: str, model: Any) -> None:
 
 
 def _state(strategy: TeeterStrategy, y: Any) -> int:
-    """The seed that scikit-activeml makes of an integer state and the number of unlabelled samples."""
+    """The seed that scikit-activeml makes of an integer state and the number of
+    unlabelled samples.
+    """
     drawn = np.random.RandomState(strategy.random_state).randint(1, 2**31)
     return int(drawn * (int(np.isnan(y).sum()) + 1) % 2**31)
 

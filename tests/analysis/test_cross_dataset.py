@@ -1,4 +1,6 @@
-"""The profile, the penalties and the ranks: by hand, against a literal transcription, and what always holds."""
+"""The profile, the penalties and the ranks: by hand, against a literal transcription, and what
+always holds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ NAMES = ("ldm-s", "random", "badge")
 
 @st.composite
 def experiments(draw: st.DrawFn) -> list[Counts]:
-    """One to three datasets, each with its own repetitions and rounds; few values, so that ties are common."""
+    """One to three datasets, each with its own repetitions and rounds; few values, so that ties are
+    common.
+    """
     found = []
     for _ in range(draw(st.integers(1, 3))):
         repetitions, rounds = draw(st.integers(2, 5)), draw(st.integers(2, 5))
@@ -96,7 +100,8 @@ def test_penalties_by_hand() -> None:
         [1 + noise, 0.7 + noise, 0.7 + 0.9 * noise, 0.7 + 0.9 * noise, good[:, 4]], axis=1
     )
     found = penalty_matrix([{"good": good, "poor": poor}])
-    # The first round is left out; the second differs by exactly 0.1 each time and the last by nothing: no wins.
+    # The first round is left out; the second differs by exactly 0.1 each time and the last by
+    # nothing: no wins.
     np.testing.assert_allclose(found.matrix, [[0, 0.5], [0, 0]])
     np.testing.assert_allclose(found.column_means, [0, 0.5])
 

@@ -1,4 +1,6 @@
-"""The paper's tables: ours are its own, and where it agrees with itself our functions give its numbers back."""
+"""The paper's tables: ours are its own, and where it agrees with itself our functions give its
+numbers back.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from teeter.errors import UnknownNameError
 SHARED = Path(__file__).parents[3] / "shared" / "paper"
 
 COMPLETE = ["cifar100", "tiny-imagenet", "food101", "imagenet"]
-"""Datasets whose accuracy table has every step; of the others it shows every second, third or fifth."""
+"""Datasets whose accuracy table has every step; of the others it shows every second, third or
+fifth.
+"""
 
 AGREE = {
     ("cifar100", "probcover"),
@@ -72,7 +76,8 @@ def test_complete_tables_give_the_deltas_back_where_the_paper_agrees_with_itself
     for one in found:
         told = "agrees" if one.agrees else "DISAGREES"
         print(
-            f"{one.dataset} {one.strategy}: {one.printed:+.2f} printed, {one.recomputed:+.3f} recomputed, {told}"
+            f"{one.dataset} {one.strategy}: {one.printed:+.2f} printed, {one.recomputed:+.3f} "
+            f"recomputed, {told}"
         )
     assert agreeing == AGREE
 

@@ -55,7 +55,10 @@ class FakeLabelStudio:
         self.requests: list[httpx.Request] = []
         """What the sync requested."""
         self.refresh_count = 0
-        """How often a personal access token was exchanged. Only the newest access token is valid."""
+        """How often a personal access token was exchanged.
+
+        Only the newest access token is valid.
+        """
 
         self.before_request: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
         """Returns a response to send instead of the usual one, or raises."""

@@ -26,7 +26,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.label_studio import LabelStudio, SyncResult
-from teeter.campaigns.selection import RoundState
+from teeter.campaigns.rounds import RoundState
 
 __all__ = [
     "LabelStudioBackend",
@@ -111,7 +111,7 @@ class LabelStudioBackend:
         )
         with (
             markers,
-            patch("teeter.campaigns.campaign.choose_picks", pick_in_order),
+            patch("teeter.campaigns.selection.choose_picks", pick_in_order),
             LabelStudio(campaign, self.tokens.get(token, token), **arguments) as label_studio,
         ):
             result = label_studio.sync()

@@ -60,7 +60,7 @@ def test_a_lost_campaign_is_restored(path: Path, backup: Path, tmp_path: Path) -
 
 
 def test_an_existing_campaign_is_replaced_only_with_overwrite(path: Path, backup: Path) -> None:
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         Campaign.restore(backup, path)
     assert count_labels(path) == 2
 
@@ -248,7 +248,7 @@ def test_a_backup_is_never_written_over_a_file_or_into_a_missing_folder(
 ) -> None:
     campaign = Campaign.open(path)
 
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         campaign.back_up(backup)
     with pytest.raises(FileError, match="Cannot write"):
         campaign.back_up(tmp_path / "no" / "place")

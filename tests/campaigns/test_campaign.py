@@ -319,6 +319,7 @@ def test_every_strategy_can_be_used_by_name(
     assert len({question.item for question in campaign.ask(10)}) == 10
 
 
+@pytest.mark.slow
 def test_a_network_can_be_the_head(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, replace(PLAIN, head="mlp"))
     answer_all(campaign, 12)
@@ -358,7 +359,7 @@ def test_answers_are_charged_to_the_budget(tmp_path: Path) -> None:
 )
 def test_impossible_settings_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, UnknownNameError), match=message.replace("?", r"\?")):
-        Settings(**values)
+        Settings(**values).require_strategy()
 
 
 @pytest.mark.parametrize("classes", [(), ("one",), ("one", "one"), ("one", " ")])
@@ -392,7 +393,7 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
     Campaign.create(tmp_path / "colours.teeter", "second", CLASSES)
     with pytest.raises(InputError, match="has several campaigns: say which of colours, second"):
         Campaign.open(tmp_path / "colours.teeter")
-    with pytest.raises(InputError, match="There is nothing to ask about: add items first"):
+    with pytest.raises(InputError, match="The campaign has no items: add some first"):
         Campaign.open(tmp_path / "colours.teeter", "second").ask(3)
     assert campaign.status().labelled == 1
 
@@ -422,6 +423,7 @@ def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
     assert {question.item for question in campaign.ask(5)} == {"new", "dull"}
 
 
+@pytest.mark.slow
 def test_a_text_of_ten_million_characters_is_asked_about_and_trained_on(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
     long = "word " * 2_000_000

@@ -1,4 +1,6 @@
-"""Picking keeps ahead of people: annotators who poll always find items, and only counts decide how many are picked."""
+"""Picking keeps ahead of people: annotators who poll always find items, and only counts decide how
+many are picked.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from campaigns.fake_clock import FakeClock
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import MOST_READY, Campaign, Settings
 from teeter.campaigns.enums import PickArm
 
@@ -20,7 +22,7 @@ VECTORS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 MakeCampaign = Callable[..., Campaign]
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeCampaign]:
     campaigns: list[Campaign] = []
 
@@ -182,6 +184,7 @@ def test_eight_annotators_who_poll_always_find_items(make_campaign: MakeCampaign
     assert len(answered) > 6 * 8
 
 
+@pytest.mark.slow
 def test_the_same_events_lead_to_the_same_items(make_campaign: MakeCampaign) -> None:
     first, second = (play_team(make_campaign(seed=3), rounds=3) for _ in range(2))
     assert first == second

@@ -1,4 +1,6 @@
-"""The one write path: an answer is recorded once however often it is sent, and validated before it is stored."""
+"""The one write path: an answer is recorded once however often it is sent, and validated before it
+is stored.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from campaigns.stores import STORES, new_place
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
@@ -18,7 +20,7 @@ from teeter.errors import InputError, UnknownNameError
 VECTORS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=POSTGRESQL_SLOW)
 def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0)
     location = new_place(request.param, tmp_path)
@@ -122,7 +124,7 @@ def test_an_answer_inside_a_transaction_is_stored_with_it(campaign: Campaign) ->
     ("answer", "message"),
     [
         (Answer("p0", "ann", AnswerKind.LABEL), "A label needs a class"),
-        (Answer("p0", "ann", AnswerKind.SKIP, "left"), "the other kinds of answers have none"),
+        (Answer("p0", "ann", AnswerKind.SKIP, "left"), "a skip, unsure or flag has none"),
         (Answer("p0", "ann", "bad"), "'bad' is not a kind of answer: choose from label, skip"),  # type: ignore[arg-type]
         (Answer("p0", " ", AnswerKind.SKIP), "An annotator needs a name"),
         (Answer("p0", "import", AnswerKind.SKIP), "reserved for labels that came with the items"),

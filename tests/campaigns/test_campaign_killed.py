@@ -103,7 +103,8 @@ def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
         for killed in range(1, kills + 1):
             people.stdin.write("go\n")
             _, number = people.stdout.readline().split()
-            # However slow the machine is, the moment comes after so many reports, and somewhere in what comes next.
+            # However slow the machine is, the moment comes after so many reports, and somewhere in
+            # what comes next.
             lines = [
                 people.stdout.readline()
                 for _ in range(moments.randrange(2 * annotator_process.BATCH))

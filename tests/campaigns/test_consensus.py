@@ -70,6 +70,7 @@ def test_dawid_skene_matches_the_paper(votes: list[tuple[int, int, int]]) -> Non
         np.testing.assert_allclose(result.class_shares, class_shares, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_dawid_skene_beats_the_majority_if_annotators_differ() -> None:
     confusions = [confusion_matrix(p) for p in (0.95, 0.9, 0.4, 0.4, 0.4)]
 

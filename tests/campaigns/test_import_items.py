@@ -17,8 +17,8 @@ from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import shared_server
 from teeter.campaigns import import_items
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
-from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 SETTINGS = Settings(kind="features", control=0.0)
@@ -193,7 +193,7 @@ def test_skipped_items_are_recognised_by_the_order_of_answers_not_by_the_clock(
 
     target = Database(tmp_path / "moved.teeter", create=True)
     Campaign.create(tmp_path / "moved.teeter", "first", ("a", "b"), SETTINGS)
-    move_campaign(campaign.database, target, "c")
+    copy_campaign(campaign.database, target, "c")
     moved = Campaign.open(tmp_path / "moved.teeter", "c")
     with moved.database.reading() as connection:
         assert moved.repository.answers.skipped_items(connection) == {"i7"}
@@ -257,6 +257,7 @@ def audit_set(campaign: Campaign) -> set[int]:
         return {int(item[1:]) for item in campaign.repository.items.audit_set(connection)}
 
 
+@pytest.mark.slow
 def test_items_added_later_enter_the_audit_set_in_proportion(tmp_path: Path) -> None:
     campaign = create_campaign(tmp_path, replace(SETTINGS, audit=50), 200)
     assert len(audit_set(campaign)) == 50
@@ -299,7 +300,7 @@ def test_a_campaign_is_created_with_all_its_items_or_not_at_all(tmp_path: Path) 
     assert Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS).new == 5
     assert Campaign.open(path).name == "c"
 
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS)
     with pytest.raises(InputError, match="differ in length"):
         Campaign.make(
@@ -397,7 +398,7 @@ def test_a_folder_of_images_moves_with_the_campaign(tmp_path: Path) -> None:
     assert campaign.history()[0]["folder"] == "images"
 
     target = Database(tmp_path / "moved.teeter", create=True)
-    move_campaign(campaign.database, target, "c")
+    copy_campaign(campaign.database, target, "c")
     target.close()
     assert Campaign.open(tmp_path / "moved.teeter").settings.folder == str(folder)
 

@@ -39,7 +39,7 @@ def test_a_long_text_is_stored_in_full() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (3, "Cannot make an item of a int"),
+        (3, "An item cannot be of type int: give a string with the text, an"),
         ({"id": "a"}, "An item has no text"),
         ({"text": "  "}, "An item has no text"),
         ({"text": None}, "An item has no text"),

@@ -1,4 +1,6 @@
-"""People: permissions, tokens stored as hashes, decisions, and how fast and accurate annotators are."""
+"""People: permissions, tokens stored as hashes, decisions, and how fast and accurate annotators
+are.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from sqlalchemy import text
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
 from teeter.campaigns.people import ROLES, require_permission, role_allows
-from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, PermissionDeniedError, UnknownNameError
 
 VECTORS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
@@ -112,7 +114,7 @@ def test_a_removed_person_releases_their_items_and_may_come_back(campaign: Campa
     campaign.people.add("ann", "reviewer")
     assert [(one.name, one.role) for one in campaign.people.list()] == [("ann", "reviewer")]
     for wrong, role, message in (
-        ("ann", "owner", "ann is a reviewer already"),
+        ("ann", "owner", "ann is already a reviewer"),
         (" ", "owner", "name"),
         ("bo", "boss", "No role"),
     ):
@@ -132,7 +134,7 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
     campaign.flag("p2", "bob")
     waiting = campaign.disagreements()
     assert [one.item for one in waiting] == ["p2", "p0"], "least clear first"
-    assert waiting[1].said == {"ann": "left", "bob": "right", "cem": "left"}
+    assert waiting[1].answers == {"ann": "left", "bob": "right", "cem": "left"}
     assert campaign.status().disagreements == 2
     assert campaign.labels()["p0"].label == "left"
     campaign.decide("p0", "right", "rey", comment="seen closely")
@@ -216,7 +218,7 @@ def test_people_and_decisions_are_copied_with_a_campaign(
     tell_labels(campaign, "p0", ann="left", bob="right")
     campaign.decide("p0", "right", "ann")
     target = Database(tmp_path / "moved.teeter", create=True)
-    move_campaign(campaign.database, target, "points")
+    copy_campaign(campaign.database, target, "points")
     moved = Campaign.open(tmp_path / "moved.teeter")
     person = moved.people.find_by_token(token)
     assert person is not None

@@ -1,4 +1,6 @@
-"""Batches: picks of the strategy, control items drawn from all items, and items of the audit set."""
+"""Batches: picks of the strategy, control items drawn from all items, and items of
+the audit set.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,6 @@ from campaigns.random_campaigns import (
     item_number,
     label_batch,
 )
-from teeter.campaigns import campaign as campaign_module
 from teeter.campaigns import selection, training
 from teeter.campaigns.campaign import Campaign
 
@@ -49,6 +50,7 @@ def test_the_audit_set_is_asked_in_random_order(
     assert lowest < np.mean(positions) < highest, "of 40 in random order, the mean is 19.5"
 
 
+@pytest.mark.slow
 def test_asked_one_by_one_every_fourth_item_is_of_the_audit_set(tmp_path: Path) -> None:
     settings = replace(SETTINGS, audit=50, strategy="random")
     campaign = create_campaign(tmp_path, settings, draw_features(200))
@@ -71,6 +73,7 @@ def test_the_audit_set_is_asked_if_nothing_else_is_left(tmp_path: Path) -> None:
     assert count == 40
 
 
+@pytest.mark.slow
 def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
     tmp_path: Path,
 ) -> None:
@@ -149,14 +152,21 @@ def test_items_of_other_annotators_are_not_asked_even_if_they_are_picked(
         taken = [selection.Pick(item, 1, "picked", {}) for item in sorted(items_of_bob)]
         return [*taken, *choose_picks(state, settings, n)]
 
-    monkeypatch.setattr(campaign_module, "choose_picks", choose_taken_items_too)
+    monkeypatch.setattr(selection, "choose_picks", choose_taken_items_too)
     items_of_ann = [question.item for question in campaign.ask(10, "ann")]
 
     assert len(items_of_ann) == 10
     assert not items_of_bob & set(items_of_ann)
 
 
-@pytest.mark.parametrize("strategy", ["dbal", "batchbald", "ensemble"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param("dbal", marks=pytest.mark.slow),
+        pytest.param("batchbald", marks=pytest.mark.slow),
+        "ensemble",
+    ],
+)
 def test_strategies_that_need_a_network_pick_with_one(strategy: str, tmp_path: Path) -> None:
     features = draw_features(40)
     settings = replace(SETTINGS, strategy=strategy, head="mlp")

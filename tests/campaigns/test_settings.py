@@ -51,14 +51,17 @@ def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_pat
     assert not (tmp_path / "refused.teeter").exists()
 
 
-def test_an_existing_campaign_with_such_a_strategy_can_still_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["dbal", "of-a-missing-plugin"])
+def test_an_existing_campaign_with_such_a_strategy_can_still_be_read(
+    strategy: str, tmp_path: Path
+) -> None:
     campaign = Campaign.create(
         tmp_path / "c.teeter", "c", ["a", "b"], Settings(kind="features", strategy="random")
     )
     campaign.add({"id": str(k), "features": [k, 1.0]} for k in range(5))
     with campaign.database.writing() as connection:
         values = json.loads(connection.scalar(select(schema.campaigns.c.settings)) or "")
-        values["strategy"] = "dbal"
+        values["strategy"] = strategy
         connection.execute(update(schema.campaigns).values(settings=json.dumps(values)))
     campaign.database.close()
 

@@ -58,6 +58,7 @@ def test_the_estimated_accuracy_is_not_biased_by_what_was_picked(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 def test_random_labels_are_estimated_to_be_half_right_however_wide_the_features(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 from typer.testing import Result
 
-from teeter.experiments import runner, tracking
+from teeter.cli.bench import _sentences
+from teeter.experiments import read_run, runner, tracking
 from teeter.strategies.base import Context, Strategy, registry
 
 Teeter = Callable[..., Result]
@@ -41,11 +43,15 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
         "folder": "runs/digits",
         "setting": "digits",
         "finished": True,
+        "shortened": False,
         "rounds": 9,
         "failures": [],
     }
     assert Path("runs/digits/cells/random-0.jsonl").read_bytes() == before
     assert len(teeter("bench", "rounds", "runs/digits").stdout.splitlines()) == 10
+
+    shortened = replace(read_run(Path("runs/digits")), last_round=1)
+    assert _sentences(shortened)[-1].startswith("Rounds 0 to 1 of 2 are in runs/digits;")
 
 
 def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:

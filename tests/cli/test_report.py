@@ -48,6 +48,7 @@ def a_run(monkeypatch: pytest.MonkeyPatch, drawn_report: Report) -> None:
     monkeypatch.setattr(reports, "write_report", copy_report)
 
 
+@pytest.mark.slow
 def test_the_findings_are_said_and_the_page_is_named(tmp_path: Path) -> None:
     done = CommandRunner().invoke(
         APP, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "out")]

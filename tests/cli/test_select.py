@@ -89,7 +89,9 @@ def test_a_pool_of_arrays(teeter: Teeter, arrays: Path) -> None:
 
 
 def test_a_table_with_labels(teeter: Teeter, table: Path) -> None:
-    """The labelled rows are mirror images, so the boundary is at 0 and the smallest size is the least sure."""
+    """The labelled rows are mirror images, so the boundary is at 0 and the smallest size is the
+    least sure.
+    """
     result = teeter(
         "select", table, "--labels", "kind", "--id", "name", "--strategy", "margin", "-n", 4
     )

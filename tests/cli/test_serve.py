@@ -216,6 +216,7 @@ def answer_and_interrupt(server: Server, slug: str) -> None:
         server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("servers")
 def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 40)

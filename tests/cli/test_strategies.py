@@ -24,7 +24,9 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
         "name": "margin",
         "needs": ["logits"],
         "options": {},
-        "about": "Pick the rows whose two most probable classes are closest [Scheffer et al. 2001].",
+        "about": (
+            "Pick the rows whose two most probable classes are closest [Scheffer et al. 2001]."
+        ),
     }
     assert told["ldm-s"]["options"]["patience"] == 10
 

@@ -208,6 +208,7 @@ def test_the_url_may_come_from_the_environment(
     assert "Sent 20 tasks" in teeter("campaign", "sync", file, "--token", LEGACY_TOKEN).stdout
 
 
+@pytest.mark.slow
 def test_watching_survives_an_outage_and_stops_at_ctrl_c(
     teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

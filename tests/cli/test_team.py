@@ -63,7 +63,7 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
 
     waiting = json.loads(run_campaign("decide", campaign_file, "--json"))
     assert {disagreement["item"] for disagreement in waiting} == {"t0", "t1", "t2", "t3"}
-    assert set(waiting[0]["said"]) == {"ann", "bob"}
+    assert set(waiting[0]["answers"]) == {"ann", "bob"}
 
     # The first is decided, undone and decided again, the second left, the third flagged.
     printed = run_campaign("decide", campaign_file, "--as", "rey", typed="1u2 f")

@@ -45,7 +45,9 @@ TOKENS = RNG.integers(0, 20, size=(48, 7))
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, the data it looks at or how to make them, and what it says of them: one column of its outputs a row."""
+    """A model, the data it looks at or how to make them, and what it says of them: one column of
+    its outputs a row.
+    """
 
     make: Callable[[], Any]
     data: Any

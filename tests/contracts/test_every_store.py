@@ -1,4 +1,6 @@
-"""The contract over every database: what is written is there, nothing is forgotten, and an error leaves nothing."""
+"""The contract over every database: what is written is there, nothing is forgotten, and an error
+leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -359,7 +361,9 @@ def test_the_history_tells_every_state(
 
 
 def play_steps(database: Database, steps: Sequence[Step]) -> list[dict[tuple[str, str], Answer]]:
-    """Return the live answers after some steps: by the tables, by the history, and as they must be."""
+    """Return the live answers after some steps: by the tables, by the history, and as
+    they must be.
+    """
     repository = begun(database, texts=3)
     given_answers: dict[tuple[str, str], list[Answer]] = {}
     order: dict[str, list[tuple[str, str]]] = {"ann": [], "bob": []}

@@ -17,7 +17,9 @@ from teeter.strategies import Context, Strategy, TopKStrategy
 
 CHECKS = {check.__name__: check for check in checks.CHECKS}
 CHEAP_OPTIONS: dict[str, dict[str, int]] = {"batchbald": {"configurations": 1000}}
-"""Options of strategies whose defaults make the contract take seconds; the slow tier checks the defaults."""
+"""Options of strategies whose defaults make the contract take seconds; the slow tier checks the
+defaults.
+"""
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -1,4 +1,6 @@
-"""Fetching from a server of our own: whole or not at all, checked, gone on with, unpacked safely."""
+"""Fetching from a server of our own: whole or not at all, checked, gone on with,
+unpacked safely.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Datasets of picture files and of Parquet: decoded when asked for, at the right size, with the right class."""
+"""Datasets of picture files and of Parquet: decoded when asked for, at the right size, with the
+right class.
+"""
 
 from __future__ import annotations
 

@@ -210,7 +210,8 @@ def test_embeddings_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], said
 def test_embeddings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(
         FileError,
-        match=r"There is no embeddings\.npz or embeddings\.safetensors in .*mnist: give the path of a file",
+        match=r"There is no embeddings\.npz or embeddings\.safetensors in .*mnist: "
+        r"give the path of a file",
     ):
         load_dataset("mnist", folder=tmp_path, embeddings=True)
     with pytest.raises(FileError, match=r"There is no file .*none\.npz"):
@@ -228,7 +229,15 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openml-6",
+        pytest.param("openml-156", marks=pytest.mark.slow),
+        pytest.param("openml-44135", marks=pytest.mark.slow),
+        pytest.param("mnist", marks=pytest.mark.slow),
+    ],
+)
 def test_the_real_ones_are_of_the_paper_s_sizes(
     name: str, real_data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -34,6 +34,8 @@ def pool(pool_template: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def home(model_pool_template: Path, tmp_path: Path) -> Path:
-    """A folder with images and a model, and with the features that it makes of them and its head."""
+    """A folder with images and a model, and with the features that it makes of them
+    and its head.
+    """
     shutil.copytree(model_pool_template, tmp_path, dirs_exist_ok=True)
     return tmp_path

@@ -1,4 +1,6 @@
-"""Plans: what is done is not done again, workers that are lost are replaced, and what is missing is found."""
+"""Plans: what is done is not done again, workers that are lost are replaced, and what is missing is
+found.
+"""
 
 from __future__ import annotations
 

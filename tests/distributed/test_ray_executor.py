@@ -1,4 +1,6 @@
-"""The executor on Ray, without Ray: what it says of a cluster that is away, and how much it asks for at once."""
+"""The executor on Ray, without Ray: what it says of a cluster that is away, and how much it asks
+for at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The same plan on Ray: the same picks as by local processes, also when a machine of the cluster is lost."""
+"""The same plan on Ray: the same picks as by local processes, also when a machine of the cluster is
+lost.
+"""
 
 from __future__ import annotations
 

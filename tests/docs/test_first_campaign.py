@@ -1,4 +1,6 @@
-"""The tutorial on campaigns: every command prints what the page shows, on real messages and images."""
+"""The tutorial on campaigns: every command prints what the page shows, on real
+messages and images.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def mask(line: str, texts: Collection[str] = ()) -> str:
 
 
 def mask_all(lines: Sequence[str], texts: Collection[str]) -> str:
-    """Mask lines and join them: where a sentence is wrapped depends on the length of its numbers."""
+    """Mask lines and join them: where a sentence is wrapped depends on the length of
+    its numbers.
+    """
     return " ".join(" ".join(mask(line, texts) for line in lines).split())
 
 

@@ -134,6 +134,7 @@ def test_a_campaign_in_use_is_not_replaced(serve: Callable[[Path], Any], message
         assert "in use" in run_teeter(*restore, fails=2).stderr
 
 
+@pytest.mark.slow
 def test_the_commands_for_postgresql_do_what_the_page_says(messages: Path, tmp_path: Path) -> None:
     psycopg = pytest.importorskip("psycopg")
     server = shared_server()

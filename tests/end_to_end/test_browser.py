@@ -1,4 +1,6 @@
-"""The page in a real browser: labelled by keyboard, corrected, reloaded, reopened, on a phone, and without a server."""
+"""The page in a real browser: labelled by keyboard, corrected, reloaded, reopened, on a phone, and
+without a server.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.campaign import Campaign, Settings
 from web.browsers import (
     MARKS,
     PATIENCE,
@@ -25,7 +27,7 @@ from web.servers import HARMFUL, Server, make_image_campaign, make_text_campaign
 
 pytestmark = MARKS
 
-PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/export", "/second-look")
+PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/export", "/review")
 
 
 @pytest.fixture
@@ -207,7 +209,10 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
     problems: list[str] = []
     page = opened(browser, f"{server.address}/c/texts/map", problems)
     sync_api.expect(page.locator("#status")).to_contain_text("201 items")
-    drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value > 0)"
+    drawn = """canvas => {
+        const image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return image.data.some(value => value > 0);
+    }"""
     assert page.locator("#map").evaluate(drawn), "points are drawn"
     box = page.locator("#map").bounding_box()
     for across in range(5, 96, 3):
@@ -310,7 +315,8 @@ def test_what_was_taken_back_in_another_tab_is_told(
 def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser: Any) -> None:
     context = browser.new_context()
     context.add_init_script(
-        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); }"
+        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); "
+        "}"
     )
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
@@ -403,6 +409,7 @@ def begin_with_classes(path: Path, count: int) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "many.teeter"
     names = begin_with_classes(file, 40)
@@ -461,4 +468,26 @@ def test_with_ten_classes_a_slash_finds_one(browser: Any, tmp_path: Path) -> Non
         sync_api.expect(page.locator("#last li b").first).to_have_text("Café 0")
         saved(page, 3)
         page.context.close()
+    assert problems == []
+
+
+@pytest.mark.slow
+def test_long_class_names_do_not_make_a_page_wider_than_a_phone(
+    browser: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "long.teeter"
+    names = ["balance not updated after a cheque or cash deposit", "transfer not received in time"]
+    # Without control items, so that the first item comes with its neighbours and their labels.
+    campaign = Campaign.create(file, "long", names, Settings(control=0.0))
+    campaign.add([{"id": f"t{k}", "text": f"text {k} about {k % 2}"} for k in range(30)])
+    for question in campaign.ask(6):
+        campaign.tell(question.item, names[int(question.item[1:]) % 2])
+    campaign.train()
+    campaign.database.close()
+
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = opened(browser, address, problems, viewport=PHONE, has_touch=True)
+        page.locator("#why .near").wait_for()
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     assert problems == []

@@ -1,4 +1,6 @@
-"""A team in a real browser: logged in by token, deciding by keyboard, naming people, on a phone and for all eyes."""
+"""A team in a real browser: logged in by token, deciding by keyboard, naming people, on a phone and
+for all eyes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""PostgreSQL restarted under a page that is in use: it says so, loses nothing, and goes on by itself."""
+"""PostgreSQL restarted under a page that is in use: it says so, loses nothing, and goes on by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ import pytest
 from campaigns.postgres_server import Server as PostgresServer
 from campaigns.postgres_server import running_server
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
-from teeter.campaigns.transfer import move_campaign
 from teeter.web import campaign_tokens
 from web.servers import Server, make_text_campaign, serve_campaigns
 
@@ -46,7 +48,7 @@ def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
     file = make_text_campaign(folder / "texts.teeter", items)
     url = database.new_database()
     source, target = Database(file), Database(url, create=True)
-    move_campaign(source, target, "texts")
+    copy_campaign(source, target, "texts")
     source.close()
     target.close()
     return url
@@ -191,6 +193,7 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
     assert len(held(place)) == 4
 
 
+@pytest.mark.slow
 def test_every_page_says_that_the_database_is_away(
     database: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,6 @@
-"""The server may be killed at any moment while somebody labels: what it acknowledged is there, once."""
+"""The server may be killed at any moment while somebody labels: what it acknowledged is there,
+once.
+"""
 
 from __future__ import annotations
 

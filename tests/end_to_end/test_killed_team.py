@@ -1,4 +1,6 @@
-"""The server may be killed at any moment while sixteen people label: nothing is lost, and nobody is asked twice."""
+"""The server may be killed at any moment while sixteen people label: nothing is lost, and nobody is
+asked twice.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def begin(place: str, items: int) -> list[str]:
 
 
 class Annotator(threading.Thread):
-    """Asks and answers; what a server that is gone did not acknowledge is sent again, as the page does."""
+    """Asks and answers; what a server that is gone did not acknowledge is sent again, as the page
+    does.
+    """
 
     def __init__(self, address: str, token: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -86,7 +90,9 @@ class Annotator(threading.Thread):
     def sent(
         self, client: httpx.Client, method: str, path: str, body: object = None
     ) -> httpx.Response | None:
-        """Return the answer to a request, which is sent again while there is no server; None at the end."""
+        """Return the answer to a request, which is sent again while there is no server; None at the
+        end.
+        """
         while True:
             try:
                 answer = client.request(method, path, json=body)
@@ -102,7 +108,9 @@ class Annotator(threading.Thread):
 
 
 def asked_twice(campaign: Campaign) -> int:
-    """Return how often an item was given to somebody while another had it, or after it was answered."""
+    """Return how often an item was given to somebody while another had it, or after it was
+    answered.
+    """
     holder: set[str] = set()
     doubles = 0
     for line in campaign.history():

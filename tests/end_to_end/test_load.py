@@ -1,4 +1,6 @@
-"""Many annotators at once, each a process of its own: nobody is asked what another has, and nothing is lost."""
+"""Many annotators at once, each a process of its own: nobody is asked what another has, and nothing
+is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The pictures of the page in the docs are made by their script, and the committed ones are like them."""
+"""The pictures of the page in the docs are made by their script, and the committed ones are like
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ COLOURS = 40
 
 
 def look(path: Path) -> tuple[tuple[int, int], int, float]:
-    """Return the size of a picture, how many colours it has, and the share of its most common one."""
+    """Return the size of a picture, how many colours it has, and the share of its most
+    common one.
+    """
     image = pytest.importorskip("PIL.Image")
     with image.open(path) as picture:
         counts = [

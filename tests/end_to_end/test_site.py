@@ -1,4 +1,6 @@
-"""The documentation as a site: it builds without a warning, asks nothing of other hosts, and is for all eyes."""
+"""The documentation as a site: it builds without a warning, asks nothing of other hosts, and is for
+all eyes.
+"""
 
 from __future__ import annotations
 

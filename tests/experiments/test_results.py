@@ -77,6 +77,7 @@ def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
             read_run(tmp_path)
 
 
+@pytest.mark.slow
 def test_curves_keep_what_all_strategies_have(whole: Run) -> None:
     curves = whole.curves()
     assert list(curves.accuracy) == list(TINY.strategies)

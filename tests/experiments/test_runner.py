@@ -1,4 +1,6 @@
-"""The runner: it compares alike, records what is done, and goes on as if it had never been stopped."""
+"""The runner: it compares alike, records what is done, and goes on as if it had
+never been stopped.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +67,8 @@ def test_stopped_after_some_rounds_it_goes_on(rounds: int, whole: Run, tmp_path:
     part = run_setting(TINY, tmp_path, rounds=rounds, device="cpu")
     assert {len(some) for some in by_cells(part.rounds).values()} == {rounds + 1}
     assert part.finished
+    assert part.is_shortened
+    assert (part.last_round, whole.is_shortened) == (rounds, False)
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
     ) == results_without_times(whole)
@@ -107,6 +111,7 @@ run_setting(TINY, Path(sys.argv[1]), device="cpu")
 """
 
 
+@pytest.mark.slow
 def test_killed_when_some_rounds_are_on_disk_it_goes_on(whole: Run, tmp_path: Path) -> None:
     run_until_killed(TINY, tmp_path, rounds=9)
     assert len(read_run(tmp_path).rounds) == 9
@@ -141,7 +146,12 @@ def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
 
 
 @pytest.mark.parametrize(
-    "cell", [pytest.param("random-0", marks=pytest.mark.slow), "ldm-s-1", "cluster-margin-0"]
+    "cell",
+    [
+        pytest.param("random-0", marks=pytest.mark.slow),
+        "ldm-s-1",
+        pytest.param("cluster-margin-0", marks=pytest.mark.slow),
+    ],
 )
 def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, rounds=2, device="cpu")
@@ -158,6 +168,7 @@ def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -
     ) == results_without_times(whole)
 
 
+@pytest.mark.slow
 def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, rounds=1, device="cpu")
     for name in ("random-0", "ldm-s-0"):
@@ -246,6 +257,7 @@ def test_killed_after_a_cell_failed_the_others_keep_their_company(
     assert results_without_times(again)["random", 0] == results_without_times(unbroken)["random", 0]
 
 
+@pytest.mark.slow
 def test_killed_while_failed_cells_are_tried_again_changes_nothing(
     moody: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +331,7 @@ def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None
         assert all(done <= all_of_them for done, all_of_them in steps)
 
 
+@pytest.mark.slow
 def test_ensembles_killed_in_a_judged_stack_go_on_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

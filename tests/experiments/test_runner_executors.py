@@ -1,4 +1,6 @@
-"""Groups of a run by workers: the same rounds as in one process, also when a worker is lost or the run goes on."""
+"""Groups of a run by workers: the same rounds as in one process, also when a worker is lost or the
+run goes on.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +55,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_setting(SETTING, tmp_path_factory.mktemp("alone"), device="cpu")
 
 
+@pytest.mark.slow
 def test_workers_find_what_one_process_finds(alone: Run, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     run = run_setting(

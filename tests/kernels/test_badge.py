@@ -106,7 +106,9 @@ def test_follows_the_law_of_k_means_plus_plus_on_the_embedding(draws: int) -> No
     ("draws", "tolerance"), [(250, 0.085), pytest.param(3000, 0.025, marks=pytest.mark.slow)]
 )
 def test_the_origin_is_no_centre(draws: int, tolerance: float) -> None:
-    """A row far from every pick weighs by that distance, not by its smaller distance to the origin."""
+    """A row far from every pick weighs by that distance, not by its smaller distance
+    to the origin.
+    """
     features = torch.tensor([[3.0, 0], [-2.9, 0], [0.1, 0]], dtype=torch.float64)
     logits = torch.zeros(3, 2, dtype=torch.float64)
     seconds = Counter(

@@ -1,4 +1,6 @@
-"""Mutual information and variation ratio against the formulas, where samples are certain and alike too."""
+"""Mutual information and variation ratio against the formulas, where samples are certain and alike
+too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""BatchBALD against the joint mutual information of every label tuple, and what sampling does to it."""
+"""BatchBALD against the joint mutual information of every label tuple, and what sampling does to
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ FLOAT64 = torch.float64
 
 
 def posterior(samples: int, rows: int, classes: int, seed: int = 0, *, width: int = 3) -> Tensor:
-    """Heads drawn at random over features of some width: the narrower, the more do rows tell of the same things."""
+    """Heads drawn at random over features of some width: the narrower, the more do rows tell of the
+    same things.
+    """
     generator = stream(seed, "posterior")
     features = torch.randn(rows, width, generator=generator, dtype=FLOAT64)
     heads = torch.randn(samples, width, classes, generator=generator, dtype=FLOAT64)

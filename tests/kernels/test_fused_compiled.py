@@ -19,14 +19,16 @@ from teeter.kernels.fused import flip_rates, seeding
 
 def assembly(kernel, kinds, fixed, **options):
     names = [name for name in kernel.arg_names if name not in fixed]
-    signature = dict(zip(names, kinds.split(";"), strict=True)) | {name: "constexpr" for name in fixed}
+    signature = dict(zip(names, kinds.split(";"), strict=True))
+    signature |= {name: "constexpr" for name in fixed}
     source = ASTSource(kernel, {name: signature[name] for name in kernel.arg_names}, fixed)
     built = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     assert built.metadata.shared <= 227 << 10, "more than a program may hold"
     return built.asm["ptx"]
 
 
-for classes, width, tied in ((10, 20, False), (200, 512, False), (1000, 512, True), (1000, 512, False)):
+cases = ((10, 20, False), (200, 512, False), (1000, 512, True), (1000, 512, False))
+for classes, width, tied in cases:
     sizes = flip_rates._tile_sizes(classes, width)
     options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
     rows, some, deep = sizes["ROWS"], sizes["CLASSES"], sizes["WIDTH"]
@@ -34,17 +36,20 @@ for classes, width, tied in ((10, 20, False), (200, 512, False), (1000, 512, Tru
         f"*fp32;tensordesc<bf16[{rows}, {deep}]>;*i64;tensordesc<fp32[{rows}, {some}]>;"
         f"tensordesc<bf16[{some}, {deep}]>;*bf16;*fp32;i32;i32;i32;i32;i64;i64"
     )
-    told = {"has_bias": True, "tied": tied, "one_class_tile": classes <= some, "NEIGHBOURS": 8, "ROUNDING": 1e-5}
-    assert "wgmma" in assembly(flip_rates._flip_rates, kinds, told | sizes, **options)
+    constants = {"has_bias": True, "tied": tied, "one_class_tile": classes <= some}
+    constants |= {"NEIGHBOURS": 8, "ROUNDING": 1e-5}
+    assert "wgmma" in assembly(flip_rates._flip_rates, kinds, constants | sizes, **options)
 tile = {name: seeding.PRODUCT_TILE[name] for name in ("PICKS", "WIDTH")} | {"ROWS": seeding.ROWS}
-told = {"negligible": 1e-5, "scale": seeding.LOWER_SCALE} | tile
+constants = {"negligible": 1e-5, "scale": seeding.LOWER_SCALE} | tile
 kinds = "*fp64;*fp16;*fp16;*i64;*i32;i32;i32"
-assert "wgmma" in assembly(seeding._lower_nearest, kinds, told, num_warps=seeding.PRODUCT_TILE["num_warps"])
+warps = seeding.PRODUCT_TILE["num_warps"]
+assert "wgmma" in assembly(seeding._lower_nearest, kinds, constants, num_warps=warps)
 assembly(seeding._weigh_tiles, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128})
 for groups, draws in ((16, 16), (8192, 2)):  # the second for 100 million rows
-    told = {"GROUPS": groups, "ROWS": 128, "DRAWS": draws}
-    assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", told)
-assembly(seeding._accept_candidates, "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32", {"BLOCK": 256}, num_warps=16)
+    constants = {"GROUPS": groups, "ROWS": 128, "DRAWS": draws}
+    assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", constants)
+kinds = "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32"
+assembly(seeding._accept_candidates, kinds, {"BLOCK": 256}, num_warps=16)
 print("compiled")
 """
 

@@ -37,6 +37,7 @@ def test_equals_one_at_a_time(
         assert k_center(features, known, n, block=block).tolist() == literally(features, known, n)
 
 
+@pytest.mark.slow
 @given(
     rows=st.integers(1, 12),
     width=st.integers(1, 3),

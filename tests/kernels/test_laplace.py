@@ -1,4 +1,6 @@
-"""Directions from a Laplace posterior have the covariance that its curvature says, written out row by row."""
+"""Directions from a Laplace posterior have the covariance that its curvature says, written out row
+by row.
+"""
 
 from __future__ import annotations
 

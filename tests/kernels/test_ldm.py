@@ -249,7 +249,9 @@ def test_rays_left_out_means_512_or_1024() -> None:
 
 
 def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
-    """A row at the angle ``true_ldm * pi`` and a uniform disc, a head with the boundary y = 0, the wedge's share."""
+    """A row at the angle ``true_ldm * pi`` and a uniform disc, a head with the boundary y = 0, the
+    wedge's share.
+    """
     generator = stream(seed, "disc")
     radius = torch.rand(rows, generator=generator, dtype=torch.float64).sqrt()
     angle = 2 * torch.pi * torch.rand(rows, generator=generator, dtype=torch.float64)

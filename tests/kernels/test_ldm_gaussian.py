@@ -155,7 +155,9 @@ def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) 
 
 @pytest.mark.parametrize("patience", [4, 40])
 def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
-    """A literal loop over all rows with one counter, on the same draws, which come in blocks of 16."""
+    """A literal loop over all rows with one counter, on the same draws, which come in
+    blocks of 16.
+    """
     rng = np.random.default_rng(0)
     rows, weight = (
         torch.from_numpy(rng.normal(size=(30, 3))),

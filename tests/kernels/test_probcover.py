@@ -165,6 +165,7 @@ def test_working_memory_changes_nothing() -> None:
             assert probcover(features, 0.5, 300, centres=known).tolist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.checks("probcover", against="memory use: little more than the stored neighbours")
 @pytest.mark.parametrize(
     "radius", [pytest.param(0.01, marks=slow), 0.3, pytest.param(2.5, marks=slow)]

@@ -117,7 +117,7 @@ def test_near_copies_follow_the_law_too(draws: int) -> None:
     assert chi_squared(counts, law, draws) > 0.001
 
 
-@pytest.mark.checks("ldm-s", "entropy-s", "margin-s", against="the weights of equation 4")
+@pytest.mark.checks("ldm-s", "entropy-s", "margin-s", against="the weights of equation 5")
 @given(
     rows=st.integers(1, 40),
     share=st.floats(0, 1),

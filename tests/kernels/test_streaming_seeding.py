@@ -1,4 +1,6 @@
-"""Seeding over rows that are fetched: the sequential law itself, what is fetched, and weights that vanish."""
+"""Seeding over rows that are fetched: the sequential law itself, what is fetched, and weights that
+vanish.
+"""
 
 from __future__ import annotations
 

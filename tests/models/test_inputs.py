@@ -178,7 +178,9 @@ def test_images_become_flat_features() -> None:
 def test_words_are_no_features() -> None:
     with pytest.raises(
         InputError,
-        match="not numbers, so a cold start by features cannot use them: choose the cold start random",
+        match=(
+            "not numbers, so a cold start by features cannot use them: choose the cold start random"
+        ),
     ):
         flat_rows(["one", "two"])
 

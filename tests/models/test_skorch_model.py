@@ -1,4 +1,6 @@
-"""skorch classifiers: observed by their network, and fitted by a learner to all labelled rows with its seed."""
+"""skorch classifiers: observed by their network, and fitted by a learner to all labelled rows with
+its seed.
+"""
 
 from __future__ import annotations
 

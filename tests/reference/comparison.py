@@ -1,4 +1,6 @@
-"""The performance profile and the penalty matrix, written out as the paper defines them, in exact fractions."""
+"""The performance profile and the penalty matrix, written out as the paper defines them, in exact
+fractions.
+"""
 
 from __future__ import annotations
 

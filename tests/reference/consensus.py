@@ -1,4 +1,6 @@
-"""Expectation and maximisation over annotators' errors as the paper writes it, without logarithms or arrays."""
+"""Expectation and maximisation over annotators' errors as the paper writes it, without logarithms
+or arrays.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ Votes = list[tuple[int, int, int]]
 def dawid_skene(
     votes: Votes, sizes: tuple[int, int, int], *, right: float, wrong: float, rounds: int
 ) -> tuple[list[list[float]], list[list[list[float]]], list[float]]:
-    """Items' classes T_ij, people's errors pi_jl^(k) and shares p_j [Dawid and Skene 1979, equations 2.3 to 2.5].
+    """Items' classes T_ij, people's errors pi_jl^(k) and shares p_j [Dawid and Skene 1979,
+    equations 2.3 to 2.5].
 
     Each count of errors begins at ``right`` or at a part of ``wrong``, each count of classes at 1.
     """

@@ -1,4 +1,4 @@
-"""LDM-Seeding by equations 4 and 5, one pick at a time, and the exact law of its picks."""
+"""LDM-Seeding by equations 5 and 6, one pick at a time, and the exact law of its picks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = npt.NDArray[np.float64]
 
 
 def gammas(ldm: Array, n: int) -> Array:
-    """Equation 4, with ties to the lowest row and the least positive LDM where L_q is 0."""
+    """Equation 5, with ties to the lowest row and the least positive LDM where L_q is 0."""
     order = sorted(range(len(ldm)), key=lambda i: (ldm[i], i))
     near, far = order[:n], order[n:]
     l_q = max(ldm[i] for i in near)
@@ -33,7 +33,7 @@ def cosine_distance(a: Array, b: Array) -> float:
 
 
 def next_law(picked: tuple[int, ...], gamma: Array, distances: Array) -> Array:
-    """Equation 5: the probability of every row to be picked next; all zero without weights."""
+    """Equation 6: the probability of every row to be picked next; all zero without weights."""
     p = np.array(
         [
             0.0 if x in picked else gamma[x] * min(distances[x, other] for other in picked)
@@ -65,7 +65,7 @@ def _sequences(
 def one_at_a_time(
     first: int, n: int, gamma: Array, distances: Array, rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Draw n picks by equation 5, one after the other."""
+    """Draw n picks by equation 6, one after the other."""
     picked: tuple[int, ...] = (first,)
     while len(picked) < n:
         law = next_law(picked, gamma, distances)

@@ -1,4 +1,6 @@
-"""Training as it is written on paper: a perceptron of one hidden layer, its gradient by hand, and Adam's equations."""
+"""Training as it is written on paper: a perceptron of one hidden layer, its gradient by hand, and
+Adam's equations.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def adam(
     batch_size: int,
     rates: list[float],
 ) -> tuple[list[Array], list[float]]:
-    """Return the parameters after training, and each epoch's mean loss; ``rates`` has a learning rate an epoch."""
+    """Return the parameters after training, and each epoch's mean loss; ``rates`` has a learning
+    rate an epoch.
+    """
     parameters = [parameter.copy() for parameter in parameters]
     first = [np.zeros_like(parameter) for parameter in parameters]
     second = [np.zeros_like(parameter) for parameter in parameters]

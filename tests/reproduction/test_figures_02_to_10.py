@@ -67,7 +67,9 @@ def test_line_accuracy_depends_on_the_angle_between_lines() -> None:
 
 
 def test_ldm_picks_by_angle_and_entropy_by_distance() -> None:
-    """Row 3 is nearest to the boundary, because it is near the origin; row 4 has the least angle."""
+    """Row 3 is nearest to the boundary, because it is near the origin; row 4 has the
+    least angle.
+    """
     pool = np.array(
         [
             [0.9, 0.0],

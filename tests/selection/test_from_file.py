@@ -250,7 +250,8 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             LABELLED,
             {},
-            r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. Or use random, seeding-l2",
+            r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. "
+            r"Or use random, seeding-l2",
         ),
         (
             LABELLED,
@@ -408,7 +409,9 @@ def test_ids_come_back_as_they_were(
 
 
 def test_a_real_table(folder: Path, real_data: Path) -> None:
-    """Letters: a head fitted to 400 of them is right about most of the rest, and unsure of what it gets wrong."""
+    """Letters: a head fitted to 400 of them is right about most of the rest, and unsure of what it
+    gets wrong.
+    """
     letters = np.load(real_data / "letter.npz")
     features, labels = letters["x"][:3000], letters["y"][:3000]
     lines = [

@@ -1,4 +1,6 @@
-"""Picks from shards: equal to those in memory, whatever the workers and shards; resumed; and clear about bad input."""
+"""Picks from shards: equal to those in memory, whatever the workers and shards; resumed; and clear
+about bad input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Raw rows through a model on the workers: the same picks as from features that were computed before."""
+"""Raw rows through a model on the workers: the same picks as from features that were computed
+before.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +57,7 @@ def test_workers_change_nothing(home: Path) -> None:
     assert np.array_equal(ldm_values(one), ldm_values(two))
 
 
+@pytest.mark.slow
 def test_shards_batches_and_threads_change_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

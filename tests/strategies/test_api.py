@@ -1,4 +1,6 @@
-"""The front door: NumPy for NumPy, tensors for tensors, and a sentence for everything that does not fit."""
+"""The front door: NumPy for NumPy, tensors for tensors, and a sentence for everything that does not
+fit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the strategies over several samples of a model pick, and mistakes of released libraries they do not make."""
+"""What the strategies over several samples of a model pick, and mistakes of released libraries they
+do not make.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ SPREAD = teeter.Outputs(
         ]
     )
 )
-"""Row 0: certain and contradictory. Row 1: the same, less certain. Row 2: unsure in every sample. Row 3: all agree."""
+"""Row 0: certain and contradictory.
+
+Row 1: the same, less certain. Row 2: unsure in every sample. Row 3: all agree.
+"""
 
 
 def test_dbal_prefers_contradiction_to_doubt() -> None:

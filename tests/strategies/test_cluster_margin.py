@@ -1,4 +1,6 @@
-"""Cluster-Margin and its LDM twin: turns, memory, and the mistake of others that they do not make."""
+"""Cluster-Margin and its LDM twin: turns, memory, and the mistake of others that
+they do not make.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ SIZES = {group: GROUPS.count(group) for group in set(GROUPS)}
     "cluster-margin", against="the mistake of giving one row's features to its whole mini-batch"
 )
 def test_cluster_margin_goes_by_each_row_s_own_features() -> None:
-    """An embedding shared by neighbouring rows would mix the groups, whose rows lie between one another."""
+    """An embedding shared by neighbouring rows would mix the groups, whose rows lie between one
+    another.
+    """
     outputs = Outputs(
         logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(GROUPS)
     )

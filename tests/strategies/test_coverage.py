@@ -1,4 +1,6 @@
-"""Coreset, ProbCover and TypiClust: what they use and refuse, and the mistakes of others that they do not make."""
+"""Coreset, ProbCover and TypiClust: what they use and refuse, and the mistakes of others that they
+do not make.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def select(name: str, features: Tensor, n: int, known: Tensor, **options: object
 
 @pytest.mark.checks("coreset", against="the mistake of mixing row numbers with positions")
 def test_coreset_does_not_mix_row_numbers_with_positions() -> None:
-    """Row numbers far beyond the positions, in no order, and labelled rows that were numbered among them."""
+    """Row numbers far beyond the positions, in no order, and labelled rows that were numbered among
+    them.
+    """
     context = example_context(40)
     numbers = np.array([(37 * k) % 40 + 500 for k in range(40)])
     known = context.labelled.features
@@ -151,7 +155,9 @@ def test_options_that_mean_nothing_are_refused(
 
 
 def bundles(sizes: list[int], seed: int = 0) -> Tensor:
-    """Tight groups of rows, far from each other, in a shuffled order that is the same for a seed."""
+    """Tight groups of rows, far from each other, in a shuffled order that is the same
+    for a seed.
+    """
     centres = 50 * torch.eye(len(sizes), dtype=torch.float64)
     of = torch.cat([torch.full((size,), k) for k, size in enumerate(sizes)])
     return centres[of] + draw(len(of), len(sizes), seed)

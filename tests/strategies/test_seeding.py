@@ -1,4 +1,6 @@
-"""Seeding by distance alone, and with another uncertainty instead of LDM: entropy-s and margin-s."""
+"""Seeding by distance alone, and with another uncertainty instead of LDM:
+entropy-s and margin-s.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Training in stacks: a member learns what it would learn alone, and one that fails leaves the others be."""
+"""Training in stacks: a member learns what it would learn alone, and one that fails leaves the
+others be.
+"""
 
 from __future__ import annotations
 

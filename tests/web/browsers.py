@@ -1,4 +1,6 @@
-"""A real browser for tests: where Chromium is, how long we wait for it, and what is wrong with a page it shows."""
+"""A real browser for tests: where Chromium is, how long we wait for it, and what is wrong with a
+page it shows.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def page_server(campaign: Path) -> Iterator[str]:
-    """Serve a campaign from a thread of this process, which trains by itself, and yield the address.
+    """Serve a campaign from a thread of this process, which trains by itself, and yield the
+    address.
 
     Much cheaper than ``teeter serve``, which loads torch in two more processes.
     """
@@ -89,7 +92,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def for_all_eyes(page: Any, path: str) -> None:
-    """Nothing is cut off at the side; labels, contrast, roles and the like are right, as axe sees them."""
+    """Nothing is cut off at the side; labels, contrast, roles and the like are right, as axe sees
+    them.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), (
         f"{path} is too wide"

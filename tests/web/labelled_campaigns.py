@@ -74,7 +74,9 @@ def make_labelled_campaign(path: Path, count: int, **settings: Any) -> list[str]
 def _label_campaign(
     count: int, settings: tuple[tuple[str, Any], ...]
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the file of a campaign that was labelled over HTTP, and the ids of its labelled items."""
+    """Return the file of a campaign that was labelled over HTTP, and the ids of its
+    labelled items.
+    """
     with TemporaryDirectory() as folder:
         path = make_text_campaign(Path(folder) / "texts.teeter", **dict(settings))
         with serve_campaigns(path) as client:

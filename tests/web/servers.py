@@ -1,4 +1,6 @@
-"""Servers for tests: in this process, with workers that work at once, or in a process of their own."""
+"""Servers for tests: in this process, with workers that work at once, or in a
+process of their own.
+"""
 
 from __future__ import annotations
 

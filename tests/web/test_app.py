@@ -25,16 +25,24 @@ STATUS_BY_ERROR = {
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("/nothing", 404), ("/c/texts/items?after=x", 422), ("/c/texts/undo", 404)]
+    ("path", "status", "title"),
+    [
+        ("/nothing", 404, "Not found"),
+        ("/c/texts/items?after=x", 422, "Something went wrong"),
+        ("/c/texts/undo", 404, "Not found"),
+    ],
 )
-def test_an_error_on_a_page_is_a_page(tmp_path: Path, path: str, status: int) -> None:
+def test_an_error_on_a_page_is_a_page(tmp_path: Path, path: str, status: int, title: str) -> None:
     with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 5)) as client:
         response = client.get(path)
         assert response.status_code == status
         assert response.headers["content-type"] == "text/html; charset=utf-8"
-        assert "Back to the start" in response.text
+        assert f"<h1>{title}</h1>" in response.text
+        assert "Go to the list of campaigns" in response.text
 
-        assert client.get("/api/v1/nothing").json() == {"detail": "There is no such page here."}
+        assert client.get("/api/v1/nothing").json() == {
+            "detail": "There is no page at this address."
+        }
         assert client.get("/static/nothing.js").status_code == 404
         refused = client.put("/c/texts")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET")

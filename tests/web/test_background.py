@@ -234,12 +234,12 @@ def test_the_status_is_described_in_words(monkeypatch: pytest.MonkeyPatch) -> No
     status.update(StatusReport(Activity.TRAINING, labels=140, version=7))
     assert status.describe() == "Model 7 is being trained on 140 labels."
     status.update(StatusReport(None, version=7, is_trained=True))
-    assert status.describe() == "Model 7 was trained 0 s ago."
+    assert status.describe() == "Model 7 was trained 0 seconds ago."
 
     now += 600
-    assert status.describe() == "Model 7 was trained 10 min ago."
+    assert status.describe() == "Model 7 was trained 10 minutes ago."
     now += 7200
-    assert status.describe() == "Model 7 was trained 2 h ago."
+    assert status.describe() == "Model 7 was trained 2 hours ago."
 
     for activity in Activity:
         status.update(StatusReport(activity))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.selection import RoundState
+from teeter.campaigns.rounds import RoundState
 from teeter.errors import InputError
 from teeter.web.background_requests import (
     Activity,
@@ -62,6 +62,7 @@ def test_a_request_of_an_unknown_type_is_refused(handlers: TaskHandlers) -> None
         handlers.run(Unknown(), ignore)
 
 
+@pytest.mark.slow
 def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = tmp_path / "texts.teeter"
     make_labelled_campaign(path, 40)

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from web.labelled_campaigns import LabelledCampaign, label_items
 from web.servers import serve_campaigns
 
-PAGES = ("", "/second-look", "/progress", "/map", "/items", "/item?id=html", "/export", "/news")
+PAGES = ("", "/review", "/progress", "/map", "/items", "/item?id=html", "/export", "/news")
 
 
 @pytest.mark.parametrize("page", PAGES)

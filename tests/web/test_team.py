@@ -46,7 +46,7 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("review", "GET", f"{AT}/map", None),
     ("review", "GET", f"{AT}/team", None),
     ("review", "GET", f"{AT}/agreement", None),
-    ("review", "GET", "/c/texts/second-look", None),
+    ("review", "GET", "/c/texts/review", None),
     ("review", "GET", "/c/texts/items", None),
     ("review", "GET", "/c/texts/map", None),
     ("review", "GET", "/c/texts/team", None),

@@ -292,6 +292,8 @@ def _notes_on_run(run: Run) -> Iterator[str]:
 
     if not run.finished:
         yield "The run is not finished: results may change."
+    if run.is_shortened:
+        yield f"The run ends at round {run.last_round} of {run.setting.rounds}, as it was asked to."
 
     if run.failures:
         failed = [f"{strategy}, repetition {repetition}" for strategy, repetition in run.failures]

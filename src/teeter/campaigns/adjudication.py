@@ -17,7 +17,7 @@ class Disagreement:
 
     item: str
     content: str | None
-    said: dict[str, str]
+    answers: dict[str, str]
     """By annotator, the class that they gave, or that they flagged the item."""
     label: str | None
     """The item's label until a reviewer decides."""

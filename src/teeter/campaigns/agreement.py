@@ -178,7 +178,7 @@ def krippendorff_alpha(ratings: Integers) -> AgreementScore | None:
     expected = float(_expected_disagreement(counts.sum(axis=0)))
 
     def alpha_of_share(share: float) -> float:
-        """Return alpha if this share of the items agrees, and the classes are as frequent as now."""
+        """Return alpha if this share of the items agrees and class frequencies stay the same."""
         return 1 - (1 - share) / expected
 
     return _with_interval(counts, _alpha, low_if_perfect=alpha_of_share)

@@ -75,7 +75,10 @@ def pace_of(times: Sequence[float]) -> AnnotatorPace | None:
 
     # The median is what an annotator feels, the mean is what an hour holds.
     median = statistics.median(working_waits)
-    return AnnotatorPace(seconds=median, per_hour=3600 * len(working_waits) / total)
+    return AnnotatorPace(
+        seconds=median,
+        per_hour=3600 * len(working_waits) / total,
+    )
 
 
 @dataclass

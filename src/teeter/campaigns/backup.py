@@ -39,7 +39,7 @@ def back_up(source: Path, target: Path) -> None:
         FileError: If the target exists or cannot be written.
     """
     if target.exists():
-        raise FileError(f"{target} exists already: name another file.")
+        raise FileError(f"{target} already exists: name another file.")
 
     with atomic_file(target) as part:
         _copy_database(source, part, "mode=rw")
@@ -62,7 +62,7 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
     # The file behind a link is replaced, not the link.
     target = target.resolve()
     if target.exists() and not overwrite:
-        raise FileError(f"{target} exists already: name another file, or allow overwriting it.")
+        raise FileError(f"{target} already exists: name another file, or allow overwriting it.")
 
     with atomic_file(target) as part:
         _copy_backup(backup, part)

@@ -1,4 +1,8 @@
-"""A campaign: items to label, people who label them, and a model that learns from the answers."""
+"""A campaign: items to label, people who label them, and a model that learns from the answers.
+
+Methods that select or train import what they need themselves, because it loads torch. A server that
+only stores answers starts without it, and leaves selection and training to its worker process.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.clock import Clock, format_time, utc_now
 from teeter.campaigns.consensus import ConsensusLabel
+from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import (
     Answer,
     AnswerReceipt,
@@ -49,19 +54,14 @@ from teeter.campaigns.results import (
     ModelInfo,
     Question,
     Status,
+    SuspectLabel,
 )
+from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
     FeatureScaler,
     has_same_features,
     rescale_model,
     scale_features,
-)
-from teeter.campaigns.selection import (
-    RoundSettings,
-    RoundState,
-    SuspectLabel,
-    choose_picks,
-    find_suspects,
 )
 from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.snapshot import (
@@ -74,11 +74,9 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.campaigns.training import measure_previous_encoder, predict_items, train_model
-from teeter.campaigns.transfer import move_campaign
 from teeter.encoders import EncoderFunction
 from teeter.errors import FileError, InputError, StoreError
-from teeter.seeds import stream
+from teeter.seeds import stream_seed
 
 __all__ = [
     "Campaign",
@@ -172,7 +170,7 @@ class Campaign:
             InputError: the name is taken, or the classes or the settings cannot be used.
         """
         settings = settings or Settings()
-        settings.require_head_outputs()
+        settings.require_strategy()
         class_names = validate_classes(classes)
         validate_name(name)
 
@@ -212,6 +210,7 @@ class Campaign:
             StoreError: it is not a campaign's, or the database cannot be used.
             UnknownNameError: it has no campaign of that name.
         """
+        # A name that is given separately wins, since ``#`` may be part of a file name.
         if name is None:
             location, name = split_location(location)
 
@@ -258,7 +257,7 @@ class Campaign:
 
         path = Path(path)
         if path.exists():
-            raise InputError(f"{path} exists already: continue it, or choose another name.")
+            raise InputError(f"{path} already exists: continue it, or choose another name.")
         if not path.parent.is_dir():
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 
@@ -304,7 +303,7 @@ class Campaign:
                 campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
                 try:
                     stored = campaign._store_items(items)
-                    move_campaign(campaign.database, target, name)
+                    copy_campaign(campaign.database, target, name)
                 finally:
                     campaign.database.close()
         finally:
@@ -523,25 +522,54 @@ class Campaign:
         comment: str | None = None,
     ) -> AnswerReceipt:
         """Record the class of an item. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.LABEL, label, comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.LABEL,
+                label,
+                comment,
+            )
+        )
 
     def skip(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Skip an item: it may be asked about again after the next training. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.SKIP, comment=comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.SKIP,
+                comment=comment,
+            )
+        )
 
     def mark_unsure(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Say that an item's class cannot be told: it is not asked about again. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.UNSURE, comment=comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.UNSURE,
+                comment=comment,
+            )
+        )
 
     def flag(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
     ) -> AnswerReceipt:
         """Say that an item does not belong in the campaign: it is left out. See ``answer``."""
-        return self.answer(Answer(str(item), annotator, AnswerKind.FLAG, comment=comment))
+        return self.answer(
+            Answer(
+                str(item),
+                annotator,
+                AnswerKind.FLAG,
+                comment=comment,
+            )
+        )
 
     def confirm_label(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
@@ -624,6 +652,7 @@ class Campaign:
             if missing and lock is None:
                 self._wait_for_picking()
             elif lock is not None:
+                # Two requests' worth for everyone else at work: they should not have to wait.
                 ahead = min(2 * n * other_annotators, MOST_READY)
                 has_picked = self._pick(annotator, n, missing + ahead, lock, state)
                 # A state that was loaded before may lack items that came back since, so only a new
@@ -632,6 +661,7 @@ class Campaign:
                     break
                 state = None
 
+            # Read again rather than kept: another process of the annotator may have got items too.
             questions = self._open_questions(annotator, n)
             if len(questions) == n:
                 return questions
@@ -646,7 +676,15 @@ class Campaign:
         questions = []
         for pick in picks:
             content = items[pick.item].content
-            questions.append(Question(pick.item, content, pick.arm, pick.rank, dict(pick.reason)))
+            questions.append(
+                Question(
+                    pick.item,
+                    content,
+                    pick.arm,
+                    pick.rank,
+                    dict(pick.reason),
+                )
+            )
 
         return questions
 
@@ -707,6 +745,8 @@ class Campaign:
         Returns:
             Whether there was an item left to pick.
         """
+        from teeter.campaigns.selection import choose_picks
+
         # Selecting takes seconds, so it happens outside of a transaction, under the lock.
         try:
             state = state or self.load_state()
@@ -764,7 +804,11 @@ class Campaign:
             else:
                 for_annotator += not_asked
 
-        origin = BatchOrigin(self.settings.strategy, self.settings.seed, version)
+        origin = BatchOrigin(
+            self.settings.strategy,
+            self.settings.seed,
+            version,
+        )
         if for_annotator:
             self.repository.picks.add_batch(connection, annotator, for_annotator, origin)
         if ahead:
@@ -842,7 +886,7 @@ class Campaign:
         The item's id alone decides, so that the answer never changes.
         """
         # 53 bits fill a float exactly: a uniform number in [0, 1).
-        drawn = stream(self.settings.seed, "overlap", item).initial_seed() % 2**53 / 2**53
+        drawn = stream_seed(self.settings.seed, "overlap", item) % 2**53 / 2**53
         return drawn < self.settings.overlap
 
     def release_items(
@@ -866,6 +910,7 @@ class Campaign:
             InputError: the campaign has no items.
         """
         with self.database.reading() as connection:
+            # All in one read transaction: labels and models that belong together.
             pool = self._read_pool(connection)
             audit_set = self.repository.items.audit_set(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
@@ -939,11 +984,8 @@ class Campaign:
 
     def _explain_empty_pool(self, connection: Connection) -> str:
         if self.repository.items.count(connection):
-            return (
-                "There is nothing to ask about yet: the items have no features. "
-                "Continue with teeter campaign encode."
-            )
-        return "There is nothing to ask about: add items first."
+            return "The items have no features yet: compute them with teeter campaign encode."
+        return "The campaign has no items: add some first."
 
     @property
     def _round_settings(self) -> RoundSettings:
@@ -970,6 +1012,9 @@ class Campaign:
         Raises:
             InputError: fewer than two classes have labels.
         """
+        from teeter.campaigns.selection import choose_picks
+        from teeter.campaigns.training import measure_previous_encoder, train_model
+
         state = state or self.load_state()
         weights, facts = train_model(state, self._round_settings)
         with self.database.reading() as connection:
@@ -986,7 +1031,11 @@ class Campaign:
             if picks:
                 self._store_picks(connection, None, 0, picks, version)
 
-        return ModelInfo(version, facts["labels"], tuple(facts["classes"]))
+        return ModelInfo(
+            version,
+            facts["labels"],
+            tuple(facts["classes"]),
+        )
 
     def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.
@@ -995,6 +1044,8 @@ class Campaign:
             count: how many labels to return at most.
             again: include labels that an annotator confirmed.
         """
+        from teeter.campaigns.selection import find_suspects
+
         if count < 1:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
 
@@ -1073,7 +1124,12 @@ class Campaign:
         """
         require_name(reviewer)
         require_valid_unicode(comment or "", "comment")
-        decision = Decision(str(item), label, reviewer, comment or None)
+        decision = Decision(
+            str(item),
+            label,
+            reviewer,
+            comment or None,
+        )
 
         with self.database.writing() as connection:
             if self.repository.decisions.for_item(connection, decision.item) == decision:
@@ -1142,6 +1198,8 @@ class Campaign:
         Returns:
             How many items have a label.
         """
+        from teeter.campaigns.training import predict_items
+
         with self.database.reading() as connection:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
@@ -1182,7 +1240,7 @@ def _validate_answer(answer: Answer) -> Answer:
 
     kind = AnswerKind(answer.kind)
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
-        raise InputError("A label needs a class, and the other kinds of answers have none.")
+        raise InputError("A label needs a class, and a skip, unsure or flag has none.")
 
     return replace(answer, kind=kind, comment=answer.comment or None)
 

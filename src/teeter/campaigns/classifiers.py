@@ -6,16 +6,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from teeter.models.networks import mlp
-from teeter.training import TrainingConfig
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = [
     "HEAD_OUTPUTS",
-    "TRAINING",
     "ClassifierKind",
     "head_factory",
     "ignore_few_labels_warning",
@@ -40,9 +37,6 @@ HEAD_OUTPUTS = {
 
 INVERSE_REGULARISATION = 0.1
 """scikit-learn's ``C`` of the linear head, for features with a mean square of 1."""
-
-TRAINING = TrainingConfig(class_weighted=True)
-"""How networks are trained. Rare classes count as much as frequent ones."""
 
 
 def linear_head() -> Any:
@@ -69,6 +63,8 @@ def head_factory(head: str, width: int, n_classes: int) -> Callable[[int], nn.Mo
         An estimator to clone for a linear head, or a function from a seed to a network.
     """
     if head == ClassifierKind.MLP:
+        from teeter.models.networks import mlp
+
         return lambda seed: mlp(width, n_classes, seed=seed)
 
     return linear_head()

@@ -28,7 +28,7 @@ from teeter.campaigns.results import EncodingResult
 from teeter.campaigns.settings import Settings
 from teeter.encoders import Encoder, EncoderState, make_encoder, resolve_encoder
 from teeter.errors import InputError, StoreError
-from teeter.seeds import stream
+from teeter.seeds import stream_seed
 
 __all__ = [
     "USER_ENCODER",
@@ -88,7 +88,8 @@ def prepare_encoder(
 ) -> PreparedEncoder:
     """Load an encoder with what it has learned, or let it learn from the items.
 
-    An encoder whose version or weights have changed since is a new one: all items are encoded again.
+    An encoder whose version or weights have changed since is a new one: all items are encoded
+    again.
 
     Args:
         repository: the campaign's rows.
@@ -160,7 +161,7 @@ def _fit(encoder: Encoder, contents: Sequence[str], seed: int) -> int:
 
     sample = list(contents)
     if len(sample) > encoder.fit_size:
-        generator = np.random.default_rng(stream(seed, "encoder").initial_seed())
+        generator = np.random.default_rng(stream_seed(seed, "encoder"))
         drawn = generator.choice(len(sample), size=encoder.fit_size, replace=False)
         sample = [sample[position] for position in sorted(drawn)]
 

@@ -1,4 +1,4 @@
-"""Read items from tables, JSON lines, arrays and folders of images, and write labels for other tools."""
+"""Read items from tables, JSON lines, arrays and folders of images, and export labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import Item, parse_items, read_image_items
-from teeter.datasets.array_files import read_pool
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.table_files import (
     MAX_CELL_LENGTH,
@@ -116,6 +115,9 @@ def read_items(
 
 
 def _read_array_items(path: Path, first: int) -> list[Item]:
+    # Loads torch, which reading tables does without.
+    from teeter.datasets.array_files import read_pool
+
     pool = read_pool(path)
     features = np.asarray(pool.features)
 
@@ -504,7 +506,12 @@ def _write_prodigy(rows: Sequence[ExportRow], path: Path) -> None:
         # Prodigy rejects an example, where a campaign flags an item.
         answer = "reject" if row.left_out else "accept"
         objects.append(
-            {**_shown_content(row), "label": row.label, "answer": answer, "meta": {"id": row.id}}
+            {
+                **_shown_content(row),
+                "label": row.label,
+                "answer": answer,
+                "meta": {"id": row.id},
+            }
         )
 
     _write_json_lines(path, objects)
@@ -512,7 +519,14 @@ def _write_prodigy(rows: Sequence[ExportRow], path: Path) -> None:
 
 def _write_doccano(rows: Sequence[ExportRow], path: Path) -> None:
     labelled = [row for row in rows if row.label is not None and not row.left_out]
-    objects = [{"id": row.id, **_shown_content(row), "label": [row.label]} for row in labelled]
+    objects = [
+        {
+            "id": row.id,
+            **_shown_content(row),
+            "label": [row.label],
+        }
+        for row in labelled
+    ]
     _write_json_lines(path, objects)
 
 
@@ -537,7 +551,9 @@ configs:
     path: unlabelled.parquet
 ---
 
-Labels and predictions from a teeter campaign. Labels were picked by active learning: do not measure with them.
+Labels and predictions from a teeter campaign.
+
+Most labelled items were chosen by active learning, not at random: do not measure accuracy on them.
 """
 
 FORMATS: dict[str, Writer] = {
@@ -551,7 +567,12 @@ FORMATS: dict[str, Writer] = {
 }
 """The formats of an export by name, and the functions that write them."""
 
-_FORM_OF_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", "": "datasets"}
+_FORM_OF_SUFFIX = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    "": "datasets",
+}
 
 _SUFFIX_OF_FORM = {
     "csv": ".csv",

@@ -27,7 +27,7 @@ from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.datasets.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError
-from teeter.seeds import stream
+from teeter.seeds import stream_seed
 
 __all__ = ["StoredImport", "require_kind", "store_items"]
 
@@ -272,7 +272,7 @@ def _extend_audit_set(
     if not settings.audit:
         return size
 
-    seed = stream(settings.seed, "audit", len(items)).initial_seed()
+    seed = stream_seed(settings.seed, "audit", len(items))
     generator = np.random.default_rng(seed)
     if size >= settings.audit and count_before:
         # Rounding up at random keeps the share on average, also for items that come one by one.

@@ -98,7 +98,13 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
     if kind == ItemKind.FEATURES:
         if vector is None:
             raise InputError("An item has no features, and this campaign shows nothing else.")
-        return _make_item(fields, kind, content=None, vector=vector, data=vector.tobytes())
+        return _make_item(
+            fields,
+            kind,
+            content=None,
+            vector=vector,
+            data=vector.tobytes(),
+        )
 
     content = fields.get(kind)
     if not isinstance(content, str) or not content.strip():
@@ -106,13 +112,25 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
     require_valid_unicode(content, kind)
 
     if kind == ItemKind.TEXT:
-        return _make_item(fields, kind, content=content, vector=vector, data=content.encode())
+        return _make_item(
+            fields,
+            kind,
+            content=content,
+            vector=vector,
+            data=content.encode(),
+        )
 
     # An image without an id is known by its path. Its digest is of the file's content, so that the
     # same image under two names is a duplicate.
     path = resolve_inside(content, folder)
     fields = {"id": content, **fields}
-    return _make_item(fields, kind, content=content, vector=vector, data=path.read_bytes())
+    return _make_item(
+        fields,
+        kind,
+        content=content,
+        vector=vector,
+        data=path.read_bytes(),
+    )
 
 
 def _as_mapping(entry: Any, kind: str) -> Mapping[str, Any]:
@@ -122,11 +140,16 @@ def _as_mapping(entry: Any, kind: str) -> Mapping[str, Any]:
     if isinstance(entry, str | Path):
         return {kind: str(entry)}
     if isinstance(entry, tuple) and len(entry) == 2:
-        return {"id": entry[0], kind: entry[1]}
+        return {
+            "id": entry[0],
+            kind: entry[1],
+        }
 
+    # A bare vector has no id, and equal vectors may be different items.
+    bare = "" if kind == ItemKind.FEATURES else f"a string with the {kind}, "
     raise InputError(
-        f"Cannot make an item of a {type(entry).__name__}: give a {kind}, an (id, {kind}) pair or "
-        "a dict."
+        f"An item cannot be of type {type(entry).__name__}: give {bare}an (id, {kind}) pair or a "
+        "dict."
     )
 
 

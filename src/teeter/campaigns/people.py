@@ -107,12 +107,14 @@ class People:
             InputError: the name cannot be used, or it is a member's.
             UnknownNameError: there is no such role.
         """
+        # 256 bits, so a plain hash is safe to store: guessing is hopeless without a slow one.
         token = secrets.token_urlsafe(32)
         self._add(name, role, hash_token(token), who)
         return token
 
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
         """Add a member with the token that they have in another campaign, if they have one."""
+        # The hash is copied, not the token, which no campaign knows.
         with other._database.reading() as connection:
             person = other._member(connection, name)
 
@@ -124,10 +126,11 @@ class People:
         new_role = _parse_role(role)
 
         with self._database.writing() as connection:
+            # Inside the transaction, so that two owners cannot add the same name at once.
             member = self._member(connection, name)
             if member is not None:
                 raise InputError(
-                    f"{name} is {_with_article(member.role)} already: "
+                    f"{name} is already {_with_article(member.role)}: "
                     "make another token, or change the role."
                 )
 
@@ -285,7 +288,12 @@ def _with_article(role: Role) -> str:
 
 
 def _person(stored: StoredPerson) -> Person:
-    return Person(stored.name, stored.role, stored.added, stored.token_hash is not None)
+    return Person(
+        stored.name,
+        stored.role,
+        stored.added,
+        stored.token_hash is not None,
+    )
 
 
 def hash_token(token: str) -> str:

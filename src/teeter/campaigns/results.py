@@ -14,6 +14,7 @@ __all__ = [
     "ModelInfo",
     "Question",
     "Status",
+    "SuspectLabel",
 ]
 
 
@@ -120,3 +121,16 @@ class Status:
     """Items that could not be read, and are not asked about."""
     comparison: EncoderComparison | None = None
     """The encoder beside the one before it, on the labels of the newest model."""
+
+
+@dataclass(frozen=True)
+class SuspectLabel:
+    """A label that a model which was not trained on it finds unlikely."""
+
+    item: str
+    label: str
+    predicted: str
+    chance: float
+    """The probability that the model gives the label."""
+    content: str | None = None
+    """The text, or the path of the image."""

@@ -9,31 +9,34 @@ A saved model is a safetensors file of named arrays:
 ``weight, bias``    (S, D) and (S,) the head, if it is linear; ``seen`` (S,) has its class indices
 ``model.K.NAME``    the arrays of network K, if the head is a network
 ``centre, size``    (D,) and (1,) how the features were scaled; see ``FeatureScaler``
-``mark``            (1,) a checksum of the features
+``checksum``        (1,) a checksum of the features
 ==================  ==============================================================================
 
 Adding items changes the scaling, but not what a model has learned: ``rescale_model`` rewrites the
 first layer so that it computes the same from the new scaling. If the features themselves change,
 the layers are useless and are dropped.
+
+Only the functions that make models from arrays, or arrays from models, load torch.
 """
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
-from torch import nn
 
 from teeter.campaigns.classifiers import ClassifierKind, linear_head
 from teeter.errors import StoreError
-from teeter.learner import Learner
-from teeter.models.networks import mlp
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from teeter.learner import Learner
 
 __all__ = [
     "FeatureScaler",
@@ -71,7 +74,7 @@ class FeatureScaler:
         return {
             "centre": self.centre,
             "size": np.array([self.size]),
-            "mark": self.checksums[-1:].copy(),
+            "checksum": self.checksums[-1:].copy(),
         }
 
 
@@ -100,7 +103,11 @@ def scale_features(features: Vectors) -> tuple[Vectors, FeatureScaler]:
         checksum = zlib.crc32(row, checksum)
         checksums[k] = checksum
 
-    return scaled, FeatureScaler(centre.astype(np.float64), size, checksums)
+    return scaled, FeatureScaler(
+        centre.astype(np.float64),
+        size,
+        checksums,
+    )
 
 
 def load_arrays(weights: bytes) -> Arrays:
@@ -124,11 +131,11 @@ def has_same_features(weights: bytes, scaler: FeatureScaler) -> bool:
 
 def _has_same_features(arrays: Arrays, scaler: FeatureScaler) -> bool:
     n_items = len(arrays["predicted"])
-    if "mark" not in arrays or n_items > len(scaler.checksums):
+    if "checksum" not in arrays or n_items > len(scaler.checksums):
         return False
 
     # Items are only ever appended, so the checksum of the first rows is still comparable.
-    checksum_then = int(arrays["mark"][0])
+    checksum_then = int(arrays["checksum"][0])
     checksum_now = int(scaler.checksums[n_items - 1])
     return checksum_then == checksum_now
 
@@ -182,6 +189,8 @@ def dump_layers(learner: Learner) -> Arrays:
 
     These are ``weight``, ``bias`` and ``seen`` of a linear head, or the layers of networks.
     """
+    from torch import nn
+
     arrays: Arrays = {}
     for k, model in enumerate(learner.models):
         if isinstance(model, nn.Module):
@@ -238,10 +247,15 @@ def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[A
 
 
 def _load_network(arrays: Arrays, prefix: str, width: int, n_classes: int) -> nn.Module:
+    import torch
+
+    from teeter.models.networks import mlp
+
     network = mlp(width, n_classes, seed=0)
     layers = {name: arrays[prefix + name] for name in network.state_dict()}
 
     # Classes that were added after the training get a logit that is never the largest.
+    # A state dict keeps the order of the layers, so the last two entries are the output layer.
     weight_name, bias_name = list(layers)[-2:]
     weight = layers[weight_name]
     bias = layers[bias_name]

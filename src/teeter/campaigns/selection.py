@@ -8,7 +8,6 @@ strategy are harder than the average item.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,86 +15,19 @@ import numpy.typing as npt
 
 from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
-from teeter.campaigns.saved_models import FeatureScaler
+from teeter.campaigns.results import SuspectLabel
+from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.training import labelled_items, load_learner, out_of_fold, predict_rows
 from teeter.learner import Learner
 from teeter.seeds import stream
 
-__all__ = [
-    "RoundSettings",
-    "RoundState",
-    "SuspectLabel",
-    "choose_picks",
-    "find_suspects",
-]
+__all__ = ["choose_picks", "find_suspects"]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 ITEMS_PER_AUDIT_ITEM = 4
 """On average, one in so many items of a batch is of the audit set."""
-
-
-@dataclass(frozen=True)
-class RoundSettings:
-    """The settings that selection and training depend on."""
-
-    strategy: str
-    options: dict[str, Any]
-    """Options of the strategy."""
-    head: str
-    """One of ``ClassifierKind``."""
-    control: float
-    """The share of each batch that is drawn at random."""
-    seed: int
-
-
-@dataclass(frozen=True, eq=False)
-class RoundState:
-    """What is known when a batch is chosen or a model is trained.
-
-    Items are known by their place: their position in ``keys``, from 0.
-    """
-
-    keys: Sequence[str]
-    """The ids of all items, in the order in which they were added."""
-    features: Vectors
-    """(N, D), scaled."""
-    classes: tuple[str, ...]
-    labels: dict[int, str]
-    """The labels by place, without those of the audit set."""
-    audit: dict[int, str | None]
-    """The audit set by place, with its labels; None for no label yet."""
-    control: frozenset[int]
-    """Places of the control items, labelled or not."""
-    taken: frozenset[int]
-    """Places of items that cannot be picked: answered, skipped, flagged, or assigned now."""
-    version: int
-    """The number of the newest model; 0 before the first."""
-    weights: bytes | None
-    """The newest model, if there is one."""
-    batches: int
-    """How many batches were chosen so far."""
-    skipped: frozenset[int] = frozenset()
-    """Places of items that are taken only because they were skipped.
-
-    They are picked again when no other item is left.
-    """
-    scaler: FeatureScaler | None = None
-    """How the features were scaled."""
-
-
-@dataclass(frozen=True)
-class SuspectLabel:
-    """A label that a model which was not trained on it finds unlikely."""
-
-    item: str
-    label: str
-    predicted: str
-    chance: float
-    """The probability that the model gives the label."""
-    content: str | None = None
-    """The text, or the path of the image."""
 
 
 def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pick]:
@@ -127,6 +59,7 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
 
     control_count = int(settings.control * n_left + generator.random())
     control, already_known = _draw_control(state, control_count, available, generator)
+    # Earlier control items that were skipped may be more than the batch has room for.
     control = control[:n_left]
 
     # A control item must stay one, so the strategy may not pick it.
@@ -150,7 +83,13 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
         picks.append(pick)
 
     for place in already_known:
-        pick = Pick(item=state.keys[place], rank=0, arm=PickArm.CONTROL, reason={}, asked=False)
+        pick = Pick(
+            item=state.keys[place],
+            rank=0,
+            arm=PickArm.CONTROL,
+            reason={},
+            asked=False,
+        )
         picks.append(pick)
     return picks
 
@@ -163,9 +102,11 @@ def _find_available(state: RoundState, settings: RoundSettings) -> tuple[Integer
     """
     n_items = len(state.keys)
     taken = state.taken
+    # Nothing else is left: items that were skipped are better than no items.
     if all(place in taken for place in range(n_items)):
         taken -= state.skipped
 
+    # Audit items never train a model, so a strategy must not spend its picks on them.
     unavailable = taken | set(state.audit)
     available = [place for place in range(n_items) if place not in unavailable]
 
@@ -197,6 +138,7 @@ def _draw_control(
     drawn = []
     if candidates:
         count = min(count, len(candidates))
+        # From all items, not only those that are left: see ``choose_picks``.
         drawn = generator.choice(candidates, size=count, replace=False).tolist()
 
     to_ask = [place for place in drawn if place in can_be_asked]
@@ -209,6 +151,7 @@ def _ask_strategy(state: RoundState, learner: Learner, candidates: Integers, n: 
     if n == 0:
         return []
 
+    # A learner excludes rows instead of being given some: its notes then refer to places.
     excluded = np.setdiff1d(np.arange(len(state.keys)), candidates)
     rows = learner.ask(n, exclude=excluded.tolist())
     return [int(row) for row in rows]
@@ -220,6 +163,7 @@ def _mix(
     """Insert random items among the picks, so that annotators cannot tell them apart."""
     order = list(picked)
     for place in random_items:
+        # Annotators who knew which items measure them would look at those more carefully.
         position = int(generator.integers(len(order) + 1))
         order.insert(position, place)
 
@@ -234,9 +178,11 @@ def _collect_reasons(
     for place in places:
         reasons[place] = dict(learner.notes.get(place, {}))
 
+    # Before the first model there is nothing to predict with.
     if not learner.models or not places:
         return reasons
 
+    # All at once: a call per item would cost more than the model itself.
     predictions = predict_rows(state, learner, state.features[list(places)])
     for place, prediction in zip(places, predictions, strict=True):
         reasons[place]["predicted"] = prediction.label
@@ -261,6 +207,7 @@ def find_suspects(
 
     probabilities = out_of_fold(state.features[places], labels, head=settings.head)
     predicted = probabilities.argmax(axis=1)
+    # What each out-of-fold model says of the label that the item has.
     of_label = probabilities[np.arange(len(labels)), labels]
 
     # A stable sort keeps the order of the items among equal probabilities.

@@ -15,7 +15,6 @@ from teeter.campaigns.enums import ItemKind
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
-from teeter.strategies.api import make_strategy
 
 __all__ = [
     "IMPORTED",
@@ -99,14 +98,19 @@ class Settings:
         if not -(2**63) <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}: it must be an integer of 64 bits.")
 
-        # Raises an error if the strategy or one of its options is unknown.
-        make_strategy(self.strategy, self.options)
+    def require_strategy(self) -> None:
+        """Check that the strategy and its options exist, and that the head serves it.
 
-    def require_head_outputs(self) -> None:
-        """Raise InputError if the head does not have the outputs that the strategy needs.
+        Only new campaigns are checked. Existing ones can be opened and labelled where the plugin of
+        their strategy is missing; picking and predicting then say what is missing.
 
-        Only new campaigns are checked: existing ones stay readable.
+        Raises:
+            InputError: the strategy lacks an option, or needs outputs that the head does not have.
+            UnknownNameError: no strategy has this name.
         """
+        # Strategies load torch, and a server that only opens campaigns does without it.
+        from teeter.strategies.api import make_strategy
+
         needs = make_strategy(self.strategy, self.options).needs
         missing = needs - HEAD_OUTPUTS[ClassifierKind(self.head)]
         if not missing:
@@ -174,7 +178,8 @@ def settings_from_json(text: str, database: Database) -> Settings:
     unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
     if unknown:
         raise StoreError(
-            f"{database.display_url} has a setting of a newer teeter ({unknown[0]}): update teeter to "
+            f"{database.display_url} has a setting of a newer teeter ({unknown[0]}): update teeter "
+            f"to "
             "open it."
         )
 

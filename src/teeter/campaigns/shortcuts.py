@@ -8,7 +8,13 @@ from teeter.errors import InputError
 
 __all__ = ["RESERVED_KEYS", "shortcuts_by_class"]
 
-RESERVED_KEYS = {" ": "skip", "u": "unsure", "f": "flag", "?": "help", "=": "keep"}
+RESERVED_KEYS = {
+    " ": "skip",
+    "u": "unsure",
+    "f": "flag",
+    "?": "help",
+    "=": "keep",
+}
 """Keys with another meaning on the page, which no class can have. Backspace is undo."""
 
 _AUTOMATIC_KEYS = "123456789abcdeghijklmnopqrstvwxyz"
@@ -46,6 +52,7 @@ def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> di
     for name, key in zip(classes, chosen, strict=False):
         keys[name] = _parse_key(key, name, keys)
 
+    # Digits and single letters first: no one expects the key 3 for the class 7.
     for name in classes:
         key = name.lower()
         is_free = key in _KEYS_OF_THEIR_NAME and key not in keys.values()
@@ -59,6 +66,7 @@ def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> di
         if name in keys:
             shortcuts[name] = keys[name]
         else:
+            # With more classes than keys, the page's field to find a class takes over.
             shortcuts[name] = next(free_keys, None)
 
     return shortcuts

@@ -94,6 +94,7 @@ def read_snapshot(
     decisions = repository.decisions.live(connection)
     classes = repository.classes.names(connection)
 
+    # None as the label of a decision says that the item does not belong in the campaign.
     decided_labels = {}
     decided_out = set()
     for item, decision in decisions.items():
@@ -120,7 +121,7 @@ def describe_disagreements(
             disagreement = Disagreement(
                 item=item,
                 content=items[item].content,
-                said=by_annotator,
+                answers=by_annotator,
                 label=labels.get(item),
                 confidence=snapshot.confidence(item),
             )
@@ -140,6 +141,7 @@ def campaign_status(
     for label in snapshot.labels.values():
         by_class[label] += 1
 
+    # Sets, because several annotators may have answered one item. An item can be in two of them.
     items_by_kind: dict[AnswerKind, set[str]] = {kind: set() for kind in AnswerKind}
     for answer in snapshot.answers:
         items_by_kind[answer.kind].add(answer.item)
@@ -226,6 +228,7 @@ def export_rows(
     answers_by_item: dict[str, dict[str, str]] = {}
     for answer in snapshot.answers:
         answers_of_item = answers_by_item.setdefault(answer.item, {})
+        # An annotator has at most one live answer about an item, so none is lost here.
         answers_of_item[answer.annotator] = answer.label or answer.kind
 
     rows = []
@@ -242,6 +245,7 @@ def export_rows(
             label=None if consensus is None else consensus.label,
             annotators=len(answers),
             predicted=predicted,
+            # Six digits are more than a prediction is worth, and keep exports comparable by diff.
             confidence=None if probability is None else round(probability, 6),
             left_out=item.item_id in snapshot.left_out,
             agreement=None if consensus is None else round(consensus.confidence, 6),
@@ -320,12 +324,14 @@ def _rating_matrix(
     """
     labels = [answer for answer in answers if answer.kind == AnswerKind.LABEL]
     annotators = sorted({answer.annotator for answer in labels})
+    # In the order of the answers, so that the result does not depend on a hash seed.
     items = list(dict.fromkeys(answer.item for answer in labels))
 
     row_of_item = {item: row for row, item in enumerate(items)}
     column_of_annotator = {name: column for column, name in enumerate(annotators)}
     position_of_class = {name: position for position, name in enumerate(classes)}
 
+    # -1, not NaN: classes are integers, and the measures compare them exactly.
     ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
     for answer in labels:
         row = row_of_item[answer.item]
@@ -367,6 +373,13 @@ def annotator_stats(
         # Sorted, because imported annotations come with times of their own.
         times = [datetime.fromisoformat(time).timestamp() for time in times_by_annotator[name]]
         accuracy = accuracies.get(name, AnnotatorAccuracy(None, None, None))
-        stats.append(AnnotatorStats(name, live_counts[name], pace_of(sorted(times)), accuracy))
+        stats.append(
+            AnnotatorStats(
+                name,
+                live_counts[name],
+                pace_of(sorted(times)),
+                accuracy,
+            )
+        )
 
     return stats

@@ -110,7 +110,7 @@ def give_advice(progress: Progress) -> list[str]:
         ...     print(sentence)
         The accuracy is not known yet: no random item is labelled.
         The latest model changed 8.0% of the predictions (kappa 0.900).
-        Whether the accuracy still rises is not known yet: it takes four models.
+        Whether the accuracy still rises is not known yet: train at least four models.
         The model is still changing: keep labelling.
     """
     advice = [_describe_accuracy(progress), _describe_change(progress), _describe_trend(progress)]
@@ -154,10 +154,15 @@ def _describe_change(progress: Progress) -> str:
 def _describe_trend(progress: Progress) -> str:
     change = _change_over_three_models(progress.accuracies)
     if change is not None:
-        return f"The accuracy changed by {100 * change:+.1f} points over the last three models."
+        points = abs(100 * change)
+        # Rounded first, so that nothing ever rises or falls by 0.0 points.
+        if round(points, 1) == 0:
+            return "The accuracy did not change over the last three models."
+        direction = "rose" if change > 0 else "fell"
+        return f"The accuracy {direction} by {points:.1f} points over the last three models."
 
     if progress.measurable:
-        return "Whether the accuracy still rises is not known yet: it takes four models."
+        return "Whether the accuracy still rises is not known yet: train at least four models."
     return "Whether the accuracy still rises cannot be measured either."
 
 
@@ -181,14 +186,14 @@ def _recommend(kappa: float, accuracies: Sequence[float]) -> str:
     if change is not None and abs(change) < FLAT_CHANGE:
         return "More labels of this kind will gain little: consider stopping."
 
+    reason = "the accuracy is not known" if change is None else "the accuracy still changes"
     return (
-        "It is not clear yet whether more labels help: the predictions are stable, but the "
-        "accuracy is not, or is unknown."
+        f"It is not clear yet whether more labels help: the predictions are stable, but {reason}."
     )
 
 
 def _change_over_three_models(accuracies: Sequence[float]) -> float | None:
-    """Return the change of the accuracy from the fourth last model to the last, if there are four."""
+    """Return how the accuracy changed from the fourth last model to the last, if there are four."""
     if len(accuracies) < 4:
         return None
 

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from teeter.campaigns.agreement import prediction_agreement
 from teeter.campaigns.classifiers import (
-    TRAINING,
     ClassifierKind,
     head_factory,
     ignore_few_labels_warning,
 )
+from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
     dump_layers,
     load_arrays,
@@ -27,10 +27,10 @@ from teeter.campaigns.saved_models import (
 from teeter.errors import InputError
 from teeter.learner import Learner, fit_learners
 from teeter.strategies.api import make_strategy
+from teeter.training import TrainingConfig
 
 if TYPE_CHECKING:
     from teeter.campaigns.db import CampaignRepository, Connection
-    from teeter.campaigns.selection import RoundSettings, RoundState
 
 __all__ = [
     "ModelFacts",
@@ -49,6 +49,9 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 logger = logging.getLogger("teeter")
+
+TRAINING = TrainingConfig(class_weighted=True)
+"""How networks are trained. Rare classes count as much as frequent ones."""
 
 MAX_CANDIDATES = 20_000
 """Items that a strategy sees. If there are more, they are drawn at random."""
@@ -72,7 +75,8 @@ class ModelFacts(TypedDict):
     classes: list[str]
     """Classes among those labels."""
     control: list[int]
-    """How many labelled control items are predicted correctly out of fold, and how many there are."""
+    """How many labelled control items are predicted correctly out of fold, and how many there are.
+    """
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     out_of_fold: list[int]
@@ -149,7 +153,11 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         facts["changed"] = changed
 
     arrays = dump_layers(learner)
-    arrays |= {"places": places, "labels": labels, "predicted": predicted}
+    arrays |= {
+        "places": places,
+        "labels": labels,
+        "predicted": predicted,
+    }
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
     return save(arrays), facts

@@ -1,4 +1,8 @@
-"""teeter bench: compare strategies on the paper's settings, or on your own."""
+"""teeter bench: compare strategies on the paper's settings, or on your own.
+
+A run is recorded round by round in a folder. Whatever stops it, the same command resumes it, and
+finished rounds are never computed twice.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +117,13 @@ def run(
     track: TrackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a setting, or continue a run that was interrupted: repeat its command."""
+    """Run a setting, or continue a run that was interrupted: repeat its command.
+
+    \b
+    Examples:
+      teeter bench run mnist --strategies ldm-s,margin,random --repetitions 3
+      teeter bench run mine.toml --set epochs=20 --engine local
+    """
     with progress(setting) as on_step:
         # Importing torch takes seconds: the progress bar is on by then.
         import torch
@@ -126,6 +136,7 @@ def run(
         chosen = override(_find_setting(setting), changes)
         folder = out or Path("runs") / chosen.name
 
+        # Without an engine the groups run one after the other, in this process.
         executor = None
         if engine is not None:
             executor = make_executor(engine, workers)
@@ -194,7 +205,7 @@ def rounds(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A .csv or .parquet file. Default: print CSV to the screen."
+            metavar="FILE", help="A .csv or .parquet file. Default: print CSV to standard output."
         ),
     ] = None,
 ) -> None:
@@ -213,7 +224,12 @@ def rounds(
 
 
 def _find_setting(name: str) -> Setting:
-    """Return a named setting, or the one in a .toml file."""
+    """Return a named setting, or the one in a .toml file.
+
+    Raises:
+        FileError: if it is a file of another kind, or cannot be read.
+        UnknownNameError: if no setting has this name.
+    """
     from teeter.experiments import read_setting, setting_named
 
     path = Path(name)
@@ -240,7 +256,12 @@ def _parse_change(text: str) -> tuple[str, str]:
 
 
 def _split_names(text: str | None) -> list[str] | None:
-    """Return comma-separated names, or None for the default."""
+    """Return comma-separated names, or None for the default.
+
+    Example:
+        >>> _split_names("ldm-s, random,")
+        ['ldm-s', 'random']
+    """
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -277,6 +298,7 @@ def _summary(run: Run) -> dict[str, object]:
         "folder": str(run.folder),
         "setting": run.setting.name,
         "finished": run.finished,
+        "shortened": run.is_shortened,
         "rounds": len(run.rounds),
         "failures": failures,
     }
@@ -296,6 +318,7 @@ def _sentences(run: Run) -> list[str]:
     curves = run.curves()
     if len(curves.labelled) > 1:
         means = {}
+        # Repetitions are rows, rounds are columns.
         for name, accuracy in curves.accuracy.items():
             later_rounds = accuracy[:, 1:]
             means[name] = float(later_rounds.mean())
@@ -304,7 +327,11 @@ def _sentences(run: Run) -> list[str]:
         accuracies = [f"{name} {means[name]:.1%}" for name in ranking]
         sentences.append(f"Mean accuracy: {', '.join(accuracies)}.")
 
-    recorded = "All rounds are" if run.finished else "The finished rounds are"
+    recorded = "The finished rounds are"
+    if run.finished and run.is_shortened:
+        recorded = f"Rounds 0 to {run.last_round} of {run.setting.rounds} are"
+    elif run.finished:
+        recorded = "All rounds are"
     advice = f"teeter bench report {run.folder} compares them"
     sentences.append(f"{recorded} in {run.folder}; {advice}.")
     return sentences

@@ -1,4 +1,9 @@
-"""teeter campaign: label items, a few at a time."""
+"""teeter campaign: label items, a few at a time.
+
+Every command opens a campaign, calls one method of ``teeter.Campaign`` and prints the result. Their
+docstrings are their help. The commands for teams are in ``team`` and ``sync``, and the prompt of
+``campaign label`` is in ``label_prompt``.
+"""
 
 from __future__ import annotations
 
@@ -187,10 +192,16 @@ def new(
     dawid-skene weighs annotators by their accuracy.
 
     A folder of images beside or below the campaign file can be moved together with it.
+
+    \b
+    Examples:
+      teeter campaign new reviews.csv --classes good,bad
+      teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
         raise InputError("--budget needs --cost, the cost of one label.")
 
+    # Before torch is imported, so that a wrong name is reported at once.
     location = campaign_location(items, file)
 
     with spinner("Loading"):  # importing torch takes seconds
@@ -231,10 +242,15 @@ def add(
     Duplicates are skipped and reported. An item that has no label yet gets the one that comes with
     its duplicate; a different label is reported. Images are added from the folder of the campaign,
     or from a folder inside it.
+
+    \b
+    Examples:
+      teeter campaign add reviews.teeter more_reviews.csv
     """
     from teeter.campaigns.import_export import read_items
 
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
+        # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
         folder = None
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
@@ -352,6 +368,11 @@ def label(
 
     With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
     later. A label that was kept is not shown again.
+
+    \b
+    Examples:
+      teeter campaign label reviews.teeter
+      teeter campaign label reviews.teeter --suspects
     """
     from teeter.cli.label_prompt import (
         label_rounds,
@@ -360,9 +381,11 @@ def label(
         shortcuts_for,
     )
 
+    # Said rather than ignored: the user expects something that does not happen.
     if again and not suspects:
         raise InputError("--again needs --suspects.")
 
+    # Ctrl-C stops the prompt like s, but scripts must see that it was Ctrl-C.
     is_interrupted = False
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
@@ -399,12 +422,17 @@ def ask(
 
     Prints the id, the reason (picked, control or audit) and the content of each item, separated by
     tabs. Without answers in between, the same items are listed again.
+
+    \b
+    Examples:
+      teeter campaign ask reviews.teeter -n 5
     """
     from teeter.cli.label_prompt import explain_empty_queue
 
     with open_campaign(file) as opened, spinner("Picking"):
         require_member(opened, annotator, "answer")
         questions = opened.ask(n, annotator)
+        # A script that reads JSON gets an empty list, not a sentence.
         if not questions and not as_json:
             typer.echo(explain_empty_queue(opened))
 
@@ -413,6 +441,7 @@ def ask(
         return
 
     for question in questions:
+        # One line per item: cut, sort and while read expect that.
         text = " ".join((question.content or "")[:_TEXT_START].split())
         typer.echo(f"{printable_line(question.item)}\t{question.arm}\t{printable_line(text)}")
 
@@ -438,6 +467,11 @@ def tell(
     """Record an answer about an item.
 
     It is on disk when the command returns. Earlier answers stay in the history.
+
+    \b
+    Examples:
+      teeter campaign tell reviews.teeter a17 good
+      teeter campaign tell reviews.teeter a18 --other unsure --comment 'both'
     """
     if (label is None) == (other is None):
         raise InputError("Give either a class or --other skip, unsure or flag.")
@@ -456,6 +490,7 @@ def tell(
             raise InputError(f"--other {other} is unknown: give skip, unsure or flag.")
 
     if receipt.late:
+        # Two people may now answer one item, and they should know.
         holders = ""
         if receipt.asked_now:
             holders = f", and {', '.join(receipt.asked_now)} has it now"
@@ -604,7 +639,13 @@ def export(
 
     The format csv has every cell exactly as it is. Choose spreadsheet for a file to open in a
     spreadsheet program, which would run a text that begins with = as a formula.
+
+    \b
+    Examples:
+      teeter campaign export reviews.teeter labels.csv
+      teeter campaign export reviews.teeter labels.jsonl --format prodigy
     """
+    # All paths are checked first: an error must not leave half of the files behind.
     _require_new_output(out, file, overwrite)
     if history is not None:
         _require_history_path(history, out)
@@ -616,6 +657,7 @@ def export(
             with atomic_text_file(history) as stream:
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
+        # No one can see in a file that its predictions are older than its labels.
         note = opened.prediction_note()
 
     typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
@@ -628,9 +670,13 @@ def backup(
     file: CampaignArgument,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write.")],
 ) -> None:
-    """Copy a campaign file, also while annotators work on it.
+    """Copy a campaign file, even while annotators are working on it.
 
     The copy opens as a campaign.
+
+    \b
+    Examples:
+      teeter campaign backup reviews.teeter backups/monday.teeter
     """
     with open_campaign(file) as opened:
         opened.back_up(out)
@@ -651,7 +697,12 @@ def restore(
 
     A file that is damaged, not a campaign, or from a newer version is refused. The campaign that
     exists then stays as it is.
+
+    \b
+    Examples:
+      teeter campaign restore backups/monday.teeter reviews.teeter --overwrite
     """
+    # Before the import, which takes longer than the check.
     if file.exists() and not overwrite:
         raise InputError(
             f"{file} already exists: name another file, or replace it with --overwrite."
@@ -675,15 +726,20 @@ def copy_to(
 
     The original stays as it is: continue with one of the two. The address of a campaign on a server
     is postgresql://…#NAME.
+
+    \b
+    Examples:
+      teeter campaign copy-to reviews.teeter postgresql://ann@server/labels
     """
-    from teeter.campaigns.transfer import move_to
+    from teeter.campaigns.copies import copy_to_location
 
     with open_campaign(file) as opened, spinner("Copying"):
-        location, counts = move_to(opened.database, opened.name, target)
+        location, counts = copy_to_location(opened.database, opened.name, target)
 
     items = pluralize(counts["items"], "item")
     answers = pluralize(counts["answers"], "answer")
     typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
+    # Out of habit people continue with the old file, and have their answers in two places.
     source = opened.database.display_url
     typer.echo(f"{source} is unchanged. Continue with one of the two, not with both.")
 
@@ -693,6 +749,13 @@ def open_campaign(file: str) -> Iterator[Campaign]:
     """Open a campaign for the length of the block.
 
     Closing it merges SQLite's log into the file, so that nothing is left beside it.
+
+    Args:
+        file: a campaign file or database URL, as ``CampaignArgument`` takes it.
+
+    Raises:
+        FileError: if there is no such file.
+        StoreError: if it is not a campaign, or the database cannot be used.
     """
     from teeter.campaigns import Campaign
 
@@ -708,6 +771,11 @@ def require_member(opened: Campaign, annotator: str, right: str) -> None:
 
     Without ``--as``, everything is allowed: anyone who can open the campaign file owns it.
 
+    Args:
+        opened: the campaign.
+        annotator: who wants to do it.
+        right: one of ``Permission``, such as ``answer`` or ``decide``.
+
     Raises:
         UnknownAnnotatorError: if the campaign names its annotators, and this is none of them.
         PermissionDeniedError: if their role does not include the right.
@@ -720,6 +788,16 @@ def campaign_location(items: Path, file: str | None = None) -> str:
     """Return where to create a campaign: beside its items, unless ``file`` says otherwise.
 
     A campaign in a database is named after its items, unless the URL ends in ``#NAME``.
+
+    Args:
+        items: the file or folder of items.
+        file: the value of ``--file``.
+
+    Example:
+        >>> campaign_location(Path("reviews.csv"))
+        'reviews.teeter'
+        >>> campaign_location(Path("reviews.csv"), "postgresql://db.example.org/labels")
+        'postgresql://db.example.org/labels#reviews'
 
     Raises:
         InputError: if the items have no name to derive one from.
@@ -755,7 +833,7 @@ def create_campaign(
         labels: column of known labels.
 
     Raises:
-        InputError: if the file exists already, or if something does not fit.
+        InputError: if the file already exists, or if something does not fit.
     """
     if "://" not in location and Path(location).exists():
         raise InputError(
@@ -771,6 +849,7 @@ def create_campaign(
 
     with progress("Encoding") as show_progress:
         contents = read_items(items, text=text, key=id_column, label=labels)
+        # What annotators see follows from the source, so there is no option for it.
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
@@ -798,6 +877,7 @@ def _default_path(items: Path) -> Path:
     """Return the campaign file for a file or folder of items: beside it, with the same name."""
     path = items
     if not path.name or path.name == "..":
+        # ``.`` and ``..`` have no name of their own. What they point to has.
         path = path.resolve()
     if not path.name:
         raise InputError(f"{items} has no name to call the campaign by: give one with --file.")
@@ -805,7 +885,12 @@ def _default_path(items: Path) -> Path:
 
 
 def _hide_password(location: str) -> str:
-    """Return a location as it may be printed: without the password of a database URL."""
+    """Return a location as it may be printed: without the password of a database URL.
+
+    Example:
+        >>> _hide_password("postgresql://ann:secret@db.example.org/labels#reviews")
+        'postgresql://ann:***@db.example.org/labels#reviews'
+    """
     if "://" not in location:
         return location
 
@@ -816,6 +901,7 @@ def _hide_password(location: str) -> str:
 
 
 def _report_conflicts(result: ImportResult) -> None:
+    """Print the items whose label in the file differs from their label in the campaign."""
     for item, given, current in result.conflicts[:_NAMED_ITEMS]:
         typer.echo(f"{printable_line(item)} keeps its label {current}; the file says {given}.")
 
@@ -828,6 +914,14 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
     """Check that an export to ``path`` replaces nothing by accident.
 
     People often export over the file that the campaign was created from.
+
+    Args:
+        path: the file or folder to write.
+        file: the campaign, which an export must never replace.
+        overwrite: whether another file may be replaced.
+
+    Raises:
+        InputError: if ``path`` exists.
     """
     from teeter.campaigns.location import split_location
 

@@ -1,4 +1,8 @@
-"""The number of labels per class, as ``teeter campaign status`` prints it."""
+"""The number of labels per class, as ``teeter campaign status`` prints it.
+
+Campaigns have two classes or hundreds. Two fit on a line. Hundreds would not be readable, so
+only the most frequent ones are listed, with a summary of those that need labels.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,12 @@ def format_class_counts(
         counts: the number of labels by class.
         width: columns of the terminal.
         show_all: whether to list all classes in columns.
+
+    Example:
+        >>> format_class_counts({"ham": 52, "spam": 1070}, width=80)
+        ['spam 1,070, ham 52']
     """
+    # A stable sort: classes with equal counts stay in the order of the campaign.
     ranked = sorted(counts.items(), key=lambda entry: -entry[1])
 
     line = ", ".join(f"{name} {count:,}" for name, count in ranked)
@@ -90,6 +99,7 @@ def _format_columns(counts: list[tuple[str, int]], width: int) -> list[str]:
 
 
 def _shorten(name: str) -> str:
+    """Return a class name that is safe to print and not wider than a column should be."""
     return printable_line(name, _LONGEST_NAME)
 
 

@@ -1,4 +1,8 @@
-"""teeter datasets: list the named datasets and download them."""
+"""teeter datasets: list the named datasets and download them.
+
+Nothing is downloaded unless ``teeter datasets get`` is run. Datasets that must be requested from
+their authors are listed with instructions instead.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +69,12 @@ def get(
     ],
     folder: TargetFolder = None,
 ) -> None:
-    """Download a dataset from where it is published, check it and unpack it."""
+    """Download a dataset from where it is published, check it and unpack it.
+
+    \b
+    Examples:
+      teeter datasets get mnist
+    """
     from teeter.datasets.catalogue import find_spec
     from teeter.datasets.downloads import fetch_dataset
     from teeter.datasets.locate import download_folder
@@ -73,6 +82,7 @@ def get(
     # A wrong name is reported before the progress bar appears.
     find_spec(name)
 
+    # The option may stand before or after ``get``.
     if folder is None:
         folder = context.obj
 

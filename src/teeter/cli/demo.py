@@ -41,6 +41,7 @@ def _sentences(result: DemoResult) -> list[str]:
     ldm_s = result.row("ldm-s")
     random = result.row("random")
     gain = ldm_s.gain
+    # With one repetition there is no difference to test.
     if gain is None:
         return []
 

@@ -95,7 +95,12 @@ def use_option_names(message: str, options: Mapping[str, str]) -> str:
 
 
 def _option_names(group: Any, arguments: Sequence[str]) -> dict[str, str]:
-    """Return the options of the command in ``arguments``, by the names of its parameters."""
+    """Return the options of a command by the names of its parameters.
+
+    Args:
+        group: the group that was invoked.
+        arguments: what was typed after it. Its first words may name commands and subcommands.
+    """
     command = group
     for argument in arguments:
         subcommands = getattr(command, "commands", {})
@@ -111,6 +116,7 @@ def _option_names(group: Any, arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _exit_with_message(message: str) -> NoReturn:
+    """Print an error and leave with the exit code for bad input."""
     # Paths may contain bytes that are no valid UTF-8; stderr must not fail on them.
     printable = message.encode(errors="backslashreplace").decode()
     typer.echo(f"Error: {printable}", err=True)

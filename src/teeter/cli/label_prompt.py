@@ -1,4 +1,13 @@
-"""Label in a terminal: one key per class, and every answer is on disk before the next question."""
+"""Label in a terminal: one key per class, and every answer is on disk before the next question.
+
+``label_rounds``, ``review_suspects`` and ``resolve_disagreements`` are the three prompts. Each
+shows an item, waits for a key that means something there (``_prompt``), and stores what it means.
+Items go to stdout. Notes that change with every item go to stderr, so that a redirected output has
+the items only.
+
+Keys are read one by one from a terminal. From a pipe they are read as characters, which is how
+tests and scripts type.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +82,13 @@ _DECISION_LEGEND = "[space] later  [u] undo  [f] flag  [s] stop"
 def shortcuts_for(classes: Sequence[str]) -> Shortcuts:
     """Assign a key to each class.
 
+    These are not the shortcuts of the page, which a campaign can choose: here letters such as u
+    and f have a fixed meaning.
+
+    Example:
+        >>> shortcuts_for(["ham", "spam"])
+        {'1': 'ham', '2': 'spam'}
+
     Raises:
         InputError: if there are more classes than keys.
     """
@@ -125,6 +141,12 @@ def label_rounds(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
 def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str) -> bool:
     """Ask about n items and record the answers.
 
+    Args:
+        opened: the campaign.
+        shortcuts: the class of each key.
+        n: number of items.
+        annotator: whose answers they are.
+
     Returns:
         Whether to continue with another round.
     """
@@ -148,6 +170,7 @@ def _label_round(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
             remaining = len(questions)
             if undone is not None and undone.answer.item in answered:
                 remaining += 1  # It was answered in this round, so it is asked about again.
+            # Asked again, because the undone item is open once more and comes first.
             questions = opened.ask(remaining, annotator)
         else:
             _record_answer(opened, question.item, key, shortcuts, annotator)
@@ -195,6 +218,7 @@ def review_suspects(
                 typer.echo(_describe_undo(None))
                 continue
             typer.echo(_describe_undo(opened.undo(annotator)))
+            # Back to the item whose answer was undone, which need not be the one before.
             position = answered.pop()
             continue
 
@@ -233,7 +257,7 @@ def resolve_disagreements(
     position = 0
     while position < len(disagreements):
         disagreement = disagreements[position]
-        answers = [f"{name}: {label}" for name, label in disagreement.said.items()]
+        answers = [f"{name}: {label}" for name, label in disagreement.answers.items()]
         note = f"{len(disagreements) - position} left; {', '.join(answers)}"
         key = _prompt(_content(disagreement), note, shortcuts, _DECISION_ECHOES)
 
@@ -270,6 +294,7 @@ def explain_empty_queue(opened: Campaign) -> str:
 
 
 def _describe_undo(undone: UndoResult | None) -> str:
+    """Return what to print after an undo."""
     if undone is None:
         return "nothing to undo"
     answer = undone.answer.label or undone.answer.kind
@@ -279,6 +304,7 @@ def _describe_undo(undone: UndoResult | None) -> str:
 def _record_answer(
     opened: Campaign, item: str, key: str, shortcuts: Shortcuts, annotator: str
 ) -> None:
+    """Store what a key means. ``_prompt`` returns no key without a meaning."""
     if key in shortcuts:
         opened.tell(item, shortcuts[key], annotator)
     elif key == Key.SKIP:

@@ -1,4 +1,7 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share.
+
+An option is an ``Annotated`` alias, so that it has the same name, metavar and help everywhere.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ __all__ = [
 # The library has the same default, but importing it takes seconds.
 DEFAULT_ANNOTATOR = "me"
 
+# Each alias is used by two or more commands. Options of one command are in its file.
 CampaignArgument = Annotated[
     str,
     typer.Argument(

@@ -71,6 +71,10 @@ def list_some(texts: Sequence[str], limit: int) -> str:
 def require_writable(path: Path, *sources: Path) -> None:
     """Check, before any work is done, that a file can be written to ``path``.
 
+    Args:
+        path: the file to write.
+        *sources: files that are read, which must not be replaced.
+
     Raises:
         FileError: If the path is no plain file, its folder is missing, or it is one of ``sources``.
     """
@@ -91,6 +95,12 @@ def require_writable(path: Path, *sources: Path) -> None:
 def atomic_text_file(path: Path) -> Iterator[TextIO]:
     """Open a text file that replaces ``path`` only once all of it is written.
 
+    Args:
+        path: the file. If the block fails, it stays as it was.
+
+    Yields:
+        A UTF-8 stream that writes line ends as they are.
+
     Raises:
         FileError: If it cannot be written.
     """
@@ -109,7 +119,12 @@ def atomic_text_file(path: Path) -> Iterator[TextIO]:
 
 
 def printable(text: str) -> str:
-    """Replace control characters, which could change the state of a terminal."""
+    r"""Replace control characters, which could change the state of a terminal.
+
+    Example:
+        >>> printable("red: \x1b[31m")
+        'red: �[31m'
+    """
     kept_controls = {"\n", "\t"}
     replacements = {}
     for character in set(text) - kept_controls:
@@ -123,6 +138,10 @@ def printable_line(text: str, limit: int = 100) -> str:
     """Return a text on one line, cut to ``limit`` characters, that is safe to print.
 
     Tabs are replaced too, because commands separate columns by them.
+
+    Example:
+        >>> printable_line("a long text", limit=7)
+        'a long…'
     """
     if len(text) > limit:
         text = text[: limit - 1] + "…"
@@ -178,7 +197,10 @@ def echo_json(value: Any) -> None:
 
 
 def spinner(description: str) -> AbstractContextManager[Any]:
-    """Show a spinner for the length of the block, if stderr is a terminal."""
+    """Show a spinner for the length of the block, if stderr is a terminal.
+
+    Use it around imports that load torch, too: they take longer than most commands.
+    """
     if not sys.stderr.isatty():
         return nullcontext()
 

@@ -1,4 +1,7 @@
-"""Group the commands in a group's help by what they are for."""
+"""Group the commands in a group's help by what they are for.
+
+A command names its panel with ``rich_help_panel``, as in any Typer application.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,13 @@ def report(
         bool, typer.Option("--json", help="Print the findings and all tables as JSON.")
     ] = False,
 ) -> None:
-    """Compare the strategies of one run or several: a page, figures and tables."""
+    """Compare the strategies of one run or several: a page, figures and tables.
+
+    \b
+    Examples:
+      teeter bench report runs/mnist
+      teeter bench report runs/mnist runs/letter --out report
+    """
     with spinner("Comparing"):
         # Importing matplotlib and reading runs may take seconds: the spinner is on by then.
         from teeter.analysis.report import write_report
@@ -54,6 +60,7 @@ def report(
 def _default_folder(runs: list[Path]) -> Path:
     """Return the default folder of a report: in its run, or the current folder for several."""
     if len(runs) == 1:
+        # Where ``teeter serve --folder`` looks for reports.
         return runs[0] / "report"
 
     return Path("teeter-report")

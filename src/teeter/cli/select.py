@@ -1,4 +1,8 @@
-"""teeter select: the rows of a file to label next."""
+"""teeter select: the rows of a file to label next.
+
+The command is a ``SelectionRequest`` on the command line. ``teeter.selection`` checks it and knows
+the defaults; here are only what a terminal adds: the progress, the output file and the summary.
+"""
 
 from __future__ import annotations
 
@@ -151,6 +155,12 @@ def select(
 
     A pool that does not fit in memory is read in shards with --engine local, or by many machines
     with --engine ray. The picks are the same for any number of workers.
+
+    \b
+    Examples:
+      teeter select pool.npz --head head.npz -n 100 --out picks.csv
+      teeter select table.csv --labels label -n 20
+      teeter select 'shards/*.parquet' --head head.npz -n 1000 --engine local
     """
     # A selection may take hours: find out first whether its result can be written.
     if out is not None:
@@ -159,6 +169,7 @@ def select(
         as_json = as_json or out.suffix.lower() == ".json"
 
     options = _parse_options(option or [])
+    # Includes the import of torch: it is what the user waits for.
     started = time.perf_counter()
 
     with spinner("Loading"):  # importing torch takes seconds
@@ -194,7 +205,12 @@ def select(
 
 
 def _parse_options(texts: list[str]) -> dict[str, Any]:
-    """Parse ``key=value`` texts; a value with commas is a list."""
+    """Parse ``key=value`` texts; a value with commas is a list.
+
+    Example:
+        >>> _parse_options(["rays=64", "sizes=1,2.5", "exact=true"])
+        {'rays': 64, 'sizes': [1, 2.5], 'exact': True}
+    """
     options: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -1,4 +1,9 @@
-"""teeter serve: label on a page, alone or in a team."""
+"""teeter serve: label on a page, alone or in a team.
+
+The command decides who may connect (``_security_config``), opens the port, and runs the application
+of ``teeter.web`` in uvicorn. By default only this machine can connect, and no token is needed. As
+soon as others can, everyone needs one.
+"""
 
 from __future__ import annotations
 
@@ -147,6 +152,12 @@ def serve(
 
     The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
+
+    \b
+    Examples:
+      teeter serve reviews.teeter
+      teeter serve reviews.csv --classes good,bad
+      teeter serve --folder campaigns --host 0.0.0.0
     """
     _require_web_packages()
 
@@ -159,6 +170,7 @@ def serve(
     if not locations and folder is None:
         raise InputError("Name a campaign file, or a folder of campaigns with --folder.")
 
+    # Wrong options are reported before a port is opened.
     options = _uvicorn_options(proxy)
     listener = _listen(host, port)
     try:
@@ -180,23 +192,26 @@ def serve(
 
 
 def _require_web_packages() -> None:
+    """Raise MissingExtraError, before any work, if a package of the extras is missing."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
             raise MissingExtraError("teeter serve needs pip install 'teeter[label]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:
+    """Return the file of token hashes: the one that was named, or the default."""
     from teeter.web.tokens import home
 
     return tokens or home() / "tokens.json"
 
 
 def _make_token(name: str, tokens: Path | None) -> None:
+    """Print a new token alone to stdout, so that a script can capture it."""
     from teeter.web.tokens import make_token
 
     file = _tokens_file(tokens)
     typer.echo(make_token(file, name))
-    typer.echo(f"This token of {name} is not shown again. {file} holds its hash.", err=True)
+    typer.echo(f"The token of {name} is not shown again. {file} holds its hash.", err=True)
 
 
 def _remove_token(name: str, tokens: Path | None) -> None:
@@ -225,6 +240,7 @@ def _security_config(
     file = tokens
     if not is_loopback(host):
         file = _tokens_file(tokens)
+    # With none accepted, the server asks for none: ``_require_login`` checks that this is meant.
     accepted = _read_tokens(given, file)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
@@ -244,6 +260,7 @@ def _security_config(
 
 
 def _read_tokens(given: list[str], file: Path | None) -> Tokens:
+    """Return the tokens of ``--token`` and of a file of hashes."""
     from teeter.web.tokens import Tokens
 
     tokens = Tokens() if file is None else Tokens.read(file)
@@ -325,6 +342,7 @@ def _listen(host: str, port: int | None) -> socket.socket:
     Raises:
         InputError: if the address or all ports are taken or not allowed.
     """
+    # Only IPv6 addresses have colons; host names are resolved as IPv4.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = [port]
     if port is None:
@@ -426,6 +444,7 @@ def _run(
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 
     typer.echo(f"{address}  (Ctrl+C stops. Answers that the page shows as saved are on disk.)")
+    # Programs that start the server read the address from a pipe.
     sys.stdout.flush()
     try:
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listener])

@@ -1,4 +1,8 @@
-"""teeter campaign sync: label a campaign in Label Studio."""
+"""teeter campaign sync: label a campaign in Label Studio.
+
+A sync can be interrupted at any point and repeated: see ``teeter.campaigns.label_studio``. The
+command adds where the token comes from, and with ``--watch`` a loop that outlives an outage.
+"""
 
 from __future__ import annotations
 
@@ -87,11 +91,18 @@ def sync(
     watch: WatchOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import annotations from Label Studio, train a model, and send the next items."""
+    """Import annotations from Label Studio, train a model, and send the next items.
+
+    \b
+    Examples:
+      teeter campaign sync reviews.teeter --url http://localhost:8080
+      teeter campaign sync reviews.teeter --watch 30
+    """
     from teeter.campaigns.label_studio import LabelStudio
 
     if once and watch is not None:
         raise InputError("Pass --once or --watch, not both.")
+    # Before the campaign is opened, so that a missing token is reported at once.
     token = _read_token(token, token_file)
 
     with (
@@ -118,6 +129,11 @@ def _read_token(token: str | None, token_file: Path | None) -> str:
 
 
 def _read_token_file(path: Path) -> str:
+    """Return the token in a file.
+
+    Raises:
+        FileError: if it cannot be read, or if other users can read it.
+    """
     try:
         mode = path.stat().st_mode
         token = path.read_text(encoding="utf-8").strip()
@@ -147,9 +163,11 @@ def _sync_repeatedly(label_studio: LabelStudio, pause: float, as_json: bool) -> 
             try:
                 result = _sync_once(label_studio)
             except ServerUnavailableError as error:
+                # An outage is reported once, not at every attempt.
                 if str(error) != last_error:
                     typer.echo(printable(str(error)), err=True)
                 last_error = str(error)
+                # After an outage the notes are printed again, to show where things stand.
                 last_notes = None
             else:
                 if result.has_changes or result.notes != last_notes:
@@ -164,6 +182,7 @@ def _sync_repeatedly(label_studio: LabelStudio, pause: float, as_json: bool) -> 
 
 
 def _print_result(result: SyncResult, as_json: bool) -> None:
+    """Print what a sync did: sentences, or a line of JSON, so that --watch gives JSON lines."""
     if as_json:
         typer.echo(json.dumps(asdict(result), ensure_ascii=False))
         return
@@ -185,6 +204,7 @@ def _print_result(result: SyncResult, as_json: bool) -> None:
 
 
 def _describe_imports(result: SyncResult) -> str:
+    """Return the counts of imported answers. Rare changes are left out if there are none."""
     parts = [f"{pluralize(result.labels, 'label')} and {pluralize(result.skips, 'skip')}"]
     if result.corrected:
         parts.append(f"corrected {result.corrected:,}")

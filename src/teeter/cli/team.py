@@ -1,4 +1,8 @@
-"""teeter campaign people, decide and agreement: several annotators in one campaign."""
+"""teeter campaign people, decide and agreement: several annotators in one campaign.
+
+A campaign without members is open to everyone who can open its file. The first member makes it a
+team: from then on the server asks for tokens, and roles decide who may do what.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +64,7 @@ def decide(
 
     with open_campaign(file) as opened:
         with spinner("Reading"):
+            # Read once: a decision that another reviewer makes meanwhile is overridden.
             disagreements = opened.disagreements()[:n]
         if as_json:
             echo_json(disagreements)
@@ -93,6 +98,7 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
         "Krippendorff's alpha": measured.alpha,
     }
     for name, score in measured.by_class.items():
+        # Indented below the overall value that they break down.
         scores[f"  of {name}"] = score
     for pair in measured.pairs:
         scores[f"Cohen's kappa of {pair.first} and {pair.second}"] = pair.kappa
@@ -108,8 +114,13 @@ def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "a
     The token is not shown again: only its hash is stored. An annotator labels, a reviewer also
     decides and exports, and an owner also manages annotators. In a campaign without members,
     everyone may do everything.
+
+    \b
+    Examples:
+      teeter campaign people add reviews.teeter ann --role owner
     """
     with open_campaign(file) as opened:
+        # Only the token goes to stdout, so that a script can send it on.
         typer.echo(opened.people.add(name, role))
 
 
@@ -185,7 +196,9 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
 def _merge_fields(
     name: str, member: Person | None, stats: AnnotatorStats | None
 ) -> dict[str, object]:
+    """Return an annotator for ``--json``. Members may have no answers, and vice versa."""
     fields: dict[str, object] = {}
+    # Statistics win where both have a field, such as the name.
     if member is not None:
         fields |= asdict(member)
     if stats is not None:
@@ -218,6 +231,7 @@ def _score_cells(score: AgreementScore | None) -> list[str]:
 
 
 def _format_share(estimate: AccuracyEstimate | None) -> str:
+    """Return a share with its 95% interval, such as ``91% (85–95%)``."""
     if estimate is None:
         return _UNKNOWN
     return f"{estimate.share:.0%} ({100 * estimate.low:.0f}–{estimate.high:.0%})"

@@ -5,19 +5,26 @@ to add one, and ``dataset_from_function`` makes one in another package.
 
 ``read_pool``, ``read_head`` and ``read_table`` read files of arrays and tables into memory.
 ``open_shards`` opens a pool that need not fit in memory.
+
+Names are imported when they are first used, because most of them load torch.
 """
 
 from __future__ import annotations
 
-from teeter.datasets.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
-from teeter.datasets.catalogue import DatasetSpec, find_spec, names
-from teeter.datasets.label_column import Labels, read_labels
-from teeter.datasets.loading import load_dataset, locate_dataset
-from teeter.datasets.plugin import dataset_from_function
-from teeter.datasets.shards import Shard, Shards, open_shards
-from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, make_long_tailed
-from teeter.datasets.table_features import TableFeatures, encode_table
-from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
+from typing import TYPE_CHECKING
+
+from teeter.lazy_imports import import_lazily
+
+if TYPE_CHECKING:
+    from teeter.datasets.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
+    from teeter.datasets.catalogue import DatasetSpec, find_spec, names
+    from teeter.datasets.label_column import Labels, read_labels
+    from teeter.datasets.loading import load_dataset, locate_dataset
+    from teeter.datasets.plugin import dataset_from_function
+    from teeter.datasets.shards import Shard, Shards, open_shards
+    from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, make_long_tailed
+    from teeter.datasets.table_features import TableFeatures, encode_table
+    from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 
 __all__ = [
     "TABLE_SUFFIXES",
@@ -47,3 +54,18 @@ __all__ = [
     "read_pool",
     "read_table",
 ]
+
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "array_files": ["Head", "PoolFile", "pool_from_table", "read_head", "read_pool"],
+        "catalogue": ["DatasetSpec", "find_spec", "names"],
+        "label_column": ["Labels", "read_labels"],
+        "loading": ["load_dataset", "locate_dataset"],
+        "plugin": ["dataset_from_function"],
+        "shards": ["Shard", "Shards", "open_shards"],
+        "splits": ["DatasetSplit", "LabelledDataset", "LabelledRows", "make_long_tailed"],
+        "table_features": ["TableFeatures", "encode_table"],
+        "table_files": ["TABLE_SUFFIXES", "Table", "is_missing", "read_table"],
+    },
+)

@@ -21,7 +21,6 @@ from teeter.encoders.registry import encoders
 from teeter.encoders.weights import WeightsPackage
 from teeter.encoders.wordpiece import WordPieceTokenizer, read_vocabulary
 from teeter.errors import FileError
-from teeter.threads import limit_threads
 
 __all__ = ["MINILM_PACKAGE", "MiniLMEncoder"]
 
@@ -86,6 +85,8 @@ class MiniLMEncoder(Encoder):
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the sentence embeddings of texts."""
         import torch
+
+        from teeter.threads import limit_threads
 
         token_ids = [self._tokenizer.tokenize(text) for text in contents]
         width = self._network.words.embedding_dim

@@ -74,7 +74,7 @@ class PixelEncoder(ImageEncoder):
         super().__init__(folder)
         self.name = "pixels"
         self._arrays: dict[str, Vectors] = {}
-        """``mean`` and ``scale`` (R,), and ``components`` (D, R) unless there were too few images."""
+        """``mean`` and ``scale`` (R,), and ``components`` (D, R) if there were enough images."""
 
     def fit(self, contents: Sequence[str]) -> None:
         """Learn the scale and the projection.

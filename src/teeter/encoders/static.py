@@ -1,4 +1,4 @@
-"""Encode texts by the mean of fixed vectors of their word pieces: very fast, for very many texts."""
+"""Encode texts by the mean of fixed vectors of their word pieces: very fast, for many texts."""
 
 from __future__ import annotations
 

@@ -106,6 +106,14 @@ class Run:
     failures: dict[Cell, str] = field(default_factory=dict)
     """The error of each cell that has not finished because of one."""
     finished: bool = False
+    """Whether all cells have all rounds that were asked for: perhaps not all of the setting."""
+    last_round: int | None = None
+    """The number of the last round that was asked for; None for the last of the setting."""
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether fewer rounds were asked for than the setting has."""
+        return self.last_round is not None and self.last_round < self.setting.rounds
 
     def curves(self) -> Curves:
         """Return the results as arrays.

@@ -171,6 +171,7 @@ class RunFolder:
             rounds=tuple(rounds_of_run),
             failures=failures,
             finished=cells <= finished_cells,
+            last_round=manifest.rounds,
         )
 
     def read_manifest(self) -> Manifest | None:

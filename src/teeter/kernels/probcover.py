@@ -118,7 +118,8 @@ def probcover(
     for chunk in centre_units.split(neighbourhoods.rows_per_product):
         is_covered |= neighbourhoods.around(chunk).any(dim=0)
 
-    # (N,) uncovered rows in each ball; -1 for picks. Lowered in place: being in a ball is mutual, so
+    # (N,) uncovered rows in each ball; -1 for picks. Lowered in place: being in a ball is mutual,
+    # so
     # a row that becomes covered counts less for all rows in its own ball.
     covered_rows = is_covered.nonzero().flatten()
     gains = neighbourhoods.sizes - neighbourhoods.count_members(covered_rows)

@@ -1,4 +1,4 @@
-"""Weighted k-means++ seeding and the weights of LDM-Seeding (equations 4 and 5 of the paper).
+"""Weighted k-means++ seeding and the weights of LDM-Seeding (equations 5 and 6 of the paper).
 
 Each pick is drawn with probability proportional to ``(weight * distance to the nearest pick)^2``.
 Drawing one pick at a time needs all distances after each of them. Weights only fall as picks are
@@ -32,7 +32,7 @@ _OPERATIONS_PER_DISTANCE = 1000
 
 
 def ldm_log_weights(ldm: Tensor, n: int) -> Tensor:
-    """Return log gamma of LDM-Seeding (equation 4).
+    """Return log gamma of LDM-Seeding (equation 5).
 
     The n rows of smallest LDM and all other rows have the same total weight. If the n-th smallest
     LDM is 0, the smallest positive LDM replaces it.
@@ -56,7 +56,7 @@ def ldm_log_weights(ldm: Tensor, n: int) -> Tensor:
         else:
             L_q = torch.ones_like(L_q)
 
-    # The exponent of equation 4: 0 up to L_q, then falling with the excess over it.
+    # The exponent of equation 5: 0 up to L_q, then falling with the excess over it.
     excess = (ldm - L_q).clamp_min(0)
     log_weights = -(excess / L_q)
 
@@ -74,7 +74,7 @@ def ldm_seeding(
     *,
     generator: Generator,
 ) -> Tensor:
-    """Pick n rows by LDM-Seeding: small LDMs that are far apart in cosine distance (equation 5).
+    """Pick n rows by LDM-Seeding: small LDMs that are far apart in cosine distance (equation 6).
 
     The first pick is the row of smallest LDM.
 

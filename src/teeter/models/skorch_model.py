@@ -114,7 +114,8 @@ def explain_failure(
     if net is None or not net.initialized_:
         return None
 
-    # What each type of error may mean: too few rows to split; a label beyond the last output; rows of
+    # What each type of error may mean: too few rows to split; a label beyond the last output; rows
+    # of
     # another precision than the weights.
     if isinstance(error, ValueError):
         return _explain_split(net, classes)

@@ -511,7 +511,10 @@ class _CudaGraphEpoch:
         self.warm_up_steps += 1
 
     def _step(self) -> None:
-        """Take the step of ``step_number``. Only tensors at fixed addresses are read and written."""
+        """Take the step of ``step_number``.
+
+        Only tensors at fixed addresses are read and written.
+        """
         trainer = self.trainer
         rows = self.order.index_select(0, self.step_number)[0]  # (M, B)
         shares = self.shares.index_select(0, self.step_number)[0]  # (B,)

@@ -95,6 +95,7 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     campaigns: list[CampaignOut] = []
     errors: dict[str, StoreError] = {}
     for service in list(workspace.services.values()):
+        # Its page says what happened. The list shows what can be opened.
         if not service.is_in_place():
             continue
 
@@ -104,6 +105,7 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
         except StoreError as error:
             errors[service.name] = error
 
+    # An empty list would look as if everything had been deleted.
     if errors and not campaigns:
         raise next(iter(errors.values()))
 
@@ -196,6 +198,7 @@ def create_campaign(
         cost=cost,
         budget=budget,
     )
+    settings.require_strategy()
 
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
@@ -207,6 +210,7 @@ def create_campaign(
         raise InputError("Give either a file or a folder of images.")
 
     owner = None
+    # The owner can use the new campaign with the token that they have already.
     owned = owned_campaign(request)
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)

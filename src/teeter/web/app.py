@@ -53,7 +53,10 @@ STATUS_BY_ERROR: dict[type[TeeterError], HTTPStatus] = {
     # Everything else is about the content of the request.
     TeeterError: HTTPStatus.UNPROCESSABLE_ENTITY,
 }
-"""The HTTP status of each error. One that is not listed has the status of its closest base class."""
+"""The HTTP status of each error.
+
+One that is not listed has the status of its closest base class.
+"""
 
 
 def status_of(error: TeeterError) -> HTTPStatus:
@@ -146,7 +149,7 @@ async def _on_http_error(request: Request, error: HTTPException) -> Response:
 
     sentence = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND:
-        sentence = "There is no such page here."
+        sentence = "There is no page at this address."
     return _error_response(request, sentence, error.status_code, error.headers)
 
 

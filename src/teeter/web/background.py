@@ -146,11 +146,19 @@ class WorkerStatus:
 
 
 def _format_duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has at least one and a half."""
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return _pluralize(seconds, "second")
     if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
+        return _pluralize(seconds / 60, "minute")
+    if seconds < 36 * 3600:
+        return _pluralize(seconds / 3600, "hour")
+    return _pluralize(seconds / 86_400, "day")
+
+
+def _pluralize(number: float, noun: str) -> str:
+    count = round(number)
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 @dataclass(frozen=True)

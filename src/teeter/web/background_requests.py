@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from teeter.campaigns.results import ModelInfo
-    from teeter.campaigns.selection import SuspectLabel
+    from teeter.campaigns.results import ModelInfo, SuspectLabel
     from teeter.campaigns.settings import Settings
 
 __all__ = [
@@ -65,6 +64,7 @@ class Activity(StrEnum):
     ENCODING = "encoding"
 
 
+# Requests and results cross a process boundary, so they hold plain values and no connections.
 @dataclass(frozen=True)
 class StatusReport:
     """What the worker says while it works."""

@@ -1,4 +1,4 @@
-"""The work of the background worker: train, pick, explain, find suspects, draw maps, export, create."""
+"""The tasks of the background worker: train, pick, explain, find suspects, draw maps, export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teeter.campaigns.db import Connection
 from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
 from teeter.campaigns.results import ModelInfo
-from teeter.campaigns.selection import RoundState
+from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
@@ -355,13 +355,15 @@ def _train_model(
     Args:
         entry: the campaign.
         state: its labels and features.
-        last_answer: row id of the newest answer, read before the state: answers that came in between
+        last_answer: row id of the newest answer, read before the state: answers that came in
+            between
             count as new.
         batch: how many items an annotator gets at a time.
         report: called with what is being done.
 
     Returns:
-        The model and the state with it, or None and the same state if fewer than two classes have labels.
+        The model and the state with it, or None and the same state if fewer than two classes have
+        labels.
     """
     if len(set(state.labels.values())) < 2:
         return None, state
@@ -377,7 +379,7 @@ def _train_model(
 
 
 def _keep_ready(entry: _OpenCampaign, batch: int, state: RoundState | None) -> None:
-    """Pick ahead for the active annotators, unless nothing was left to pick with the newest model."""
+    """Pick ahead for the active annotators, unless the newest model found nothing left to pick."""
     campaign = entry.campaign
     with campaign.database.reading() as connection:
         version = campaign.repository.models.newest_version(connection)

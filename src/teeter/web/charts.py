@@ -76,6 +76,7 @@ class _Scale:
     start: float
     end: float
 
+    # Charts are SVG made on the server: they need no script, and print and scale well.
     def __call__(self, value: float) -> float:
         # A single value has no extent: it is drawn at the start.
         extent = (self.high - self.low) or 1

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
-from teeter import strategies
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.import_export import FORMATS
@@ -77,9 +76,9 @@ _REPORT_POLICY = (
 _EXPORT_FORMATS = {
     "csv": "CSV with every cell exactly as it is, for programs.",
     "spreadsheet": "CSV that is safe to open in a spreadsheet: no cell runs as a formula.",
-    "jsonl": "One JSON object per line.",
-    "parquet": "Parquet.",
-    "datasets": "A folder for Hugging Face Datasets, zipped.",
+    "jsonl": "A JSON object per line, with all answers.",
+    "parquet": "A typed table, smaller than CSV.",
+    "datasets": "A zipped folder for the Hugging Face datasets library.",
     "prodigy": "JSON lines for Prodigy.",
     "doccano": "JSON lines for doccano.",
 }
@@ -281,7 +280,7 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
 
     name = annotator.strip()
     if not name or not name.isprintable():
-        raise InputError("Enter a name of characters that can be displayed.")
+        raise InputError("The name has characters that cannot be displayed: enter another one.")
     request.state.session = auth.session_for_name(name)
 
     # Back to the page with the form, if it is one of this server.
@@ -293,13 +292,16 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
 @router.get("/new")
 def show_new_campaign(request: Request) -> Response:
     """Show the form for a new campaign."""
+    # Strategies load torch, which the server otherwise leaves to its worker process.
+    from teeter.strategies import names
+
     require_campaign_creator(request)
     workspace = get_workspace(request)
     return render_page(
         request,
         "new.html",
         folders=workspace.list_folders(),
-        strategies=strategies.names(),
+        strategies=names(),
         encoders=[AUTO, *encoder_names()],
         limit=workspace.auth.config.upload_limit,
     )
@@ -326,10 +328,10 @@ def show_labelling(request: Request, slug: str) -> Response:
     return page.render_labelling(LabelMode.LABEL, questions=questions, recent=recent)
 
 
-@router.get("/c/{slug}/second-look")
+@router.get("/c/{slug}/review")
 def show_suspects(request: Request, slug: str) -> Response:
     """Show labels that may be wrong, one by one. The page asks for them when they are found."""
-    page = open_campaign_page(request, slug, "second-look", Permission.REVIEW)
+    page = open_campaign_page(request, slug, "review", Permission.REVIEW)
     get_workspace(request).find_suspects(page.service, again=True)
 
     recent = page.service.recent_answers(current_user(request))

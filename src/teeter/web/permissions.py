@@ -68,6 +68,7 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
 
     if people.list():
         return None
+    # A campaign without members is open: anyone who reaches the server may do everything.
     return Person(name, Role.OWNER, "", has_token=False)
 
 
@@ -98,6 +99,7 @@ def require_permission(request: Request, slug: str, permission: Permission) -> C
 
 def owned_campaign(request: Request) -> CampaignService | None:
     """Return a campaign that names the annotator of a request as its owner, or None."""
+    # A copy: other threads open and close campaigns meanwhile.
     for service in list(get_workspace(request).services.values()):
         # A campaign that cannot be read now is passed over.
         with suppress(StoreError):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from safetensors.numpy import load
 
 import teeter
-from teeter.campaigns.selection import RoundState
+from teeter.campaigns.rounds import RoundState
 from teeter.errors import MissingExtraError
 from teeter.files import atomic_write
 

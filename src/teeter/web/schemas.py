@@ -6,6 +6,7 @@ is noticed. All other classes are returned by the services and sent as they are.
 
 from __future__ import annotations
 
+from abc import ABC
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,8 +16,7 @@ from teeter.campaigns.agreement import AgreementScore
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
-from teeter.campaigns.results import ModelInfo, Status
-from teeter.campaigns.selection import SuspectLabel
+from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.snapshot import PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.web.background_requests import Explanation
@@ -69,7 +69,9 @@ __all__ = [
 ]
 
 
-class _RequestBody(BaseModel):
+class _RequestBody(BaseModel, ABC):
+    """What clients send. A field that is not expected is an error, because it may be a typo."""
+
     model_config = ConfigDict(extra="forbid")
 
 
@@ -331,6 +333,8 @@ class LabelsOut(BaseModel):
 # Answers
 
 
+# What clients send ends in In, what they get in Out. Limits here are the first line of defence:
+# a request that breaks one is refused with 422 before any code of ours sees it.
 class AnswerIn(_RequestBody):
     """An answer about an item."""
 

@@ -131,6 +131,7 @@ class CampaignService:
         self.location = str(location)
         self.slug = slug
         self._campaign = Campaign.open(location)
+        # Shorter than the default: people should see at once that an answer is not saved.
         self._campaign.database.write_timeout = _WRITE_TIMEOUT
         self._was_team = False
 
@@ -172,6 +173,7 @@ class CampaignService:
         with self.campaign.database.reading() as connection:
             stored = self.campaign.repository.campaign(connection)
 
+        # The time of creation tells a campaign from a later one in the same file.
         identity = repr((stored.name, stored.created))
         return hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 
@@ -191,6 +193,7 @@ class CampaignService:
 
     def is_team(self) -> bool:
         """Return whether several people work on it. A campaign that was a team stays one."""
+        # Remembered: the tabs of a page must not come and go with the number of people at work.
         if not self._was_team:
             self._was_team = self._has_several_people()
         return self._was_team
@@ -206,6 +209,7 @@ class CampaignService:
 
     def list_classes(self) -> list[ClassOut]:
         """Return the classes with their shortcuts."""
+        # Read every time: classes can be added while the server runs.
         shortcuts = shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
         return [ClassOut(name=name, shortcut=shortcut) for name, shortcut in shortcuts.items()]
 
@@ -257,6 +261,7 @@ class CampaignService:
                     content=self.read_content(rows[stored_pick.item], connection),
                     pick=pick,
                 )
+                # Control, audit and shared items are labelled without the model's opinion.
                 if not pick.is_blind:
                     question.explanation = explanations.get(stored_pick.item)
                 questions.append(question)
@@ -273,6 +278,7 @@ class CampaignService:
         picks = self.campaign.repository.picks
 
         with self.campaign.database.reading() as connection:
+            # Most polls end here, without the write lock that answers need.
             if not picks.has_assignable(connection):
                 return False
 
@@ -303,6 +309,7 @@ class CampaignService:
         content = ItemContent(kind=row.kind)
 
         if row.kind is ItemKind.TEXT and row.content:
+            # A text of megabytes would stall the browser. The page says that it is cut.
             content.text = row.content[:_MAX_TEXT]
             if len(row.content) > _MAX_TEXT:
                 content.characters = len(row.content)
@@ -324,6 +331,7 @@ class CampaignService:
             InputError: the kind and the label do not fit.
             StoreError: the answer could not be stored, or the file was moved meanwhile.
         """
+        # Idempotent: a page that got no response sends the answer again, and it counts once.
         receipt = self.campaign.answer(answer)
         # A file that was moved while it was written to is not where people look for the answer.
         self._require_file()
@@ -331,6 +339,7 @@ class CampaignService:
 
     def confirm_label(self, annotator: str, item: str, comment: str | None = None) -> AnswerOut:
         """Record that a label was reviewed and is right."""
+        # Stored as an answer of its own, so that undo takes it back like any other.
         self.campaign.confirm_label(item, annotator, comment=comment)
         self._require_file()
         return AnswerOut(new=True, labelled=self.count_items().labelled)
@@ -349,6 +358,7 @@ class CampaignService:
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
             row = repository.items.get(connection, undone.answer.item)
+            # The page shows the item again as it was, with the reason why it was picked.
             picks = repository.picks.last_picks(connection, annotator, [row.row_id])
             pick = picks.get(row.row_id)
 
@@ -544,7 +554,9 @@ class CampaignService:
         with self.campaign.database.reading() as connection:
             row_ids = self._mapped_row_ids(connection)
             if index >= len(row_ids):
-                raise UnknownItemError(f"No item has the index {index}: there are {len(row_ids)}.")
+                raise UnknownItemError(
+                    f"No item has the index {index}: the campaign has {len(row_ids)} items."
+                )
 
             row = self.campaign.repository.items.get_by_row_id(connection, row_ids[index])
         return row.item_id

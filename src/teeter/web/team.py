@@ -64,6 +64,7 @@ class TeamService:
         with self._service.campaign.database.reading() as connection:
             snapshot = self._service.read_snapshot(connection)
             disagreements = snapshot.disagreements()
+            # Contents are read only for those that are shown: texts may be long.
             shown = disagreements[:count]
             rows = items.by_id(connection, [item for item, _ in shown])
             labels = snapshot.labels
@@ -77,6 +78,7 @@ class TeamService:
                     item=item,
                     content=self._service.read_content(rows[item], connection),
                     answers=answers,
+                    # A flag by one annotator leaves an item out until a reviewer decides.
                     label=None if item in snapshot.left_out else labels.get(item),
                     confidence=snapshot.confidence(item),
                 )
@@ -92,6 +94,7 @@ class TeamService:
             label: its class; None if the item does not belong in the campaign.
             comment: the reason.
         """
+        # Idempotent like an answer: a repeated request decides once.
         is_new = self._service.campaign.decide(item, label, self._user, comment=comment)
         return AnswerOut(new=is_new, labelled=self._service.count_items().labelled)
 
@@ -147,9 +150,11 @@ class TeamService:
         stats_by_name = {stats.name: stats for stats in campaign.team()}
 
         with campaign.database.reading() as connection:
+            # From the cached snapshot: combining all answers takes most of the time of this page.
             tallies = _compare_with_consensus(self._service.read_snapshot(connection))
             open_items = campaign.repository.picks.count_open_by_annotator(connection)
 
+        # The others labelled before the campaign had members, or were removed since.
         names = list(members)
         names += sorted((set(stats_by_name) | set(open_items)) - set(members))
 

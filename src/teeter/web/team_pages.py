@@ -80,6 +80,7 @@ def _render_team(
     team = TeamService(page.service, current_user(request))
     return page.render(
         "team.html",
+        # The status tells programs and htmx what the page tells people.
         status=200 if error is None else 422,
         members=team.list_members(),
         agreement=team.describe_agreement(),
@@ -98,15 +99,17 @@ def add_member(
     """Add a member, and show their token."""
     team = require_team_permission(request, slug, Permission.MANAGE)
     workspace = get_workspace(request)
+    # Without a token the user is the first member: they add themselves as the owner.
     has_token = bool(current_session(request).token_prefix)
 
     if not name.strip().isprintable():
-        raise InputError("Enter a name of characters that can be displayed.")
+        raise InputError("The name has characters that cannot be displayed: enter another one.")
     try:
         token = team.add_member(name, role, has_token=has_token)
     except _SHOWN_ERRORS as error:
         return _render_team(request, slug, error=str(error))
 
+    # Now, not at the next periodic check: the new member may log in at once.
     workspace.campaign_tokens.refresh()
     if not has_token:
         # They added themselves. From now on everyone needs a token, so they are logged in with it.
@@ -125,6 +128,8 @@ def change_member(
     """Change the role or token of a member, release their items, or remove them."""
     team = require_team_permission(request, slug, Permission.MANAGE)
     try:
+        # A token is shown once, on the page that answers this request. It is in no address and no
+        # history of the browser.
         if action == MemberAction.TOKEN:
             return _render_team(request, slug, token=team.replace_token(name))
         return _render_team(request, slug, notice=_change_member(team, name, action, role))

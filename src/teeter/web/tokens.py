@@ -37,6 +37,7 @@ def home() -> Path:
         return Path(os.environ["TEETER_HOME"])
 
     if os.name == "nt":
+        # Not the roaming profile, which Windows copies to other machines.
         local_data = os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")
         return Path(local_data) / "teeter"
 
@@ -67,6 +68,7 @@ class Tokens:
     ) -> None:
         self._given = dict(annotator_by_hash or {})
         self._path = path
+        # None, so that the first look reads the file.
         self._file_version: _FileVersion | None = None
         self._from_file: dict[str, str] = {}
 
@@ -125,6 +127,7 @@ class Tokens:
             self._from_file = self._read_file(self._path)
             self._file_version = version
 
+        # A token of the command line wins over a stored one of the same hash.
         return {**self._from_file, **self._given}
 
     def _read_file(self, path: Path) -> dict[str, str]:
@@ -160,6 +163,7 @@ def make_token(path: Path, name: str) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
 
     hashes = _read_hashes(path)
+    # One token per annotator: a new one ends the sessions of the old one.
     hashes[annotator] = hash_token(token)
     _write_private(path, json.dumps(hashes, indent=1) + "\n")
     return token

@@ -43,6 +43,7 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
         formats = ", ".join(_SUFFIXES)
         raise InputError(f"Cannot read {suffix or 'a file without a suffix'}: upload {formats}.")
 
+    # Separators become underscores, so that the name cannot lead out of the folder.
     safe_stem = re.sub(r"[^\w.-]", "_", name.stem)[:_MAX_NAME]
     upload_folder = Path(tempfile.mkdtemp(dir=folder))
     path = upload_folder / f"{safe_stem}{suffix}"
@@ -52,6 +53,7 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
             shutil.copyfileobj(file.file, target)
         if suffix == ".parquet":
             _require_unpacked_size(path, limit)
+    # Also if the request is cancelled: an upload may be as large as the limit allows.
     except BaseException:
         shutil.rmtree(upload_folder, ignore_errors=True)
         raise

@@ -152,6 +152,7 @@ class Workspace:
                     return service
 
             service = CampaignService(location, slug="")
+            # Given here, under the lock: two files may hold campaigns of the same name.
             service.slug = make_slug(service.name, self.services)
             self.services[service.slug] = service
             # It may have members.
@@ -167,6 +168,7 @@ class Workspace:
             try:
                 self.open(path)
             except TeeterError as error:
+                # One damaged file must not take the other campaigns of the folder down.
                 self.unreadable_files[path.name] = str(error)
             else:
                 self.unreadable_files.pop(path.name, None)
@@ -179,6 +181,7 @@ class Workspace:
         for slug, service in list(self.services.items()):
             if service.is_in_place() or service.path is None:
                 continue
+            # Campaigns from elsewhere were named by the user: their pages say what is missing.
             if service.path.parent.resolve() == self.folder.resolve():
                 del self.services[slug]
                 service.close()
@@ -255,6 +258,7 @@ class Workspace:
                 folders.add(service.path.parent)
             else:
                 location = service.display_location
+                # Host and user of a database server are for the person who runs teeter alone.
                 sentence = sentence.replace(f"database {location}", "database")
                 sentence = sentence.replace(location, service.name)
 
@@ -273,6 +277,7 @@ class Workspace:
         if self.folder is None:
             return reports
 
+        # Where ``teeter bench report`` writes by default, in a run or in a folder of runs.
         for pattern in ("*/report/index.html", "*/*/report/index.html"):
             for page in sorted(self.folder.glob(pattern)):
                 report = page.parent
@@ -298,6 +303,7 @@ class Workspace:
         if self.folder is None:
             raise InputError("This server was started without --folder.")
 
+        # Resolved before it is compared: a link inside the folder may lead out of it.
         root = self.folder.resolve()
         # A path with a NUL cannot be resolved.
         path = (root / name.replace("\0", "_")).resolve()
@@ -350,6 +356,7 @@ class Workspace:
             owner: its first member; None for a campaign that is open to everyone.
             columns: the columns of the source.
         """
+        # Done when the campaign is open here, not when the worker has written the file.
         opened: Future[CreatedCampaign] = Future()
 
         def open_created(creating: Future[CampaignCreated]) -> None:
@@ -431,6 +438,7 @@ class Workspace:
 
     def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
         """Keep a job, and return the id by which its state is found."""
+        # Random: the id is all that one needs to read the state of a job.
         job_id = secrets.token_urlsafe(12)
         with self._lock:
             self._jobs[job_id] = describe
@@ -459,6 +467,7 @@ class Workspace:
         with self._lock:
             drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
             if drawings.next is not None and drawings.next.done():
+                # Only a finished map replaces the one that is shown.
                 drawings.current = drawings.next
                 drawings.next = None
 
@@ -489,6 +498,7 @@ class Workspace:
             search = self._searches.get(service.slug)
 
         if search is None or (again and search.done()):
+            # Shared by all reviewers of the campaign: the search trains several models.
             search = self.trainer.submit(FindSuspects(service.location, _SUSPECTS))
             with self._lock:
                 self._searches[service.slug] = search
@@ -519,7 +529,7 @@ class Workspace:
 
         for service in self.services.values():
             if service.has_unencoded_items():
-                # An encoding was interrupted, or items were added by a program that does not encode.
+                # An encoding was interrupted.
                 self.encode(service)
 
             n_members = len(service.campaign.people.list())
@@ -530,11 +540,13 @@ class Workspace:
                 self.trainer.ensure_questions(service.location, annotator)
             elif is_expected or n_members:
                 n_annotators = n_members or len(self.auth.config.tokens)
+                # Their names are known only when they log in, so the items are picked for anyone.
                 n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
                 self.trainer.submit(PickAhead(service.location, n_items))
 
     def close(self) -> None:
         """Stop the workers, close the campaigns and remove temporary files."""
+        # Workers first: they may still be writing to these campaigns.
         self.trainer.stop()
         self.slow_worker.stop()
         for service in self.services.values():

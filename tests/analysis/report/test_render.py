@@ -100,7 +100,8 @@ def test_a_report_begins_with_what_was_found(whole: Report) -> None:
     assert text.index(whole.findings[0]) < text.index("Accuracy against labels")
     best, following, labels, paper = whole.findings
     assert re.fullmatch(
-        r"On openml-6, LDM-S was the most accurate of 10 strategies: 83\.\d % over the rounds, \+3\.\d\d points "
+        r"On openml-6, LDM-S was the most accurate of 10 strategies: 83\.\d % over the rounds, "
+        r"\+3\.\d\d points "
         r"against Random \(± 0\.\d\d over 5 repetitions; significant, p < 0\.001\)\.",
         best,
     )
@@ -307,7 +308,8 @@ def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
         [fake_run({"ldm-s": level, "random": level, "margin": level - 0.1})], tmp_path
     )
     assert report.findings[0] == (
-        "On openml-6, LDM-S, Random were equally accurate, and the best of 3 strategies: 60.9 % over the rounds."
+        "On openml-6, LDM-S, Random were equally accurate, and the best of 3 strategies: 60.9 % "
+        "over the rounds."
     )
     assert not any(
         "most accurate" in sentence or "behind" in sentence for sentence in report.findings
@@ -366,8 +368,12 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
     assert report.notes == (
         "The run is not finished: results may change.",
         "Failed before the end: badge, repetition 2.",
-        "Some strategies have reached 800 labels. Compared are the rounds that all have, up to 600.",
-        "The paper's runs go to 4,000 labels and its gains are means over all rounds. Ours end at 600, so the two are "
+        (
+            "Some strategies have reached 800 labels. Compared are the rounds that all have, up to "
+            "600."
+        ),
+        "The paper's runs go to 4,000 labels and its gains are means over all rounds. Ours end at "
+        "600, so the two are "
         "not quite comparable.",
         "2 of 3 repetitions can be compared: those that every strategy has started.",
     )

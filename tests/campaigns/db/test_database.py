@@ -1,4 +1,6 @@
-"""The SQLite file: killed, full, cut short, locked or another program's, it loses nothing and says what is wrong."""
+"""The SQLite file: killed, full, cut short, locked or another program's, it loses nothing and says
+what is wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Campaigns on PostgreSQL: restarted, killed, shared or unavailable, it loses nothing and says why."""
+"""Campaigns on PostgreSQL: restarted, killed, shared or unavailable, it loses
+nothing and says why.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +106,7 @@ def label_items(url: str, repository: CampaignRepository, items: list[str], repo
         report(item)
 
 
+@pytest.mark.slow
 def test_many_writers_at_once_lose_nothing(url: str) -> None:
     database = Database(url, create=True)
     repository = begun(database, texts=64)

@@ -1,4 +1,6 @@
-"""Locks: one holder at a time, also among threads and processes, and none that blocks after a crash."""
+"""Locks: one holder at a time, also among threads and processes, and none that blocks after a
+crash.
+"""
 
 from __future__ import annotations
 

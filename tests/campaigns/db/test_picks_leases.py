@@ -1,4 +1,6 @@
-"""Leases and overlap: an item is open with one annotator unless several are wanted, and none is lost."""
+"""Leases and overlap: an item is open with one annotator unless several are wanted, and none is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -220,6 +222,7 @@ def test_every_item_is_asked_about_once_until_none_is_left(make_campaign: MakeCa
     assert sorted(seen) == sorted(f"p{k}" for k in range(80)), "each item once"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("people", [2, 3])
 def test_every_item_gets_as_many_annotators_as_wanted_and_no_one_twice(
     make_campaign: MakeCampaign, people: int
@@ -279,6 +282,7 @@ def test_a_skip_an_expired_lease_and_an_undo_keep_the_count_of_missing_annotator
         assert campaign.repository.items.get(connection, item).annotators_missing == 0
 
 
+@pytest.mark.slow
 def test_annotators_at_work_at_once_share_the_items(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
     campaign = Campaign.create(

@@ -127,7 +127,7 @@ def test_the_server_chooses_the_pause_up_to_a_minute() -> None:
     [
         (
             httpx.Response(200, html="<html>Welcome</html>"),
-            "returned a page instead of JSON. Check that it is a Label Studio",
+            "returned a page instead of JSON. Check that this is the address of Label Studio",
         ),
         (
             httpx.Response(404, html="<html>nothing</html>"),
@@ -223,7 +223,7 @@ def test_an_expired_access_token_is_exchanged_once() -> None:
     [httpx.Response(200, json={}), httpx.Response(200, json=[]), httpx.Response(200, html="<p>")],
 )
 def test_an_exchange_without_an_access_token_is_rejected(response: httpx.Response) -> None:
-    with pytest.raises(ServerError, match="Check that it is a Label Studio"):
+    with pytest.raises(ServerError, match="Check that this is the address of Label Studio"):
         ScriptedServer(response).client(PERSONAL_TOKEN).get_current_user()
 
 

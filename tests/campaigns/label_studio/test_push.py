@@ -1,4 +1,6 @@
-"""Tasks that a sync creates: how many, in which order, for how many annotators, with what content."""
+"""Tasks that a sync creates: how many, in which order, for how many annotators,
+with what content.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +54,7 @@ def test_a_deleted_task_keeps_its_answers_and_is_sent_again_for_the_missing_ones
     assert overlaps == {"n0": 1, "n1": 2}
 
 
+@pytest.mark.slow
 def test_many_tasks_are_sent_and_read_in_several_requests(
     backend: LabelStudioBackend, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:

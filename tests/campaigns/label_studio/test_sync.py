@@ -28,10 +28,10 @@ from campaigns.label_studio_scenarios import SCENARIOS, true_label, valid_answer
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.clock import format_time
+from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database, LockName, schema
 from teeter.campaigns.label_studio import LabelStudio
 from teeter.campaigns.label_studio.sync import FULL_READ_INTERVAL
-from teeter.campaigns.transfer import move_campaign
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 
@@ -257,6 +257,7 @@ class Play:
         )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_the_campaign_holds_what_annotations_say(steps: list[tuple[str, int, str]]) -> None:
@@ -480,7 +481,7 @@ def test_the_link_moves_with_the_campaign(
     assert backend.sync(campaign, n=4).labels == 3
 
     target_database = Database(target, create=True)
-    row_counts = move_campaign(campaign.database, target_database, "numbers")
+    row_counts = copy_campaign(campaign.database, target_database, "numbers")
     assert (row_counts["label_studio"], row_counts["label_studio_answers"]) == (1, 3)
     target_database.close()
     campaign.database.close()

@@ -1,4 +1,6 @@
-"""Flip rates by fused kernels are those of plain torch; Triton's interpreter runs them where there is no GPU."""
+"""Flip rates by fused kernels are those of plain torch; Triton's interpreter runs them where there
+is no GPU.
+"""
 
 from __future__ import annotations
 

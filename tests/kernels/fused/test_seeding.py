@@ -1,4 +1,6 @@
-"""Seeding by fused kernels: its law, its draws, and weights that vanish; interpreted where there is no GPU."""
+"""Seeding by fused kernels: its law, its draws, and weights that vanish; interpreted where there is
+no GPU.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DNS rebinding: a page of another site, under a name that resolves to this machine, gets nothing."""
+"""DNS rebinding: a page of another site, under a name that resolves to this
+machine, gets nothing.
+"""
 
 from __future__ import annotations
 

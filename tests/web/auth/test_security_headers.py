@@ -1,4 +1,6 @@
-"""Browsers are told not to run foreign scripts, not to show pages in frames, not to keep answers."""
+"""Browsers are told not to run foreign scripts, not to show pages in frames, not
+to keep answers.
+"""
 
 from __future__ import annotations
 

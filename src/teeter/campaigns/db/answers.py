@@ -111,9 +111,14 @@ class AnswerRepository:
             class_id = self._classes.row_id(connection, answer.label)
 
         # At most one answer of an annotator about an item is live, so the earlier one goes first.
-        earlier = and_(ANSWERS.item_id == item.row_id, ANSWERS.annotator == answer.annotator)
-        connection.execute(update(schema.answers).where(earlier, ANSWERS.live).values(live=False))
+        earlier = and_(
+            ANSWERS.item_id == item.row_id,
+            ANSWERS.annotator == answer.annotator,
+        )
+        statement = update(schema.answers).where(earlier, ANSWERS.live).values(live=False)
+        connection.execute(statement)
 
+        # An answer may come without a pick, from the item's page or an import: it closes none.
         pick = self._picks.pick_to_answer(connection, item.row_id, asked_of)
         pick_id, pick_state = pick or (None, None)
         values = {
@@ -143,6 +148,7 @@ class AnswerRepository:
         if item.annotators_needed > 1:
             self._picks.update_missing(connection, [item.row_id])
 
+        # The annotator learns that others have the item now. The answer counts all the same.
         asked_now = []
         if late:
             holders = self._picks.holders(connection, item.row_id)
@@ -192,7 +198,10 @@ class AnswerRepository:
         Returns:
             The answer, or None if it was taken back before.
         """
-        query = self._select().where(ANSWERS.id == number, ANSWERS.undone.is_(False))
+        query = self._select().where(
+            ANSWERS.id == number,
+            ANSWERS.undone.is_(False),
+        )
         row = connection.execute(query).first()
         if row is None:
             return None
@@ -211,17 +220,21 @@ class AnswerRepository:
 
     def _take_back(self, connection: Connection, row: Row[Any]) -> UndoResult:
         """Mark an answer as undone. If it was live, the one before it is live again."""
+        # Never deleted: the history refers to the row.
         undone = {"undone": True, "live": False}
-        connection.execute(update(schema.answers).where(ANSWERS.id == row.id).values(undone))
+        statement = update(schema.answers).where(ANSWERS.id == row.id).values(undone)
+        connection.execute(statement)
 
         before_query = (
             self._select()
-            .where(ANSWERS.annotator == row.annotator, ANSWERS.item_id == row.item_id)
+            .where(ANSWERS.annotator == row.annotator)
+            .where(ANSWERS.item_id == row.item_id)
             .where(ANSWERS.undone.is_(False))
             .order_by(ANSWERS.id.desc())
             .limit(1)
         )
         before = connection.execute(before_query).first()
+        # If the answer was replaced before it was undone, the replacement stays live.
         if before is not None and row.live:
             connection.execute(
                 update(schema.answers).where(ANSWERS.id == before.id).values(live=True)
@@ -251,6 +264,7 @@ class AnswerRepository:
 
         if row is None or _answer(row) != answer:
             return None
+        # Asked again and answered the same way: not a repeat, or the item would stay open for ever.
         if self._picks.is_open(connection, item.row_id, answer.annotator):
             return None
         return int(row.id)
@@ -279,7 +293,8 @@ class AnswerRepository:
     def live(self, connection: Connection) -> list[Answer]:
         """Return all live answers, in the order in which they were given."""
         query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
-        return [_answer(row) for row in connection.execute(query)]
+        rows = connection.execute(query)
+        return [_answer(row) for row in rows]
 
     def for_item(self, connection: Connection, row_id: int) -> list[Answer]:
         """Return the live answers about an item, in the order in which they were given."""
@@ -290,7 +305,10 @@ class AnswerRepository:
         by_item: dict[int, list[Answer]] = {row_id: [] for row_id in row_ids}
 
         for part in chunks(row_ids):
-            query = self._select().where(ANSWERS.item_id.in_(part), ANSWERS.live)
+            query = self._select().where(
+                ANSWERS.item_id.in_(part),
+                ANSWERS.live,
+            )
             for row in connection.execute(query.order_by(ANSWERS.id)):
                 by_item[row.item_id].append(_answer(row))
 
@@ -300,11 +318,13 @@ class AnswerRepository:
         """Return the last live answers of an annotator, newest first."""
         query = (
             self._select()
-            .where(ANSWERS.live, ANSWERS.annotator == annotator)
+            .where(ANSWERS.live)
+            .where(ANSWERS.annotator == annotator)
             .order_by(ANSWERS.id.desc())
             .limit(count)
         )
-        return [_answer(row) for row in connection.execute(query)]
+        rows = connection.execute(query)
+        return [_answer(row) for row in rows]
 
     def last(self, connection: Connection, annotator: str) -> Answer | None:
         """Return the answer that ``undo`` would take back, or None."""
@@ -314,7 +334,8 @@ class AnswerRepository:
     def _last(self, connection: Connection, annotator: str) -> Row[Any] | None:
         query = (
             self._select()
-            .where(ANSWERS.annotator == annotator, ANSWERS.undone.is_(False))
+            .where(ANSWERS.annotator == annotator)
+            .where(ANSWERS.undone.is_(False))
             .order_by(ANSWERS.id.desc())
             .limit(1)
         )
@@ -336,7 +357,10 @@ class AnswerRepository:
 
     def skipped_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""
-        skips = self._select().where(ANSWERS.live, ANSWERS.kind == AnswerKind.SKIP)
+        skips = self._select().where(
+            ANSWERS.live,
+            ANSWERS.kind == AnswerKind.SKIP,
+        )
 
         model = self._models.newest_summary(connection)
         if model is not None:
@@ -347,7 +371,8 @@ class AnswerRepository:
                 return set()
             skips = skips.where(ANSWERS.id >= first_newer)
 
-        return {row.key for row in connection.execute(skips)}
+        rows = connection.execute(skips)
+        return {row.key for row in rows}
 
     # Counting
 
@@ -423,4 +448,10 @@ class AnswerRepository:
 
 
 def _answer(row: Row[Any]) -> Answer:
-    return Answer(row.key, row.annotator, AnswerKind(row.kind), row.label, row.comment)
+    return Answer(
+        row.key,
+        row.annotator,
+        AnswerKind(row.kind),
+        row.label,
+        row.comment,
+    )

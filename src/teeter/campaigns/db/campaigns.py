@@ -39,7 +39,11 @@ def read_campaign(connection: Connection, campaign_id: int) -> StoredCampaign:
 
 def add_campaign(connection: Connection, name: str, created: str, settings: str) -> int:
     """Store a campaign and return its row id. The caller checks that the name is free."""
-    values = {"name": name, "created": created, "settings": settings}
+    values = {
+        "name": name,
+        "created": created,
+        "settings": settings,
+    }
     return insert_row(connection, schema.campaigns, values)
 
 
@@ -52,4 +56,5 @@ def write_settings(connection: Connection, campaign_id: int, settings: str) -> N
         settings: the new settings as JSON.
     """
     row = CAMPAIGNS.id == campaign_id
-    connection.execute(update(schema.campaigns).where(row).values(settings=settings))
+    statement = update(schema.campaigns).where(row).values(settings=settings)
+    connection.execute(statement)

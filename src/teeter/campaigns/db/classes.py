@@ -35,7 +35,8 @@ class ClassRepository:
             .where(CLASSES.campaign_id == self._scope.campaign_id)
             .order_by(CLASSES.position)
         )
-        return {row.name: row.id for row in connection.execute(query)}
+        rows = connection.execute(query)
+        return {row.name: row.id for row in rows}
 
     def row_id(self, connection: Connection, name: str | None) -> int:
         """Return the row id of a class.

@@ -270,7 +270,10 @@ def _create_sqlite_engine(url: URL) -> Engine:
     # mode=rw keeps SQLite from creating an empty file where a campaign was moved away.
     if url.database not in (None, "", ":memory:") and not url.query:
         address = f"file:{quote(str(url.database))}"
-        url = url.set(database=address, query={"mode": "rw", "uri": "true"})
+        url = url.set(
+            database=address,
+            query={"mode": "rw", "uri": "true"},
+        )
 
     engine = create_engine(url, connect_args={"timeout": _WRITE_TIMEOUT})
     event.listen(engine, "connect", _configure_sqlite)

@@ -79,7 +79,11 @@ class DecisionRepository:
         }
         number = insert_row(connection, schema.decisions, values)
 
-        detail = {"decision": number, "label": decision.label, "comment": decision.comment}
+        detail = {
+            "decision": number,
+            "label": decision.label,
+            "comment": decision.comment,
+        }
         self._history.append(connection, decision.reviewer, "decided", decision.item, detail)
         self._picks.update_missing(connection, [item.row_id])
         return number
@@ -97,7 +101,8 @@ class DecisionRepository:
             return None
 
         undone = {"undone": True, "live": False}
-        connection.execute(update(schema.decisions).where(DECISIONS.id == last.id).values(undone))
+        statement = update(schema.decisions).where(DECISIONS.id == last.id).values(undone)
+        connection.execute(statement)
 
         # A decision that was replaced since leaves the later one live.
         if last.live:
@@ -105,7 +110,8 @@ class DecisionRepository:
             before = connection.execute(about_item).first()
             if before is not None:
                 row = DECISIONS.id == before.id
-                connection.execute(update(schema.decisions).where(row).values(live=True))
+                statement = update(schema.decisions).where(row).values(live=True)
+                connection.execute(statement)
 
         detail = {"decision": last.id}
         self._history.append(connection, reviewer, "decision undone", last.key, detail)
@@ -114,8 +120,10 @@ class DecisionRepository:
 
     def live(self, connection: Connection) -> dict[str, Decision]:
         """Return all live decisions by item id."""
+        # At most one decision about an item is live, as with answers.
         query = self._select().where(DECISIONS.live).order_by(DECISIONS.id)
-        return {row.key: _decision(row) for row in connection.execute(query)}
+        rows = connection.execute(query)
+        return {row.key: _decision(row) for row in rows}
 
     def for_item(self, connection: Connection, item_id: str) -> Decision | None:
         """Return the live decision about an item, or None.
@@ -124,7 +132,10 @@ class DecisionRepository:
             UnknownItemError: there is no such item.
         """
         item = self._items.get(connection, item_id)
-        query = self._select().where(DECISIONS.live, DECISIONS.item_id == item.row_id)
+        query = self._select().where(
+            DECISIONS.live,
+            DECISIONS.item_id == item.row_id,
+        )
         row = connection.execute(query).first()
         return None if row is None else _decision(row)
 
@@ -132,11 +143,13 @@ class DecisionRepository:
         """Return the last decisions of a reviewer that were not taken back, newest first."""
         query = (
             self._select()
-            .where(DECISIONS.reviewer == reviewer, DECISIONS.undone.is_(False))
+            .where(DECISIONS.reviewer == reviewer)
+            .where(DECISIONS.undone.is_(False))
             .order_by(DECISIONS.id.desc())
             .limit(count)
         )
-        return [_decision(row) for row in connection.execute(query)]
+        rows = connection.execute(query)
+        return [_decision(row) for row in rows]
 
     def _select(self) -> Select[Any]:
         """Select decisions with the ids of their items and the names of their classes."""

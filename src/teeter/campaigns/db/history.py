@@ -66,7 +66,13 @@ class HistoryRepository:
             "what": what,
             "item": item_id,
         }
-        rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
+        rows = [
+            {
+                **line,
+                "detail": json.dumps(dict(detail)),
+            }
+            for detail in details
+        ]
         if rows:
             connection.execute(insert(schema.history), rows)
 
@@ -81,7 +87,12 @@ class HistoryRepository:
 
         history = []
         for row in connection.execute(query.order_by(HISTORY.id)):
-            line = {"at": row.at, "who": row.who, "what": row.what, "item": row.item}
+            line = {
+                "at": row.at,
+                "who": row.who,
+                "what": row.what,
+                "item": row.item,
+            }
             history.append(line | json.loads(row.detail))
 
         return history

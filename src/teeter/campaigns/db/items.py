@@ -114,6 +114,7 @@ def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplic
     Raises:
         InputError: two items have the same id and different contents.
     """
+    # Contents are compared by their digests: texts may be long, and images are not read again.
     id_of_content: dict[tuple[str, str], str] = {}
     for row in stored:
         id_of_content[_content_key(row.kind, row.digest, row.item_id)] = row.item_id
@@ -141,6 +142,7 @@ def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplic
 
 
 def _content_key(kind: str, digest: str, item_id: str) -> tuple[str, str]:
+    # A text or an image is the same item under any id. A vector may not be.
     return (digest, item_id) if kind == ItemKind.FEATURES else (digest, "")
 
 
@@ -157,7 +159,8 @@ class ItemRepository:
     def all(self, connection: Connection) -> list[StoredItem]:
         """Return all items in their order."""
         query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
-        return [_stored_item(row) for row in connection.execute(query)]
+        rows = connection.execute(query)
+        return [_stored_item(row) for row in rows]
 
     def count(self, connection: Connection) -> int:
         """Return the number of items."""
@@ -179,7 +182,10 @@ class ItemRepository:
             InputError: the id is no text that an item's id can be.
         """
         require_valid_unicode(item_id, "item id")
-        query = select(schema.items).where(self._in_campaign(), ITEMS.key == item_id)
+        query = select(schema.items).where(
+            self._in_campaign(),
+            ITEMS.key == item_id,
+        )
         row = connection.execute(query).first()
 
         if row is None:
@@ -191,6 +197,7 @@ class ItemRepository:
 
     def _hint(self, connection: Connection, item_id: str) -> str:
         query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
+        # Only some ids are compared: in a campaign of a million items a hint is not worth the time.
         closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
         return f" Did you mean {quote_id(closest[0])}?" if closest else ""
 
@@ -211,7 +218,10 @@ class ItemRepository:
         """Return those of the items that exist, by row id and in their order."""
         items: dict[int, StoredItem] = {}
         for part in chunks([row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]):
-            query = select(schema.items).where(self._in_campaign(), ITEMS.id.in_(part))
+            query = select(schema.items).where(
+                self._in_campaign(),
+                ITEMS.id.in_(part),
+            )
             for row in connection.execute(query.order_by(ITEMS.id)):
                 items[row.id] = _stored_item(row)
 
@@ -222,7 +232,10 @@ class ItemRepository:
         items: dict[str, StoredItem] = {}
         # No stored id has a NUL character, and PostgreSQL refuses to look for one.
         for part in chunks([item_id for item_id in item_ids if "\0" not in item_id]):
-            query = select(schema.items).where(self._in_campaign(), ITEMS.key.in_(part))
+            query = select(schema.items).where(
+                self._in_campaign(),
+                ITEMS.key.in_(part),
+            )
             for row in connection.execute(query):
                 items[row.key] = _stored_item(row)
 
@@ -248,19 +261,21 @@ class ItemRepository:
         if query.before is not None:
             statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
             statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
-            rows = connection.execute(statement).all()
-            return [_stored_item(row) for row in reversed(rows)]
+            last_rows = connection.execute(statement).all()
+            return [_stored_item(row) for row in reversed(last_rows)]
 
         if query.after is not None:
             statement = statement.where(ITEMS.id > _clamp_row_id(query.after))
 
         statement = statement.order_by(ITEMS.id).limit(query.count)
-        return [_stored_item(row) for row in connection.execute(statement)]
+        rows = connection.execute(statement)
+        return [_stored_item(row) for row in rows]
 
     def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
         conditions: list[ColumnElement[bool]] = []
 
         if query.search:
+            # autoescape: a user who searches for 100% means the character, not any text.
             in_content = ITEMS.content.icontains(query.search, autoescape=True)
             in_id = ITEMS.key.icontains(query.search, autoescape=True)
             conditions.append(or_(in_content, in_id))
@@ -279,6 +294,7 @@ class ItemRepository:
             conditions.append(ITEMS.id.not_in(_items_answered(AnswerKind.LABEL)))
 
         if query.state == ItemFilter.ASKED:
+            # Ready picks are not listed as asked: no annotator has seen them yet.
             is_open = PICKS.state == PickState.OPEN
             conditions.append(ITEMS.id.in_(select(PICKS.item_id).where(is_open)))
 
@@ -289,7 +305,8 @@ class ItemRepository:
         return (
             select(table.c.item_id)
             .join(schema.classes, CLASSES.id == table.c.class_id)
-            .where(table.c.live, CLASSES.name == label)
+            .where(table.c.live)
+            .where(CLASSES.name == label)
             .where(CLASSES.campaign_id == self._scope.campaign_id)
         )
 
@@ -353,14 +370,18 @@ class ItemRepository:
 
     def audit_set(self, connection: Connection) -> set[str]:
         """Return the ids of the items in the audit set."""
-        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.audit)
+        query = select(ITEMS.key).where(
+            self._in_campaign(),
+            ITEMS.audit,
+        )
         return set(connection.scalars(query))
 
     def add_to_audit_set(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
         """Hold items out of training, to measure models with."""
         for part in chunks(item_ids):
             rows = (self._in_campaign(), ITEMS.key.in_(part))
-            connection.execute(update(schema.items).where(*rows).values(audit=True))
+            statement = update(schema.items).where(*rows).values(audit=True)
+            connection.execute(statement)
 
         self._history.append(connection, who, "audit", None, {"items": list(item_ids)})
 
@@ -370,7 +391,8 @@ class ItemRepository:
         """Set how many annotators are to answer items."""
         for part in chunks(item_ids):
             rows = (self._in_campaign(), ITEMS.key.in_(part))
-            connection.execute(update(schema.items).where(*rows).values(annotators_needed=count))
+            statement = update(schema.items).where(*rows).values(annotators_needed=count)
+            connection.execute(statement)
 
 
 def _clamp_row_id(row_id: int) -> int:
@@ -380,7 +402,10 @@ def _clamp_row_id(row_id: int) -> int:
 
 def _items_answered(kind: AnswerKind) -> Select[Any]:
     """Select the items with a live answer of a kind."""
-    return select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind == kind)
+    return select(ANSWERS.item_id).where(
+        ANSWERS.live,
+        ANSWERS.kind == kind,
+    )
 
 
 def _stored_item(row: Row[Any]) -> StoredItem:

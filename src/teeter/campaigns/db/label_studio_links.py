@@ -23,12 +23,12 @@ __all__ = ["ImportedAnnotation", "LabelStudioRepository", "ProjectLink"]
 class ProjectLink:
     """A campaign's project in Label Studio."""
 
-    number: int
+    id: int
     """The link's row id."""
     url: str
-    mark: str
+    marker: str
     """Stands in the project's description, so that the project is found again after a crash."""
-    project: int | None
+    project_id: int | None
     """The project's id; None if it was not created yet, or a crash lost the id."""
 
 
@@ -59,29 +59,31 @@ class LabelStudioRepository:
             .order_by(LABEL_STUDIO.id.desc())
             .limit(1)
         )
+        # Older links stay, because imported annotations refer to them.
         row = connection.execute(query).first()
-        return None if row is None else ProjectLink(row.id, row.url, row.mark, row.project)
+        return None if row is None else ProjectLink(row.id, row.url, row.marker, row.project_id)
 
-    def add_link(self, connection: Connection, url: str, mark: str) -> ProjectLink:
+    def add_link(self, connection: Connection, url: str, marker: str) -> ProjectLink:
         """Store a link to a project that is yet to be created."""
         values = {
             "campaign_id": self._scope.campaign_id,
             "url": url,
-            "mark": mark,
-            "project": None,
-            "made": self._scope.now(),
+            "marker": marker,
+            "project_id": None,
+            "created": self._scope.now(),
         }
-        number = insert_row(connection, schema.label_studio, values)
-        return ProjectLink(number, url, mark, None)
+        link_id = insert_row(connection, schema.label_studio, values)
+        return ProjectLink(link_id, url, marker, None)
 
     def set_project(
-        self, connection: Connection, link: ProjectLink, url: str, project: int
+        self, connection: Connection, link: ProjectLink, url: str, project_id: int
     ) -> ProjectLink:
         """Store where the project of a link is, and return the link with it."""
-        row = LABEL_STUDIO.id == link.number
-        values = {"url": url, "project": project}
-        connection.execute(update(schema.label_studio).where(row).values(values))
-        return ProjectLink(link.number, url, link.mark, project)
+        row = LABEL_STUDIO.id == link.id
+        values = {"url": url, "project_id": project_id}
+        statement = update(schema.label_studio).where(row).values(values)
+        connection.execute(statement)
+        return ProjectLink(link.id, url, link.marker, project_id)
 
     def imported_annotations(
         self, connection: Connection, link: ProjectLink
@@ -91,7 +93,7 @@ class LabelStudioRepository:
             select(schema.label_studio_answers, ANSWERS.kind, CLASSES.name)
             .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
             .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
-            .where(LABEL_STUDIO_ANSWERS.link_id == link.number)
+            .where(LABEL_STUDIO_ANSWERS.link_id == link.id)
             .where(LABEL_STUDIO_ANSWERS.campaign_id == self._scope.campaign_id)
             .order_by(LABEL_STUDIO_ANSWERS.id)
         )
@@ -131,7 +133,7 @@ class LabelStudioRepository:
         """
         values = {
             "campaign_id": self._scope.campaign_id,
-            "link_id": link.number,
+            "link_id": link.id,
             "task": task,
             "annotation": annotation,
             "answer_id": answer,
@@ -143,9 +145,11 @@ class LabelStudioRepository:
         self, connection: Connection, link: ProjectLink, annotations: Sequence[int]
     ) -> None:
         """Note that annotations were deleted in Label Studio, and their answers withdrawn."""
+        # Marked, not deleted, like everything that the history refers to.
         for part in chunks(annotations):
             rows = (
-                LABEL_STUDIO_ANSWERS.link_id == link.number,
+                LABEL_STUDIO_ANSWERS.link_id == link.id,
                 LABEL_STUDIO_ANSWERS.annotation.in_(part),
             )
-            connection.execute(update(schema.label_studio_answers).where(*rows).values(gone=True))
+            statement = update(schema.label_studio_answers).where(*rows).values(gone=True)
+            connection.execute(statement)

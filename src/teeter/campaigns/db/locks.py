@@ -86,16 +86,27 @@ class LockRepository:
     def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
         """Let a lock expire in so many seconds from now, if the holder still has it."""
         expires = self._scope.time_after(seconds)
-        held = and_(self._matches(name), LOCKS.holder == holder)
-        connection.execute(update(schema.locks).where(held).values(expires=expires))
+        held = and_(
+            self._matches(name),
+            LOCKS.holder == holder,
+        )
+        statement = update(schema.locks).where(held).values(expires=expires)
+        connection.execute(statement)
 
     def release(self, connection: Connection, name: LockName, holder: str) -> None:
         """Release a lock, if the holder still has it."""
-        held = and_(self._matches(name), LOCKS.holder == holder)
-        connection.execute(delete(schema.locks).where(held))
+        held = and_(
+            self._matches(name),
+            LOCKS.holder == holder,
+        )
+        statement = delete(schema.locks).where(held)
+        connection.execute(statement)
 
     def _matches(self, name: LockName) -> ColumnElement[bool]:
-        return and_(LOCKS.campaign_id == self._scope.campaign_id, LOCKS.name == name)
+        return and_(
+            LOCKS.campaign_id == self._scope.campaign_id,
+            LOCKS.name == name,
+        )
 
 
 def _has_crashed(holder: str) -> bool:

@@ -156,7 +156,11 @@ def migrate(connection: Connection, now: str) -> list[str]:
             migration.apply(connection)
 
     for migration in missing:
-        row = {"version": migration.version, "name": migration.name, "applied": now}
+        row = {
+            "version": migration.version,
+            "name": migration.name,
+            "applied": now,
+        }
         connection.execute(_applied.insert().values(row))
 
     return [migration.name for migration in missing]

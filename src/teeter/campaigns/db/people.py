@@ -42,7 +42,8 @@ class PeopleRepository:
         query = select(schema.people).where(
             PEOPLE.campaign_id == self._scope.campaign_id, PEOPLE.removed.is_(None)
         )
-        return [_stored_person(row) for row in connection.execute(query.order_by(PEOPLE.id))]
+        rows = connection.execute(query.order_by(PEOPLE.id))
+        return [_stored_person(row) for row in rows]
 
     def find(self, connection: Connection, name: str) -> StoredPerson | None:
         """Return a person by name, removed or not; None if there never was one.
@@ -79,28 +80,45 @@ class PeopleRepository:
         removed = self.find(connection, name)
 
         if removed is None:
-            new = {"campaign_id": self._scope.campaign_id, "name": name}
+            new = {
+                "campaign_id": self._scope.campaign_id,
+                "name": name,
+            }
             insert_row(connection, schema.people, new | values)
         else:
             row = PEOPLE.id == removed.row_id
-            connection.execute(update(schema.people).where(row).values(values))
+            statement = update(schema.people).where(row).values(values)
+            connection.execute(statement)
 
     def set_role(self, connection: Connection, row_id: int, role: Role) -> None:
         """Change a person's role."""
         row = PEOPLE.id == row_id
-        connection.execute(update(schema.people).where(row).values(role=role))
+        statement = update(schema.people).where(row).values(role=role)
+        connection.execute(statement)
 
     def set_token_hash(self, connection: Connection, row_id: int, token_hash: str | None) -> None:
         """Replace the hash of a person's token; None revokes the token."""
         row = PEOPLE.id == row_id
-        connection.execute(update(schema.people).where(row).values(token=token_hash))
+        statement = update(schema.people).where(row).values(token=token_hash)
+        connection.execute(statement)
 
     def remove(self, connection: Connection, row_id: int) -> None:
         """Remove a person and revoke their token. Their answers stay."""
-        removed = {"token": None, "removed": self._scope.now()}
+        removed = {
+            "token": None,
+            "removed": self._scope.now(),
+        }
         row = PEOPLE.id == row_id
-        connection.execute(update(schema.people).where(row).values(removed))
+        statement = update(schema.people).where(row).values(removed)
+        connection.execute(statement)
 
 
 def _stored_person(row: Row[Any]) -> StoredPerson:
-    return StoredPerson(row.id, row.name, Role(row.role), row.token, row.added, row.removed)
+    return StoredPerson(
+        row.id,
+        row.name,
+        Role(row.role),
+        row.token,
+        row.added,
+        row.removed,
+    )

@@ -99,6 +99,7 @@ class PickRepository:
         """
         batch_id = self._insert_batch(connection, annotator, origin)
         items = self._items.by_id(connection, [pick.item for pick in picks])
+        # Ready picks belong to no one yet: the next to ask gets them without waiting.
         state = PickState.READY if annotator is None else PickState.OPEN
 
         rows = []
@@ -109,6 +110,7 @@ class PickRepository:
                 "rank": pick.rank,
                 "arm": pick.arm,
                 "reason": json.dumps(dict(pick.reason)),
+                # Drawn as a control item, but labelled already: it counts, and no one is asked.
                 "state": state if pick.asked else PickState.KNOWN,
             }
             rows.append(row)
@@ -133,6 +135,7 @@ class PickRepository:
             "strategy": origin.strategy,
             "seed": origin.seed,
             "model_version": origin.model_version,
+            # A lease begins when someone gets the items, not when they are picked ahead.
             "lease_end": None if annotator is None else self._scope.lease_end(),
         }
         return insert_row(connection, schema.batches, values)
@@ -147,7 +150,8 @@ class PickRepository:
             select(schema.picks, ITEMS.key)
             .join(schema.items)
             # The state comes first so that SQLite uses the index picks_by_state.
-            .where(PICKS.state.in_(states), PICKS.batch_id == batch_id)
+            .where(PICKS.state.in_(states))
+            .where(PICKS.batch_id == batch_id)
             .order_by(PICKS.rank, PICKS.id)
         )
 
@@ -158,7 +162,14 @@ class PickRepository:
                 not_asked.append(row.key)
             else:
                 reason = json.loads(row.reason)
-                asked.append({"item": row.key, "rank": row.rank, "arm": row.arm, "reason": reason})
+                asked.append(
+                    {
+                        "item": row.key,
+                        "rank": row.rank,
+                        "arm": row.arm,
+                        "reason": reason,
+                    }
+                )
 
         detail = {
             "batch": batch_id,
@@ -192,7 +203,8 @@ class PickRepository:
             )
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(BATCHES.campaign_id == self._scope.campaign_id, PICKS.state == state)
+            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(PICKS.state == state)
             .order_by(PICKS.batch_id, PICKS.rank)
         )
 
@@ -204,11 +216,13 @@ class PickRepository:
         if annotator is not None:
             query = query.where(BATCHES.annotator == annotator)
 
-        return [_pick(row) for row in connection.execute(query)]
+        rows = connection.execute(query)
+        return [_pick(row) for row in rows]
 
     def ready_picks(self, connection: Connection) -> list[Pick]:
         """Return the picks made ahead, oldest batch first."""
-        return [_pick(row) for row in connection.execute(self._select(PickState.READY))]
+        rows = connection.execute(self._select(PickState.READY))
+        return [_pick(row) for row in rows]
 
     def open_or_ready_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that are open with an annotator or picked ahead."""
@@ -227,6 +241,7 @@ class PickRepository:
         return self._count(connection, PickState.READY)
 
     def _count(self, connection: Connection, state: PickState) -> int:
+        # A count would sort the rows in vain.
         query = self._select(state).with_only_columns(PICKS.id).order_by(None)
         return count_rows(connection, query)
 
@@ -239,7 +254,8 @@ class PickRepository:
             .where(PICKS.state == PickState.OPEN)
             .group_by(BATCHES.annotator)
         )
-        return {row.annotator: row.open_count for row in connection.execute(query)}
+        rows = connection.execute(query)
+        return {row.annotator: row.open_count for row in rows}
 
     def last_picks(
         self, connection: Connection, annotator: str, row_ids: Sequence[int]
@@ -249,13 +265,15 @@ class PickRepository:
             select(schema.picks, ITEMS.key)
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(PICKS.item_id.in_(row_ids), PICKS.state != PickState.KNOWN)
+            .where(PICKS.item_id.in_(row_ids))
+            .where(PICKS.state != PickState.KNOWN)
             .where(BATCHES.campaign_id == self._scope.campaign_id)
             .where(BATCHES.annotator == annotator)
             .order_by(PICKS.id)
         )
         # Later picks of an item replace earlier ones.
-        return {row.item_id: _pick(row) for row in connection.execute(query)}
+        rows = connection.execute(query)
+        return {row.item_id: _pick(row) for row in rows}
 
     def control_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that were drawn as control items."""
@@ -279,7 +297,10 @@ class PickRepository:
 
         for part in chunks(row_ids):
             states = (PickState.OPEN, PickState.READY)
-            assigned = and_(PICKS.item_id.in_(part), PICKS.state.in_(states))
+            assigned = and_(
+                PICKS.item_id.in_(part),
+                PICKS.state.in_(states),
+            )
             taken.update(connection.scalars(select(PICKS.item_id).where(assigned)))
 
             answered = and_(
@@ -297,6 +318,8 @@ class PickRepository:
         if connection.scalar(ready.order_by(None).limit(1)) is not None:
             return True
 
+        # Shared items that lack an annotator. The one who asks may have answered them before, which
+        # ``assign`` finds out: this check must be cheap enough for every poll of the page.
         missing = exists().where(
             ITEMS.campaign_id == self._scope.campaign_id, ITEMS.annotators_missing > 0
         )
@@ -329,10 +352,14 @@ class PickRepository:
 
     def _assign_shared(self, connection: Connection, annotator: str, count: int) -> int:
         """Assign items that need more annotators, but none that this annotator has seen."""
-        answered_by = and_(ANSWERS.item_id == ITEMS.id, ANSWERS.annotator == annotator)
+        answered_by = and_(
+            ANSWERS.item_id == ITEMS.id,
+            ANSWERS.annotator == annotator,
+        )
         query = (
             select(ITEMS.id, ITEMS.key)
-            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.annotators_missing > 0)
+            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.annotators_missing > 0)
             .where(~exists().where(answered_by, ANSWERS.live))
             .where(~exists().where(*_is_open_with(ITEMS.id, annotator)))
             .order_by(ITEMS.id)
@@ -352,7 +379,14 @@ class PickRepository:
             if pick is None:
                 picks.append(Pick(row.key, rank, PickArm.PICKED, {}))
             else:
-                picks.append(Pick(row.key, rank, PickArm(pick.arm), json.loads(pick.reason)))
+                picks.append(
+                    Pick(
+                        row.key,
+                        rank,
+                        PickArm(pick.arm),
+                        json.loads(pick.reason),
+                    )
+                )
 
         origin = BatchOrigin("again", 0, 0)
         if earlier:
@@ -374,10 +408,12 @@ class PickRepository:
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .where(PICKS.id.in_(last_ids))
         )
-        return {row.item_id: row for row in connection.execute(query)}
+        rows = connection.execute(query)
+        return {row.item_id: row for row in rows}
 
     def _assign_ready(self, connection: Connection, annotator: str, count: int) -> int:
         """Assign picks made ahead, but none of an item that this annotator skipped."""
+        # Skipping leaves an item to others: the annotator does not get it back this way.
         skipped = and_(
             ANSWERS.item_id == PICKS.item_id, ANSWERS.annotator == annotator, ANSWERS.live
         )
@@ -391,7 +427,8 @@ class PickRepository:
         batch_id = self._insert_batch(connection, annotator, origin)
         for part in chunks([row.id for row in rows]):
             moved = {"batch_id": batch_id, "state": PickState.OPEN}
-            connection.execute(update(schema.picks).where(PICKS.id.in_(part)).values(moved))
+            statement = update(schema.picks).where(PICKS.id.in_(part)).values(moved)
+            connection.execute(statement)
 
         shared = [row.item_id for row in rows if row.annotators_needed > 1]
         self.update_missing(connection, shared)
@@ -407,20 +444,33 @@ class PickRepository:
         """
         for part in chunks(row_ids):
             # Control items first: the statement after it deletes all that are still ready.
-            ready = and_(PICKS.item_id.in_(part), PICKS.state == PickState.READY)
+            ready = and_(
+                PICKS.item_id.in_(part),
+                PICKS.state == PickState.READY,
+            )
             control = PICKS.arm == PickArm.CONTROL
             connection.execute(
                 update(schema.picks).where(ready, control).values(state=PickState.KNOWN)
             )
-            connection.execute(delete(schema.picks).where(ready))
+            statement = delete(schema.picks).where(ready)
+            connection.execute(statement)
 
     def remove_outdated(self, connection: Connection) -> None:
         """Remove what an older model picked ahead. Items drawn at random stay ready."""
+        # Only batches that no annotator has: items must not vanish from a page that shows them.
         ahead = select(BATCHES.id).where(
             BATCHES.campaign_id == self._scope.campaign_id, BATCHES.annotator.is_(None)
         )
-        outdated = and_(PICKS.state == PickState.READY, PICKS.arm == PickArm.PICKED)
-        connection.execute(delete(schema.picks).where(outdated, PICKS.batch_id.in_(ahead)))
+        outdated = and_(
+            PICKS.state == PickState.READY,
+            PICKS.arm == PickArm.PICKED,
+        )
+        connection.execute(
+            delete(schema.picks).where(
+                outdated,
+                PICKS.batch_id.in_(ahead),
+            )
+        )
 
     # Leases
 
@@ -437,7 +487,8 @@ class PickRepository:
             BATCHES.id.in_(still_open),
         )
         lease_end = self._scope.lease_end()
-        connection.execute(update(schema.batches).where(held).values(lease_end=lease_end))
+        statement = update(schema.batches).where(held).values(lease_end=lease_end)
+        connection.execute(statement)
 
     def is_lease_half_over(self, connection: Connection, annotator: str) -> bool:
         """Return whether half of the lease of one of an annotator's open picks has passed."""
@@ -451,6 +502,7 @@ class PickRepository:
 
         if first_end is None:
             return False
+        # Stored times sort as text, because all are in UTC with the same number of digits.
         return str(first_end) < format_time(self._scope.clock() + self._scope.lease / 2)
 
     def expire_leases(self, connection: Connection, asking: str | None = None) -> int:
@@ -493,13 +545,22 @@ class PickRepository:
         # A batch at a time, because each gets its own line in the history.
         newest_version = self._models.newest_version(connection)
         for batch_id, batch in rows_by_batch.items():
-            is_open = and_(PICKS.batch_id == batch_id, PICKS.state == PickState.OPEN)
-            connection.execute(update(schema.picks).where(is_open).values(state=PickState.RETURNED))
+            is_open = and_(
+                PICKS.batch_id == batch_id,
+                PICKS.state == PickState.OPEN,
+            )
+            statement = update(schema.picks).where(is_open).values(state=PickState.RETURNED)
+            connection.execute(statement)
 
-            detail = {"batch": batch_id, "items": [row.key for row in batch], "by": by}
+            detail = {
+                "batch": batch_id,
+                "items": [row.key for row in batch],
+                "by": by,
+            }
             self._history.append(connection, batch[0].annotator, "returned", None, detail)
             self._offer_again(connection, batch, newest_version)
 
+        # After all batches: an item may have been open with several annotators.
         self.update_missing(connection, [row.item_id for row in rows])
         return len(rows)
 
@@ -525,7 +586,10 @@ class PickRepository:
         """
         # In a campaign without leases, an annotator is active who has open picks.
         still_open = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
-        without_lease = and_(BATCHES.lease_end.is_(None), BATCHES.id.in_(still_open))
+        without_lease = and_(
+            BATCHES.lease_end.is_(None),
+            BATCHES.id.in_(still_open),
+        )
         with_lease = BATCHES.lease_end > self._scope.now()
 
         query = select(func.count(BATCHES.annotator.distinct())).where(
@@ -549,7 +613,8 @@ class PickRepository:
         query = (
             select(PICKS.id, PICKS.state)
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
-            .where(PICKS.item_id == row_id, PICKS.state.in_(states))
+            .where(PICKS.item_id == row_id)
+            .where(PICKS.state.in_(states))
             .where(BATCHES.annotator == annotator)
             .order_by(PICKS.id)
         )
@@ -571,7 +636,8 @@ class PickRepository:
         query = (
             select(BATCHES.annotator)
             .join(schema.picks, PICKS.batch_id == BATCHES.id)
-            .where(PICKS.item_id == row_id, PICKS.state == PickState.OPEN)
+            .where(PICKS.item_id == row_id)
+            .where(PICKS.state == PickState.OPEN)
             .order_by(BATCHES.annotator)
         )
         return list(connection.scalars(query))
@@ -579,7 +645,8 @@ class PickRepository:
     def set_state(self, connection: Connection, pick_id: int, state: PickState) -> None:
         """Change the state of a pick."""
         row = PICKS.id == pick_id
-        connection.execute(update(schema.picks).where(row).values(state=state))
+        statement = update(schema.picks).where(row).values(state=state)
+        connection.execute(statement)
 
     def reopen(self, connection: Connection, pick_id: int, row_id: int) -> None:
         """Open a pick again after its answer was taken back.
@@ -591,6 +658,7 @@ class PickRepository:
             pick_id: the pick.
             row_id: its item.
         """
+        # Read from the batch: the answer may have been given in the name of another annotator.
         batch_of_pick = select(PICKS.batch_id).where(PICKS.id == pick_id).scalar_subquery()
         annotator = connection.execute(
             select(BATCHES.annotator).where(BATCHES.id == batch_of_pick)
@@ -606,7 +674,8 @@ class PickRepository:
             PICKS.state == PickState.OPEN,
             PICKS.batch_id.in_(batches_of_annotator),
         )
-        connection.execute(update(schema.picks).where(again).values(state=PickState.RETURNED))
+        statement = update(schema.picks).where(again).values(state=PickState.RETURNED)
+        connection.execute(statement)
 
         holders = self.holders(connection, row_id)
         is_free = all(holder == annotator for holder in holders)
@@ -636,6 +705,7 @@ class PickRepository:
                 continue  # most items: nothing to count
 
             answered = self._kinds_by_annotator(connection, row_id)
+            # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(connection, row_id))
             missing = max(0, row.annotators_needed - len(asked))
             if AnswerKind.FLAG in answered.values() or _is_decided(connection, row_id):
@@ -650,11 +720,15 @@ class PickRepository:
         query = select(ANSWERS.annotator, ANSWERS.kind).where(
             ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
         )
-        return {row.annotator: row.kind for row in connection.execute(query)}
+        rows = connection.execute(query)
+        return {row.annotator: row.kind for row in rows}
 
 
 def _is_decided(connection: Connection, row_id: int) -> bool:
-    decided = exists().where(DECISIONS.item_id == row_id, DECISIONS.live)
+    decided = exists().where(
+        DECISIONS.item_id == row_id,
+        DECISIONS.live,
+    )
     return bool(connection.scalar(select(decided)))
 
 
@@ -675,4 +749,9 @@ def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
 
 
 def _pick(row: Row[Any]) -> Pick:
-    return Pick(row.key, row.rank, PickArm(row.arm), json.loads(row.reason))
+    return Pick(
+        row.key,
+        row.rank,
+        PickArm(row.arm),
+        json.loads(row.reason),
+    )

@@ -88,7 +88,10 @@ class CampaignRepository:
             who: who trained it, for the history.
         """
         # The count tells later which answers the model does not know, whatever clocks say.
-        facts = {**facts, "answers": self.answers.count(connection)}
+        facts = {
+            **facts,
+            "answers": self.answers.count(connection),
+        }
         version = self.models.add(connection, weights, facts)
         self.picks.remove_outdated(connection)
         self.history.append(connection, who, "trained", None, {"version": version, **facts})

@@ -151,7 +151,11 @@ batches = Table(
     Column("annotator", Text),  # NULL: picked ahead, for the next annotator who asks
     Column("asked", Text, nullable=False),
     Column("strategy", Text, nullable=False),
-    Column("seed", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
+    Column(
+        "seed",
+        BigInteger().with_variant(Integer, "sqlite"),
+        nullable=False,
+    ),
     Column("model_version", Integer, nullable=False),  # 0 before there is a model
     Column("lease_end", Text),  # NULL: never
     Index("batches_by_lease_end", "campaign_id", "lease_end"),
@@ -233,9 +237,9 @@ label_studio = Table(
     Column("id", Integer, primary_key=True),
     _campaign_id(),
     Column("url", Text, nullable=False),
-    Column("mark", Text, nullable=False),  # stands in the project's description
-    Column("project", Integer),  # its id there; NULL: not created yet, or a crash lost the id
-    Column("made", Text, nullable=False),
+    Column("marker", Text, nullable=False),  # stands in the project's description
+    Column("project_id", Integer),  # its id there; NULL: not created yet, or a crash lost the id
+    Column("created", Text, nullable=False),
     Index("label_studio_by_campaign", "campaign_id"),
 )
 

@@ -54,7 +54,8 @@ class ModelRepository:
             "weights": weights,
             "facts": json.dumps(dict(facts)),
         }
-        connection.execute(insert(schema.models).values(values))
+        statement = insert(schema.models).values(values)
+        connection.execute(statement)
         return version
 
     def newest(self, connection: Connection) -> StoredModel | None:
@@ -69,7 +70,12 @@ class ModelRepository:
 
         if row is None:
             return None
-        return StoredModel(row.version, row.trained, json.loads(row.facts), row.weights)
+        return StoredModel(
+            row.version,
+            row.trained,
+            json.loads(row.facts),
+            row.weights,
+        )
 
     def newest_summary(self, connection: Connection) -> ModelSummary | None:
         """Return what is known of the newest model, or None. Does not read its weights."""
@@ -104,5 +110,10 @@ class ModelRepository:
         # Selected newest first for the limit, returned oldest first.
         rows = connection.execute(query).all()
         return [
-            ModelSummary(row.version, row.trained, json.loads(row.facts)) for row in reversed(rows)
+            ModelSummary(
+                row.version,
+                row.trained,
+                json.loads(row.facts),
+            )
+            for row in reversed(rows)
         ]

@@ -448,7 +448,8 @@ class LabelStudioClient:
             raise NotFoundError(f"{self.url} has no {path}{_detail(response)}.")
         if is_page:
             raise ServerError(
-                f"{self.url} returned a page instead of JSON. Check that it is a Label Studio."
+                f"{self.url} returned a page instead of JSON. Check that this is the address of "
+                "Label Studio."
             )
         if response.is_error:
             raise ServerError(
@@ -486,7 +487,9 @@ class LabelStudioClient:
         return [self._parse(record, row) for row in content]
 
     def _unexpected_response(self) -> ServerError:
-        return ServerError(f"{self.url} returned unexpected JSON. Check that it is a Label Studio.")
+        return ServerError(
+            f"{self.url} returned unexpected JSON. Check that this is the address of Label Studio."
+        )
 
 
 class _AccessToken(BaseModel):

@@ -119,7 +119,11 @@ def _find_choices(view: ElementTree.Element) -> ElementTree.Element | None:
 def _add_choice(choices: ElementTree.Element, name: str) -> ElementTree.Element:
     # Label Studio replaces $word by a field of the task. An invisible character after the dollar
     # sign prevents that, and the alias makes annotations contain the name as it is.
-    choice = ElementTree.SubElement(choices, "Choice", value=name.replace("$", "$\N{WORD JOINER}"))
+    choice = ElementTree.SubElement(
+        choices,
+        "Choice",
+        value=name.replace("$", "$\N{WORD JOINER}"),
+    )
     if "$" in name:
         choice.set("alias", name)
     return choice

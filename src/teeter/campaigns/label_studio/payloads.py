@@ -172,9 +172,18 @@ class NewTask:
         The overlap is not part of it: Label Studio takes it only as a later change of the task.
         """
         # A prediction without a result shows nothing to annotators; it only carries the score.
-        prediction = {"model_version": MODEL_VERSION, "score": self.score, "result": []}
+        prediction = {
+            "model_version": MODEL_VERSION,
+            "score": self.score,
+            "result": [],
+        }
         return {
             "data": {**self.content, ITEM_FIELD: self.item_id},
-            "meta": {"teeter": {"item": self.item_id, "rank": self.rank}},
+            "meta": {
+                "teeter": {
+                    "item": self.item_id,
+                    "rank": self.rank,
+                }
+            },
             "predictions": [prediction],
         }

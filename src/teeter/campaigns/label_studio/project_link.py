@@ -39,7 +39,7 @@ def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) ->
     # Read and inserted in one transaction, so that two syncs do not create two links.
     with campaign.database.writing() as connection:
         link = links.current_link(connection)
-        if link is not None and (link.project is None or not replace_project):
+        if link is not None and (link.project_id is None or not replace_project):
             return link
 
         # Random: the id of a project may be used again, by another server or after a restore.
@@ -63,10 +63,15 @@ def save_project(
         The changed link.
     """
     repository = campaign.repository
-    detail = {"url": url, "project": project_id, "made": was_created}
+    detail = {
+        "url": url,
+        "project": project_id,
+        "created": was_created,
+    }
 
     # In one transaction, so that the link and the history cannot disagree.
     with campaign.database.writing() as connection:
+        # The history outlives the link: it says where annotations came from after a new project.
         repository.history.append(connection, "label-studio", "linked", None, detail)
         return repository.label_studio.set_project(connection, link, url, project_id)
 
@@ -91,6 +96,7 @@ def hold_sync_lock(
         StoreError: another sync holds the lock for too long.
     """
     waited = 0.0
+    # Polled, because SQLite cannot wake a process that waits.
     while (holder := _acquire_lock(campaign)) is None:
         if waited > 2 * LOCK_SECONDS:
             raise StoreError(

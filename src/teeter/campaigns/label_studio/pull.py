@@ -135,7 +135,12 @@ def import_annotations(
 
             # Two annotations that say the same are two answers: either may be deleted later.
             receipt = campaign.answer(
-                Answer(str(task.item_id), annotator, choice.kind, choice.label),
+                Answer(
+                    str(task.item_id),
+                    annotator,
+                    choice.kind,
+                    choice.label,
+                ),
                 asked_of=LABEL_STUDIO_ANNOTATOR,
                 at=format_time(annotation.changed_at),
                 allow_repeat=True,

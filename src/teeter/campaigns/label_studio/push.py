@@ -30,7 +30,10 @@ class ScoredPick:
 
     pick: Pick
     score: float
-    """Position among the open picks divided by their number. Label Studio serves the lowest first."""
+    """Position among the open picks divided by their number.
+
+    Label Studio serves the lowest first.
+    """
 
 
 class TaskPusher:

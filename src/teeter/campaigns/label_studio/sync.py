@@ -221,11 +221,11 @@ class LabelStudio:
         link = open_link(self.campaign, self.client.url, replace_project=self._needs_new_project)
         self._needs_new_project = False
 
-        if link.project is None:
+        if link.project_id is None:
             with hold_sync_lock(self.campaign, self._sleep):
                 project = self._find_or_create_project(link)
         else:
-            project = _OpenProject(link, link.project, was_created=False)
+            project = _OpenProject(link, link.project_id, was_created=False)
 
         content = self._get_own_project(project)
         self._add_missing_classes(content)
@@ -243,12 +243,12 @@ class LabelStudio:
         """Return the project that a link is for, while this sync holds the lock."""
         with self.campaign.database.reading() as connection:
             link = self.campaign.repository.label_studio.current_link(connection) or link
-        if link.project is not None:
+        if link.project_id is not None:
             # Another sync created the project while this one waited for the lock.
-            return _OpenProject(link, link.project, was_created=False)
+            return _OpenProject(link, link.project_id, was_created=False)
 
         # A sync that was killed may have created the project without storing its id.
-        project_id = self.client.find_project(link.mark)
+        project_id = self.client.find_project(link.marker)
         was_created = project_id is None
         if project_id is None:
             project_id = self.client.create_project(self._new_project(link))
@@ -265,7 +265,7 @@ class LabelStudio:
             title=format_title(name),
             description=(
                 f"Created by teeter for the campaign {name}. "
-                f"Do not remove [{link.mark}]: teeter recognises the project by it."
+                f"Do not remove [{link.marker}]: teeter recognises the project by it."
             ),
             label_config=build_label_config(settings, self.campaign.classes),
             expert_instruction=format_instructions(settings.instructions),
@@ -284,10 +284,10 @@ class LabelStudio:
             ) from None
 
         # The id alone proves nothing: a server that was set up again uses the same ids.
-        if project.link.mark not in content.description:
+        if project.link.marker not in content.description:
             raise ServerError(
                 f"Project {project.id} at {self.client.url} does not belong to this campaign: its "
-                f"description lacks [{project.link.mark}]. Restore that text, or {remedy}."
+                f"description lacks [{project.link.marker}]. Restore that text, or {remedy}."
             )
         return content
 

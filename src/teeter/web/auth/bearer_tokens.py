@@ -34,6 +34,7 @@ class BearerTokenMiddleware(HttpMiddleware):
             return
 
         try:
+            # In a thread: it reads the tokens of campaigns, and a database may be slow.
             session = await run_in_threadpool(self._log_in, token, client_address(scope))
         except WrongTokenError as error:
             headers = {"www-authenticate": 'Bearer error="invalid_token"'}
@@ -49,6 +50,7 @@ class BearerTokenMiddleware(HttpMiddleware):
 
     def _log_in(self, token: str, address: str) -> Session | None:
         """Return the session of a token; None where no token is required."""
+        # The same program may be used with servers that need a token and with others.
         if not self._authenticator.requires_token():
             return None
         return replace(self._authenticator.log_in(token, address), is_bearer=True)

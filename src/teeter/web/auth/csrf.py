@@ -76,6 +76,7 @@ def _form_token(body: bytes) -> str | None:
     try:
         fields = parse_qs(body.decode("utf-8", errors="replace"), max_num_fields=_MAX_FIELDS)
     except ValueError:
+        # Too many fields: an attack, or nothing that a page of ours sends.
         return None
     return fields.get("csrf", [None])[0]
 

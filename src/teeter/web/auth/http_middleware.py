@@ -65,4 +65,5 @@ def refuse(
     """Return a refusal: JSON for programs, plain text for people."""
     if is_api(scope):
         return JSONResponse({"detail": sentence}, status, headers)
+    # Plain text, not a page: a refusal may come before there is a session to render one for.
     return PlainTextResponse(sentence, status, headers)

@@ -45,7 +45,7 @@ function handleSent(entry, result) {
   } else if (isDeciding && result.undone) {
     fetchItems();
   } else if (!result.undone) {
-    const text = "Nothing was undone: you have answered in another tab since, or undone it there.";
+    const text = "Nothing was undone: you have answered or undone something in another tab since.";
     showAlarm(text, "Reload", () => location.reload());
   }
 }
@@ -370,7 +370,7 @@ function blindReason() {
   const { pick } = current;
   if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
   if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used to train.";
-  if (pick.is_shared) return "Several people label this item, to measure how well they agree.";
+  if (pick.is_shared) return "Several annotators label this item, to measure how well they agree.";
   return null;
 }
 
@@ -424,7 +424,7 @@ function drawNeighbours(why) {
 
   const isImage = current.content.kind === "image";
   const lines = neighbours.map((neighbour) => element("li", {},
-    element("b", { text: neighbour.label }),
+    element("b", { text: neighbour.label, title: neighbour.label }),
     isImage
       ? element("img", { src: imageUrl(neighbour.item), alt: neighbour.item })
       : element("span", { text: neighbour.content || neighbour.item })));
@@ -461,7 +461,7 @@ function makeRecentLine(entry) {
     on: { click: () => change(entry) },
   });
 
-  return element("li", {}, mark, element("b", { text: answer }), ...content, button);
+  return element("li", {}, mark, element("b", { text: answer, title: answer }), ...content, button);
 }
 
 // ---- Keys and buttons

@@ -34,7 +34,11 @@ _TABLES = (
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""
 
-_TABLE_OF_DETAIL = {"answer": "answers", "decision": "decisions", "batch": "batches"}
+_TABLE_OF_DETAIL = {
+    "answer": "answers",
+    "decision": "decisions",
+    "batch": "batches",
+}
 """The entries of the history that hold a row id, and the table that it is in."""
 
 NewIds = dict[str, dict[int, int]]
@@ -76,6 +80,7 @@ def copy_rows(
 def _copy_table(
     source: Connection, target: Connection, table: Table, campaign_id: int, new_ids: NewIds
 ) -> int:
+    # Filled while the table is copied, so that rows of later tables find the new ids.
     ids_of_table = new_ids.setdefault(table.name, {})
     has_id = "id" in table.c
     next_id = _first_free_id(target, table) if has_id else 0
@@ -88,6 +93,7 @@ def _copy_table(
             _renumber_foreign_keys(row, table, new_ids)
             if table is schema.history:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
+            # After the foreign keys: a row never points to its own table.
             if has_id:
                 ids_of_table[row["id"]] = next_id
                 row["id"] = next_id
@@ -140,6 +146,7 @@ def _renumber_detail(detail: str, new_ids: NewIds) -> str:
     for name, table in _TABLE_OF_DETAIL.items():
         old_id = entries.get(name)
         if isinstance(old_id, int):
+            # A number without a row stays as it is: the line is still true.
             entries[name] = new_ids[table].get(old_id, old_id)
 
     return json.dumps(entries)
@@ -174,6 +181,7 @@ def _advance_sequences(target: Connection) -> None:
     """Let PostgreSQL's sequences continue after the row ids that were written."""
     for table in _TABLES:
         if "id" in table.c:
+            # ``false``: the number is the next to be given, so that an empty table begins with 1.
             newest = f"(select coalesce(max(id), 0) + 1 from {table.name})"
             sequence = f"pg_get_serial_sequence('{table.name}', 'id')"
             target.execute(text(f"select setval({sequence}, {newest}, false)"))
