@@ -305,6 +305,10 @@ def encode(
 
     Items that have features are left as they are, so an interrupted run is continued by the same
     command. All answers stay. After a switch, teeter campaign status compares the two encoders.
+
+    \b
+    Examples:
+      teeter campaign encode reviews.teeter --encoder minilm
     """
     from teeter.campaigns.feature_quality import describe_comparison
 
