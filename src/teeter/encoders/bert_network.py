@@ -43,10 +43,13 @@ class _Layer(nn.Module):
         """Return new tokens: (B, T, D) and a mask (B, 1, 1, T) -> (B, T, D)."""
         batch, length, width = tokens.shape
         parts = self.query_key_value(tokens).view(batch, length, 3, self.heads, -1)
+        # Heads before tokens, as attention expects them: three times (B, heads, T, width / heads).
         query, key, value = parts.permute(2, 0, 3, 1, 4)
 
         attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         attended = attended.transpose(1, 2).reshape(batch, length, width)
+
+        # BERT normalises after each sum, unlike most later models.
         tokens = self.attention_norm(tokens + self.attention(attended))
         hidden = functional.gelu(self.wide(tokens))
         normed: Tensor = self.norm(tokens + self.narrow(hidden))
@@ -73,6 +76,8 @@ class BertSentenceEncoder(nn.Module):
         self.norm = _make_norm(weights, "embeddings.LayerNorm")
 
         heads = words.shape[1] // head_width
+
+        # As many layers as the weights have.
         self.layers = nn.ModuleList()
         while f"encoder.layer.{len(self.layers)}.output.dense.weight" in weights:
             self.layers.append(_Layer(weights, f"encoder.layer.{len(self.layers)}", heads))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ EFFICIENTNET_PACKAGE = WeightsPackage(
 )
 
 _WEIGHTS = ("models", "efficientnet-lite0-57934424.pth")
+
+_BATCH = 4
+"""Images that one core works on at a time. More do not fit into its caches, and take twice as long.
+"""
 
 _MEAN = 127.0
 _DEVIATION = 128.0
@@ -62,14 +67,20 @@ class EfficientNetEncoder(ImageEncoder):
         """Return the pooled features of pictures."""
         import torch
 
-        # Channels last, as pictures are, is also the faster order for convolutions on a CPU.
-        pixels = torch.from_numpy(pictures).to(self._device).permute(0, 3, 1, 2)
-        scaled = (pixels.float() - _MEAN) / _DEVIATION
-        with torch.no_grad():
-            features = self._network(scaled.contiguous(memory_format=torch.channels_last))
+        from teeter.threads import limit_threads
 
-        vectors: Vectors = features.float().cpu().numpy()
-        return vectors
+        def describe_batch(start: int) -> Vectors:
+            batch = torch.from_numpy(pictures[start : start + _BATCH]).to(self._device)
+            # Channels last, as pictures are, is also the faster order for convolutions on a CPU.
+            pixels = (batch.permute(0, 3, 1, 2).float() - _MEAN) / _DEVIATION
+            with torch.no_grad(), limit_threads(1):
+                features = self._network(pixels.contiguous(memory_format=torch.channels_last))
+            described: Vectors = features.float().cpu().numpy()
+            return described
+
+        starts = range(0, len(pictures), _BATCH)
+        with ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="encode") as pool:
+            return np.concatenate(list(pool.map(describe_batch, starts)))
 
 
 def _load_network(path: Path) -> tuple[Any, str]:

@@ -59,6 +59,8 @@ class _FoldedConvolution(nn.Module):
     ) -> None:
         super().__init__()
         kernel = weights[f"{convolution}.weight"]
+
+        # norm(k * x) = (k * x - mean) * factor + bias = (k * factor) * x + (bias - mean * factor)
         factor = weights[f"{norm}.weight"] / torch.sqrt(
             weights[f"{norm}.running_var"] + _NORM_EPSILON
         )
@@ -109,10 +111,11 @@ class _Block(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         hidden = images
         if self.expand is not None:
-            hidden = functional.relu6(self.expand(hidden))
-        hidden = functional.relu6(self.depthwise(hidden))
-        hidden = self.project(hidden)
+            hidden = functional.relu6(self.expand(hidden), inplace=True)
+        hidden = functional.relu6(self.depthwise(hidden), inplace=True)
+        hidden = self.project(hidden)  # linear: an activation would lose too much here
 
+        # Only blocks that keep the size of their input add it to their output.
         if hidden.shape == images.shape:
             hidden = hidden + images
         return hidden
@@ -142,8 +145,8 @@ class EfficientNetLite0(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features: (B, 3, 224, 224), colours from -1 to 1 -> (B, 1280)."""
-        hidden = functional.relu6(self.stem(images))
+        hidden = functional.relu6(self.stem(images), inplace=True)
         hidden = self.blocks(hidden)
-        hidden = functional.relu6(self.head(hidden))
+        hidden = functional.relu6(self.head(hidden), inplace=True)
         pooled: Tensor = hidden.mean(dim=(2, 3))
         return pooled

@@ -203,6 +203,8 @@ def normalize_rows(vectors: Vectors) -> Vectors:
 def checksum_files(paths: Iterable[Path]) -> str:
     """Return a checksum of the contents of files, which does not depend on where they are."""
     digest = hashlib.blake2b(digest_size=16)
+
+    # Names without folders: the same package elsewhere has the same checksum.
     for path in sorted(paths, key=lambda path: path.name):
         digest.update(path.name.encode())
         with path.open("rb") as file:

@@ -85,6 +85,7 @@ class EndpointEncoder(Encoder):
         if key:
             headers["authorization"] = f"Bearer {key}"
 
+        # The standard library is enough for one kind of request, and adds no dependency.
         request = urllib.request.Request(self.url, body, headers)
         return _read_embeddings(self._send(request), len(texts), self.url)
 
@@ -97,6 +98,7 @@ class EndpointEncoder(Encoder):
                     content: bytes = response.read()
                     return content
             except urllib.error.HTTPError as error:
+                # A wrong key or model stays wrong; a busy or restarting server does not.
                 is_busy = error.code == 429 or error.code >= 500
                 if not is_busy:
                     raise ServerError(_describe_refusal(self.url, error)) from None

@@ -42,6 +42,7 @@ class FunctionEncoder(Encoder):
         unreadable: dict[int, str] = {}
         readable: list[int] = []
         arguments: list[str] = []
+        # A user's function should not have to deal with missing files.
         for row, content in enumerate(contents):
             try:
                 arguments.append(self._locate(content))
@@ -68,6 +69,7 @@ def _load_function(name: str) -> tuple[EncoderFunction, str]:
         InputError: If the module has no such function.
     """
     module_name, _, function_name = name.partition(":")
+    # The command teeter does not search the current folder, as python -m does.
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 

@@ -42,7 +42,7 @@ _HINT = "fix it, remove it, or flag it if a campaign already has it"
 
 @dataclass(frozen=True, eq=False)
 class _ReadResult:
-    """A picture, or why there is none."""
+    """A picture, or why it could not be read."""
 
     picture: Picture | None
     error: str | None = None
@@ -106,6 +106,7 @@ class ImageEncoder(Encoder):
         """Return the features of images by their paths."""
         raw = self.describe(contents)
         readable = [row for row in range(len(contents)) if row not in raw.unreadable]
+        # Unreadable rows stay zero, whatever the projection would make of zeros.
         if readable:
             features = self.project(raw.vectors[readable])
         else:
@@ -122,12 +123,16 @@ class ImageEncoder(Encoder):
 
         One batch is decoded ahead while the network works on the one before.
         """
+        # More threads than cores gain nothing: decoding waits for no one.
         n_threads = min(_MOST_DECODERS, os.cpu_count() or 1)
+
         with ThreadPoolExecutor(n_threads, thread_name_prefix="decode") as pool:
             paths = iter(contents)
             waiting = [pool.submit(self._try_to_read, path) for path in islice(paths, _BATCH)]
             start = 0
+
             while waiting:
+                # Submitted before the results are awaited, so that decoding never pauses.
                 ahead = [pool.submit(self._try_to_read, path) for path in islice(paths, _BATCH)]
                 yield start, [future.result() for future in waiting]
                 start += len(waiting)
@@ -191,6 +196,7 @@ def _convert_to_rgb(image: Any) -> Any:
 
     # Scientific images hold numbers of any range, which Pillow would clip at 255.
     if image.mode.startswith("I") or image.mode == "F":
+        # NaN stands for missing pixels in some scientific files.
         values = np.nan_to_num(np.asarray(image, dtype=np.float64))
         black = min(0.0, float(values.min()))
         white = _guess_white(float(values.max()), image.mode[:4])

@@ -88,6 +88,7 @@ class MiniLMEncoder(Encoder):
 
         from teeter.threads import limit_threads
 
+        # Tokenized first: batches go by the number of tokens, not of characters.
         token_ids = [self._tokenizer.tokenize(text) for text in contents]
         width = self._network.words.embedding_dim
         vectors = np.empty((len(contents), width), dtype=np.float32)
@@ -158,11 +159,13 @@ def _expand_weights(stored: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArra
     weights = {}
     linear_weights = []
     for name, array in stored.items():
+        # Biases, norms and the embedding of segments are stored in 32 bits.
         if name.startswith(_PREFIX) and array.dtype == np.float32 and "_scale" not in name:
             weights[name.removeprefix(_PREFIX)] = array.copy()
         if not name.endswith("_q"):
             continue
 
+        # One scale per row of an embedding, and per output of a layer.
         whole_name = name.removesuffix("_q")
         expanded = array.astype(np.float32) * stored[f"{whole_name}_scale"]
         if whole_name.startswith(_PREFIX):

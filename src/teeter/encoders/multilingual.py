@@ -61,6 +61,7 @@ class MultilingualEncoder(Encoder):
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the sentence embeddings of texts."""
+        # By length: the package pads a batch to its longest text.
         order = sorted(range(len(contents)), key=lambda row: len(contents[row]))
         rows = []
         for start in range(0, len(order), _BATCH):

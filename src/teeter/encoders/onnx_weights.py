@@ -45,6 +45,7 @@ def read_onnx_weights(path: Path) -> dict[str, npt.NDArray[Any]]:
     Raises:
         FileError: If the file is not an ONNX file.
     """
+    # A view, so that cutting fields out of it copies nothing.
     content = memoryview(path.read_bytes())
     weights = {}
     try:
@@ -80,6 +81,7 @@ def _fields(message: Any, number: int) -> Iterator[Any]:
             value = message[position : position + length]
             position += length
 
+        # Other fields are skipped: readers ignore what they do not know.
         if field_number == number:
             yield value
 

@@ -94,14 +94,17 @@ class PixelEncoder(ImageEncoder):
         """Learn the scale and the projection from raw features, (N, R)."""
         from sklearn.decomposition import PCA
 
+        # In double precision: sums over thousands of images lose digits in float32.
         mean = raw.mean(axis=0, dtype=np.float64)
         # The small constant keeps a feature that never varies from dividing by zero.
         scale = raw.std(axis=0, dtype=np.float64) + 1e-6
         self._arrays = {"mean": mean.astype(np.float32), "scale": scale.astype(np.float32)}
 
+        # The last principal component of N centred rows is zero, so N - 1 are enough.
         n_images, n_raw_features = raw.shape
         width = min(MAX_FEATURES, n_images - 1, n_raw_features)
         if width >= 2:
+            # Not whitened: the size of a component tells how much images differ in it.
             pca = PCA(width, whiten=False, random_state=0, svd_solver="randomized")
             pca.fit((raw - mean) / scale)
             self._arrays["components"] = pca.components_.astype(np.float32)

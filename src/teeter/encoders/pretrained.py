@@ -70,6 +70,7 @@ def make_pretrained(name: str, kind: ContentKind, folder: Path | None = None) ->
     if kind is ContentKind.IMAGE:
         return TransformersImageEncoder(name, folder)
 
+    # The folder of a sentence-transformers model also says how its tokens are pooled.
     model_folder = _find_model_folder(name)
     if model_folder is not None and not (model_folder / _SENTENCE_MODEL_FILE).is_file():
         return TransformersTextEncoder(name)
@@ -92,6 +93,7 @@ class _PretrainedModel:
     @cached_property
     def checksum(self) -> str:
         """A checksum of the weights in the folder; empty for a model of the hub."""
+        # The hub's cache may hold any revision, and finding it would need the hub's library.
         if self.folder is None:
             return ""
         return checksum_files(
@@ -232,6 +234,7 @@ def _read_image_config(
     if source.folder is not None and (source.folder / "preprocessor_config.json").is_file():
         config = json.loads((source.folder / "preprocessor_config.json").read_text())
 
+    # CLIP and SigLIP have one config for images and one for texts.
     vision = getattr(model.config, "vision_config", model.config)
     side = getattr(vision, "image_size", _DEFAULT_SIDE)
     if not isinstance(side, int):

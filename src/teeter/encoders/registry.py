@@ -112,6 +112,7 @@ def choose_encoder(kind: str) -> EncoderChoice:
     if preset is not None:
         return EncoderChoice(preset, f"Features by {preset}, as {ENCODER_VARIABLE} says.")
 
+    # Packages are looked for, not imported: that would take longer than most commands.
     best, *rest = _CANDIDATES[content_kind]
     for candidate in (best, *rest):
         if all(find_spec(module) is not None for module in candidate.modules):
@@ -135,6 +136,7 @@ def _read_variable(kind: ContentKind) -> str | None:
         if not name:
             continue
 
+        # Names that are not registered read whatever they are given.
         first_part = name.split(SIDE_BY_SIDE)[0]
         if first_part not in encoders.names() or encoders.get(first_part).kind is kind:
             return name
@@ -223,5 +225,6 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
 
         return partial(FunctionEncoder, name, kind, folder)
 
+    # By name, because the module imports torch.
     pretrained = import_module("teeter.encoders.pretrained")
     return partial(pretrained.make_pretrained, name, kind, folder)

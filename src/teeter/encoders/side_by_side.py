@@ -104,6 +104,7 @@ class TextsSideBySide(Encoder):
         """Fit each part, and learn its scale."""
         for position, part in enumerate(self.parts):
             part.fit(contents)
+            # A sample is enough for two numbers per feature, and encoding may be slow.
             sample = part.encode(contents[:_SCALE_SAMPLE])
             self._scaler.fit(position, sample.vectors)
 
@@ -159,6 +160,7 @@ class ImagesSideBySide(ImageEncoder):
             sentence = next(iter(raw.unreadable.values()), "There are no images to fit on.")
             raise InputError(sentence)
 
+        # By raw features, so that an image is decoded once for all parts.
         for position, part_raw in enumerate(self._split(raw.vectors[readable])):
             part = self.parts[position]
             if isinstance(part, PixelEncoder):
@@ -178,6 +180,7 @@ class ImagesSideBySide(ImageEncoder):
     def describe(self, contents: Sequence[str]) -> Encoding:
         """Return the raw features of images. Those that were fitted on are not read again."""
         new = [path for path in contents if path not in self._described]
+
         if len(new) == len(contents):
             return super().describe(contents)
 

@@ -79,6 +79,7 @@ def _load_tokenizer(path: Path) -> Any:
         ) from None
 
     tokenizer = Tokenizer.from_file(str(path))
+    # The file may ask for either, which would change the mean.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

@@ -82,6 +82,7 @@ class TfidfEncoder(Encoder):
         except ValueError:
             raise InputError("The texts have no words to tell them apart by.") from None
 
+        # Only now: an encoder that could not be fitted stays as it was.
         self._vectorizers = vectorizers
         self._components = _fit_projection(self._count_terms(contents))
 
@@ -96,6 +97,7 @@ class TfidfEncoder(Encoder):
             arrays[f"{part}.idf"] = vectorizer.idf_.astype(np.float32)
 
         if self._components is not None:
+            # Half the size: 256 components of 30,000 terms take 15 MB.
             arrays["components"] = self._components.astype(np.float16)
         return EncoderState(config, arrays)
 
@@ -166,6 +168,7 @@ def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
     """Return the first singular vectors of sparse rows: (N, V) -> (D, V)."""
     from sklearn.decomposition import TruncatedSVD
 
+    # The decomposition needs fewer components than texts and than terms.
     n_texts, n_terms = counts.shape
     width = min(MAX_FEATURES, n_texts - 1, n_terms - 1)
 

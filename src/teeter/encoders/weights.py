@@ -25,6 +25,7 @@ class WeightsPackage:
 
     def find_folder(self) -> Path | None:
         """Return the folder of the package, or None if it is not installed. Imports nothing."""
+        # A package of weights may import whole frameworks when it is imported itself.
         spec = find_spec(self.module)
         if spec is None or not spec.submodule_search_locations:
             return None

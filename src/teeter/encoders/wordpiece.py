@@ -107,6 +107,7 @@ class WordPieceTokenizer:
 
         limit = self._max_tokens - 1
         ids = [self._start]
+
         for word in text.translate(self._characters).split():
             ids += self._split_word(word)
             if len(ids) >= limit:
@@ -129,6 +130,7 @@ class WordPieceTokenizer:
 
         pieces = []
         start = 0
+
         while start < len(word):
             prefix = "##" if start else ""
             for end in range(len(word), start, -1):
@@ -136,6 +138,7 @@ class WordPieceTokenizer:
                 if piece is not None:
                     break
             else:
+                # BERT gives up the whole word, not only the rest that it does not know.
                 return [self._unknown]
 
             pieces.append(piece)
