@@ -26,7 +26,9 @@ def test_every_page_opens(labelled: LabelledCampaign, page: str) -> None:
 def test_the_form_for_a_new_campaign_opens_and_an_unknown_campaign_does_not(
     client: TestClient,
 ) -> None:
-    assert client.get("/new").status_code == 200
+    page = client.get("/new")
+    assert page.status_code == 200
+    assert "Features by tfidf, as TEETER_ENCODER says." in page.text
     assert client.get("/c/nothing").status_code == 404
 
 

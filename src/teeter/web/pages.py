@@ -15,7 +15,13 @@ from fastapi.templating import Jinja2Templates
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.import_export import FORMATS
-from teeter.encoders import AUTO, encoders, require_own_encoder
+from teeter.encoders import (
+    AUTO,
+    ContentKind,
+    choose_encoder,
+    encoders,
+    require_own_encoder,
+)
 from teeter.encoders import names as encoder_names
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
@@ -303,6 +309,7 @@ def show_new_campaign(request: Request) -> Response:
         folders=workspace.list_folders(),
         strategies=names(),
         encoders=[AUTO, *encoder_names()],
+        auto_choices=[choose_encoder(kind).sentence for kind in ContentKind],
         limit=workspace.auth.config.upload_limit,
     )
 
