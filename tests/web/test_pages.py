@@ -26,9 +26,7 @@ def test_every_page_opens(labelled: LabelledCampaign, page: str) -> None:
 def test_the_form_for_a_new_campaign_opens_and_an_unknown_campaign_does_not(
     client: TestClient,
 ) -> None:
-    page = client.get("/new")
-    assert page.status_code == 200
-    assert "Features by tfidf, as TEETER_ENCODER says." in page.text
+    assert client.get("/new").status_code == 200
     assert client.get("/c/nothing").status_code == 404
 
 
@@ -151,6 +149,14 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
     page = labelled.client.get("/c/texts/progress").text
     assert "From features by tfidf+tfidf models predict" in page
     assert "<b>tfidf+tfidf</b> computes the features" in page
+
+
+def test_the_form_for_a_new_campaign_says_what_auto_is(tmp_path: Path) -> None:
+    with serve_campaigns(folder=tmp_path) as client:
+        page = client.get("/new").text
+
+    assert "<option selected>auto</option>" in page
+    assert "auto: Features by tfidf, as TEETER_ENCODER says. Features by pixels" in page
 
 
 def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) -> None:
