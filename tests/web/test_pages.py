@@ -174,4 +174,4 @@ def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
     job = client.get(f"/api/v1/jobs/{started.json()['job']}").json()
 
     assert job["state"] == "done"
-    assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 120, "unreadable": 0}
+    assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 121, "unreadable": 0}
