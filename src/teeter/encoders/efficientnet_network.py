@@ -113,12 +113,13 @@ class _Block(nn.Module):
         if self.expand is not None:
             hidden = functional.relu6(self.expand(hidden), inplace=True)
         hidden = functional.relu6(self.depthwise(hidden), inplace=True)
-        hidden = self.project(hidden)  # linear: an activation would lose too much here
+        # Linear: an activation would lose too much of so few channels.
+        narrowed: Tensor = self.project(hidden)
 
         # Only blocks that keep the size of their input add it to their output.
-        if hidden.shape == images.shape:
-            hidden = hidden + images
-        return hidden
+        if narrowed.shape == images.shape:
+            narrowed = narrowed + images
+        return narrowed
 
 
 class EfficientNetLite0(nn.Module):
