@@ -21,6 +21,7 @@ __all__ = [
     "CreateCampaign",
     "DrawMap",
     "EncodeItems",
+    "EncodingDone",
     "EnsureQuestions",
     "Explanation",
     "ExportLabels",
@@ -155,7 +156,14 @@ class TrainModel(TaskRequest[TrainingDone]):
 
 
 @dataclass(frozen=True)
-class EncodeItems(TaskRequest["EncodingResult"]):
+class EncodingDone:
+    """How the items got their features."""
+
+    encoding: EncodingResult
+
+
+@dataclass(frozen=True)
+class EncodeItems(TaskRequest[EncodingDone]):
     """Compute the features of all items that lack them, or switch to another encoder."""
 
     campaign: str

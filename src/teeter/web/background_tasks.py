@@ -31,6 +31,7 @@ from teeter.web.background_requests import (
     CreateCampaign,
     DrawMap,
     EncodeItems,
+    EncodingDone,
     EnsureQuestions,
     Explanation,
     ExportLabels,
@@ -130,9 +131,7 @@ class TaskHandlers:
                 report(StatusReport(Activity.CREATING))
                 return create_campaign(request, _report_encoding(report))
             case EncodeItems():
-                return self.campaign(request.campaign).encode(
-                    request.encoder, progress=_report_encoding(report)
-                )
+                return self._encode(request, report)
             case WarmUp():
                 return _load_libraries()
             case _:
@@ -215,6 +214,10 @@ class TaskHandlers:
         state = entry.campaign.load_state()
         trained, _ = _train_model(entry, state, last_answer, _DEFAULT_BATCH, report)
         return TrainingDone(trained)
+
+    def _encode(self, request: EncodeItems, report: ReportStatus) -> EncodingDone:
+        campaign = self.campaign(request.campaign)
+        return EncodingDone(campaign.encode(request.encoder, progress=_report_encoding(report)))
 
     def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
         report(StatusReport(Activity.FINDING_SUSPECTS))

@@ -412,17 +412,18 @@ class Workspace:
             service: the campaign.
             encoder: the encoder to switch to; None to continue with the current one.
         """
-        encoding = self.slow_worker.submit(EncodeItems(service.location, encoder))
+        future = self.slow_worker.submit(EncodeItems(service.location, encoder))
 
         def describe() -> JobOut:
-            status = self._read_status(encoding)
+            status = self._read_status(future)
             job = JobOut(state=status.state, detail=status.error)
             self._add_progress(job, service.location)
             if status.result is not None:
+                encoding = status.result.encoding
                 job.result = EncodedItems(
-                    encoder=status.result.encoder,
-                    encoded=status.result.encoded,
-                    unreadable=len(status.result.unreadable),
+                    encoder=encoding.encoder,
+                    encoded=encoding.encoded,
+                    unreadable=len(encoding.unreadable),
                 )
             return job
 
