@@ -294,13 +294,12 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, 
 
 INTRODUCTION = """# How good the encoders are
 
-An [encoder](../how_to/choose_an_encoder.md) turns texts and images into features. Here each one is
-measured on four datasets, with labels bought at random and by LDM-S. The model is that of a
+An [encoder](../how_to/choose_an_encoder.md) turns texts and images into features. Here they are
+measured with labels bought at random and by LDM-S. The model is that of a
 campaign: a linear head on scaled features, and typiclust for the first batch of LDM-S. Figures are
 means over {seeds} repetitions.
 
-**The encoder matters more than the strategy.** {summary}
-
+{summary}
 This page is written by `python benchmarks/encoders/measure.py page` from the results in
 `benchmarks/encoders/results`; a test fails if it is out of date. Photographs of CIFAR-10 show
 things that ImageNet has classes for, so other photographs may gain less.
@@ -323,19 +322,30 @@ def read_result(name: str) -> dict[str, Any]:
 
 def build_page() -> str:
     """Return the page about the committed results."""
-    seeds = len(read_result("cifar10")["seeds"])
+    names = measured_datasets()
+    seeds = len(read_result(names[0])["seeds"])
     introduction = INTRODUCTION.format(seeds=seeds, summary=build_summary())
-    return "\n".join([introduction, *(build_section(name) for name in SECTIONS)])
+    return "\n".join([introduction, *(build_section(name) for name in names)])
+
+
+def measured_datasets() -> list[str]:
+    """Return the datasets that have a committed result."""
+    return [name for name in SECTIONS if (RESULTS / f"{name}.json").is_file()]
 
 
 def build_summary() -> str:
-    """Return the gains of encoder and strategy at one number of labels, in two sentences."""
+    """Return the gains of encoder and strategy at one number of labels, a sentence per dataset."""
     sentences = []
     for name, title, built_in, best, labels in (
         ("cifar10", "CIFAR-10", "pixels", "efficientnet-lite0+pixels", 100),
         ("banking77", "Banking77", "tfidf", "minilm", 385),
     ):
+        if name not in measured_datasets():
+            continue
         result = read_result(name)
+        if not {built_in, best} <= set(result["curves"]):
+            continue
+
         by_encoder = {
             (encoder, strategy): mean_at(result, encoder, strategy, "accuracy", labels)
             for encoder in (built_in, best)
@@ -348,7 +358,7 @@ def build_summary() -> str:
             f"accuracy by {100 * encoder_gain:+.1f} points, and LDM-S instead of random labels by "
             f"{100 * strategy_gain:+.1f}."
         )
-    return " ".join(sentences)
+    return "".join(f"{sentence}\n" for sentence in sentences)
 
 
 def mean_at(
@@ -369,7 +379,7 @@ def build_section(name: str) -> str:
         f"## {title}\n",
         f"{result['pool']:,} items to label, {result['test']:,} to test on. The table has the "
         f"{MEASURE_TITLES[measure]} in percent, by random labels / by LDM-S.\n",
-        "![Accuracy over the number of labels, for two encoders and both strategies]"
+        "![Accuracy over the number of labels, for each encoder and both strategies]"
         f"(encoders_{name}.svg)\n",
         f"| encoder | {counts} | features | items per second | weights |",
         "| --- |" + " ---: |" * (len(label_counts) + 3),
@@ -399,10 +409,12 @@ def draw_figure(name: str, folder: Path) -> None:
     """Draw the curves of the built-in and the best encoder, each with both strategies."""
     result = read_result(name)
     is_image = DATASETS[name].kind is ContentKind.IMAGE
-    shown = ("pixels", "efficientnet-lite0+pixels") if is_image else ("tfidf", "minilm")
+    shown = ("pixels", "efficientnet-lite0+pixels") if is_image else ("tfidf", "static", "minilm")
 
     curves = {}
     for encoder in shown:
+        if encoder not in result["curves"]:
+            continue
         for strategy in STRATEGIES:
             runs = result["curves"][encoder][strategy]["accuracy"]
             curves[f"{encoder}, {strategy}"] = np.array(runs)
@@ -415,7 +427,7 @@ def draw_figure(name: str, folder: Path) -> None:
 def write_page() -> None:
     """Write the page about the committed results, and its figures."""
     PAGE.write_text(build_page())
-    for name in SECTIONS:
+    for name in measured_datasets():
         draw_figure(name, PAGE.parent)
 
 
