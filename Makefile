@@ -37,7 +37,7 @@ docs: $(VENV)/.docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove the virtual environment, caches and build outputs
-	rm -rf $(VENV) build dist site teeter-demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site teeter-demo teeter-try .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -48,7 +48,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.ready
-	$(PIP) --editable '.[dev,label,postgres,label-studio,skorch]'
+	$(PIP) --editable '.[dev,label,login,postgres,label-studio,skorch]'
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.ready

@@ -40,7 +40,9 @@ FOR_USERS = {
     "encoders",
     "label",
     "postgres",
+    "http",
     "label-studio",
+    "login",
     "ray",
     "hf",
     "skorch",
@@ -144,6 +146,12 @@ def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None
 
 
 @builds
+def test_a_registry_accepts_both_archives(built: tuple[Path, Path]) -> None:
+    pytest.importorskip("twine")
+    run(sys.executable, "-m", "twine", "check", "--strict", *built, cwd=built[0].parent)
+
+
+@builds
 def test_the_wheel_carries_its_licence(wheel: Path) -> None:
     assert any(
         file.endswith(".dist-info/licenses/LICENSE") for file in zipfile.ZipFile(wheel).namelist()
@@ -235,7 +243,7 @@ def test_the_project_says_where_it_runs() -> None:
 
 
 @builds
-@pytest.mark.parametrize("arguments", [["--help"], ["strategies"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["--help"], ["strategies"], ["doctor"]], ids=" ".join)
 def test_the_command_line_needs_the_core_dependencies_alone(
     installed: Path, tmp_path: Path, arguments: list[str]
 ) -> None:

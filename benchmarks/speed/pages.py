@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 _ORDER = ("badge", "coreset", "probcover", "typiclust", "batchbald")
 PAGE = ROOT / "docs" / "explanation" / "speed.md"
-FILLED = (ROOT / "README.md", ROOT / "docs" / "explanation" / "ldm.md")
+FILLED = (ROOT / "docs" / "explanation" / "ldm.md",)
 
 HEAD = """# Speed, measured
 
@@ -69,7 +69,7 @@ def _whole(value: float | str, unit: str) -> str:
 
 
 def rays_table() -> str:
-    """Return the table of rays and Algorithm 1 by size, which the README and the page on the LDM show."""
+    """Return the table of rays and Algorithm 1 by size, which the page on the LDM shows."""
     rows = []
     for name in ("ldm_cpu", "ldm_h200"):
         result = _read(name)

@@ -257,17 +257,6 @@ def test_a_backup_is_never_written_over_a_file_or_into_a_missing_folder(
     assert count_labels(backup) == 1
 
 
-@pytest.mark.usefixtures("backup")
-def test_a_database_on_a_server_is_not_backed_up(path: Path, tmp_path: Path) -> None:
-    campaign = Campaign.open(path)
-    campaign.database.path = None
-
-    with pytest.raises(StoreError, match="use the tools of your database server"):
-        campaign.back_up(tmp_path / "other.teeter")
-
-    campaign.database.close()
-
-
 def write_and_pause(target: Path, report: Report) -> None:
     """Start to write a database, and wait to be killed."""
     with atomic_file(target) as part:

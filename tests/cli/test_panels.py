@@ -27,6 +27,7 @@ def panels_of(text: str) -> dict[str, list[str]]:
 
 def test_the_commands_of_teeter() -> None:
     assert panels_of(run_teeter("--help").stdout) == {
+        "Start": ["try", "doctor"],
         "Label": ["campaign", "serve", "select"],
         "Research": ["bench", "datasets", "strategies", "demo"],
     }

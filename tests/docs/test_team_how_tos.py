@@ -101,6 +101,8 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_commands_for_a_server_do_what_the_page_says(messages: Path) -> None:
     for line in shell_commands("team_server"):
+        if line.startswith("mkdir "):
+            Path(line.removeprefix("mkdir ")).mkdir()
         if not line.startswith("teeter campaign"):
             continue
         if " restore " in line:
@@ -150,7 +152,8 @@ def test_the_commands_for_postgresql_do_what_the_page_says(messages: Path, tmp_p
         line = line.replace("db.example.org/", f"{host}/")
         line = line.replace("--host=db.example.org", f"--host=127.0.0.1 --port={server.port}")
         commands.append(line)
-    _, new, copy_there, _, copy_back, *tools = commands
+    _, new, copy_there, _, copy_back, _, _, *backups_and_tools = commands
+    backups, tools = backups_and_tools[:3], backups_and_tools[3:]
 
     with psycopg.connect(f"{login} dbname=postgres", autocommit=True) as admin:
         admin.execute(create_database)
@@ -178,6 +181,20 @@ def test_the_commands_for_postgresql_do_what_the_page_says(messages: Path, tmp_p
         campaign = Campaign.open(tmp_path / "messages-again.teeter")
         assert campaign.status().labelled == 1
         campaign.database.close()
+
+        # What happens after the backup is undone by restoring it.
+        (tmp_path / "backups").mkdir()
+        rotate, back_up, restore = backups
+        run_teeter(*shlex.split(rotate)[1:])
+        run_teeter(*shlex.split(back_up)[1:])
+        campaign = Campaign.open(f"postgresql://teeter@{host}/campaigns#messages")
+        campaign.tell(campaign.ask(1, "eve")[0].item, "ham", "eve")
+        campaign.database.close()
+        run_teeter(*shlex.split(restore)[1:])
+        campaign = Campaign.open(f"postgresql://teeter@{host}/campaigns#messages")
+        assert campaign.status().labelled == 1
+        campaign.database.close()
+        assert len(list((tmp_path / "backups").iterdir())) == 1
 
         for line in tools:
             program, *arguments = shlex.split(line)

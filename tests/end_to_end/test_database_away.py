@@ -181,7 +181,7 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
                 "does not answer", timeout=PATIENCE
             )
             sync_api.expect(page.locator("#alarm")).to_contain_text(
-                "kept here and sent again", timeout=PATIENCE
+                "in this browser", timeout=PATIENCE
             )
             sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED", timeout=PATIENCE)
             database.start()

@@ -62,6 +62,8 @@ def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> N
     page = window(browser, [], viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     for name in (
         "index",
+        "gallery",
+        "tutorial/texts",
         "tutorial/first_campaign",
         "explanation/other_libraries",
         "reference/python",
@@ -74,4 +76,20 @@ def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> N
         assert [
             (one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found
         ] == [], name
+    page.context.close()
+
+
+def test_the_search_works_without_a_server(site: Path, browser: Any) -> None:
+    problems: list[str] = []
+    page = window(browser, problems, viewport={"width": 1280, "height": 900})
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith("file://") else problems.append(request.url),
+    )
+    page.goto((site / "index.html").as_uri())
+    page.locator(".md-search__input").fill("least disagree metric")
+    first_result = page.locator(".md-search-result__link").first
+    first_result.wait_for()
+    assert "explanation/" in first_result.get_attribute("href")
+    assert problems == []
     page.context.close()

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
+from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.copies import copy_to_location
 from teeter.web.app import make_app
 from teeter.web.auth import SecurityConfig
 from web.servers import make_text_campaign, use_inline_workers
@@ -25,16 +27,22 @@ from web.servers import make_text_campaign, use_inline_workers
         pytest.param(300, marks=pytest.mark.slow, id="many"),
     ],
 )
-def test_no_request_breaks_the_server(examples: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
+def test_no_request_breaks_the_server(kind: str, examples: int, tmp_path: Path) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     file = make_text_campaign(tmp_path / "texts.teeter", 40, overlap=0.5)
     campaign = Campaign.open(file)
     token = campaign.people.add("the owner of all", "owner")
     campaign.tell("t1", "spam", "ann")
     campaign.tell("t1", "ham", "bob")
+
+    place = str(file)
+    if kind == "postgresql":
+        place = new_place(kind, tmp_path)
+        copy_to_location(campaign.database, campaign.name, place)
     campaign.database.close()
 
-    app = make_app([file], security=SecurityConfig(b"secret"), folder=tmp_path, warm=False)
+    app = make_app([place], security=SecurityConfig(b"secret"), folder=tmp_path, warm=False)
     use_inline_workers(app.state.workspace)
     headers = {"authorization": f"Bearer {token}"}
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
@@ -20,7 +21,7 @@ from teeter.campaigns.db.error_messages import is_sqlite_busy
 from teeter.campaigns.db.migrations import require_known_versions
 from teeter.errors import FileError, StoreError
 
-__all__ = ["atomic_file", "back_up", "restore"]
+__all__ = ["atomic_file", "back_up", "check_backup", "copy_intact_backup", "restore"]
 
 _LOG_SUFFIXES = ("-journal", "-wal", "-shm")
 """What SQLite appends to the name of a database for the files beside it."""
@@ -68,6 +69,35 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
         _copy_backup(backup, part)
         if target.exists():
             _remove_log(target)
+
+
+def check_backup(backup: Path) -> None:
+    """Check that a backup is intact, as ``restore`` does.
+
+    Raises:
+        FileError: If it is missing or empty, or there is no space to read it.
+        StoreError: If it is damaged, or was written by a newer version of teeter.
+    """
+    with copy_intact_backup(backup):
+        pass
+
+
+@contextmanager
+def copy_intact_backup(backup: Path) -> Iterator[Path]:
+    """Yield a temporary copy of a backup that is intact. The backup itself is never written to.
+
+    Raises:
+        FileError: If it is missing or empty, or there is no space for the copy.
+        StoreError: If it is damaged, or was written by a newer version of teeter.
+    """
+    with TemporaryDirectory(prefix="teeter-backup-") as folder:
+        copy = Path(folder) / backup.name
+        _require_backup(backup, copy)
+        try:
+            _copy_backup(backup, copy)
+        except sqlite3.OperationalError as error:
+            raise FileError(f"Cannot read {backup}: {error}.") from None
+        yield copy
 
 
 def _require_backup(backup: Path, target: Path) -> None:

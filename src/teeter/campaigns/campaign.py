@@ -21,7 +21,7 @@ from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.clock import Clock, format_time, utc_now
 from teeter.campaigns.consensus import ConsensusLabel
-from teeter.campaigns.copies import copy_campaign
+from teeter.campaigns.copies import copy_campaign, copy_to_location, restore_to_database
 from teeter.campaigns.db import (
     Answer,
     AnswerReceipt,
@@ -75,7 +75,7 @@ from teeter.campaigns.snapshot import (
     read_snapshot,
 )
 from teeter.encoders import EncoderFunction
-from teeter.errors import FileError, InputError, StoreError
+from teeter.errors import FileError, InputError
 from teeter.seeds import stream_seed
 
 __all__ = [
@@ -316,30 +316,36 @@ class Campaign:
             campaign.database.close()
 
     def back_up(self, path: str | Path) -> None:
-        """Write a copy of the campaign's file. Others may write to it meanwhile.
+        """Write a copy of the campaign to a new file. Others may write to the campaign meanwhile.
 
-        The copy opens as a campaign, and ``restore`` puts it back.
+        The copy shows the campaign at one moment. It opens as a campaign, and ``restore`` puts it
+        back. It is a file for a campaign on a server too.
 
         Raises:
-            StoreError: the campaign is on a server.
+            FileError: the file exists or cannot be written.
         """
-        if self.database.path is None:
-            raise StoreError(
-                "teeter backs up SQLite files only: use the tools of your database server."
-            )
+        target = Path(path)
+        if self.database.path is not None:
+            back_up(self.database.path, target)
+            return
 
-        back_up(self.database.path, Path(path))
+        if target.exists():
+            raise FileError(f"{target} exists already: name another file.")
+        copy_to_location(self.database, self.name, str(target))
 
     @staticmethod
-    def restore(backup: str | Path, path: str | Path, *, overwrite: bool = False) -> None:
-        """Replace a campaign's file by a backup, if the backup is complete.
+    def restore(backup: str | Path, location: str | Path, *, overwrite: bool = False) -> None:
+        """Replace a campaign by a backup, if the backup is complete.
 
         Args:
             backup: the backup.
-            path: the campaign's file.
-            overwrite: replace a file that exists.
+            location: the campaign's file, or the URL of a database.
+            overwrite: replace a campaign that exists.
         """
-        restore(Path(backup), Path(path), overwrite=overwrite)
+        if isinstance(location, str) and is_url(location):
+            restore_to_database(Path(backup), location, overwrite=overwrite)
+        else:
+            restore(Path(backup), Path(location), overwrite=overwrite)
 
     # Classes and items
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from teeter.campaigns.backup import atomic_file
+from teeter.campaigns.backup import atomic_file, copy_intact_backup
 from teeter.campaigns.db import Connection, Database, StoredCampaign
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
-from teeter.campaigns.db.row_copies import copy_rows
-from teeter.campaigns.location import is_url, split_location
+from teeter.campaigns.db.row_copies import copy_rows, delete_rows
+from teeter.campaigns.location import find_campaign, is_url, split_location
 from teeter.campaigns.settings import settings_from_json, settings_to_dict
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["copy_campaign", "copy_to_location"]
+__all__ = ["copy_campaign", "copy_to_location", "restore_to_database"]
 
 
 def copy_to_location(source: Database, name: str, location: str) -> tuple[str, dict[str, int]]:
@@ -86,15 +87,92 @@ def copy_campaign(source: Database, target: Database, name: str) -> dict[str, in
     """
     with source.reading() as source_connection, target.writing() as target_connection:
         campaign = _require_copyable(source_connection, target_connection, name)
-
-        stored_settings = campaign.settings
-        settings = settings_from_json(stored_settings, source)
-        # A folder of images is stored relative to the campaign's file, which is now another one.
-        if settings.folder is not None:
-            stored_settings = json.dumps(settings_to_dict(settings, target.path))
-
-        campaign_id = add_campaign(target_connection, name, campaign.created, stored_settings)
+        settings = _copy_settings(campaign.settings, source, target)
+        campaign_id = add_campaign(target_connection, name, campaign.created, settings)
         return copy_rows(source_connection, target_connection, campaign.row_id, campaign_id)
+
+
+def _copy_settings(
+    stored_settings: str, source: Database, target: Database, folder: Path | None = None
+) -> str:
+    """Return the settings of a campaign as they are stored in another database.
+
+    Args:
+        stored_settings: The settings as JSON.
+        source: The database that they are stored in.
+        target: The database to store them in.
+        folder: Where the file of the source belongs, if it is a temporary copy.
+    """
+    settings = settings_from_json(stored_settings, source)
+    if settings.folder is None:
+        return stored_settings
+
+    # A folder of images is stored relative to the campaign's file, which is now another one.
+    images = Path(settings.folder)
+    if folder is not None and source.path is not None and images.is_relative_to(source.path.parent):
+        images = folder.resolve() / images.relative_to(source.path.parent)
+    moved = replace(settings, folder=str(images))
+    return json.dumps(settings_to_dict(moved, target.path))
+
+
+def restore_to_database(backup: Path, location: str, *, overwrite: bool = False) -> None:
+    """Copy a campaign from a backup to a database, if the backup is intact.
+
+    Stop the server of the campaign first: it would not notice that its campaign was replaced.
+
+    Args:
+        backup: A campaign's file.
+        location: The URL of the database, with ``#NAME`` if the backup has several campaigns.
+        overwrite: Whether a campaign of this name may be replaced, in the same transaction.
+
+    Raises:
+        FileError: If the backup is missing or cannot be read.
+        InputError: If the campaign exists and may not be replaced.
+        UnknownNameError: If the backup has no campaign of this name.
+        StoreError: If the backup is damaged, or the database cannot be used.
+    """
+    url, name = split_location(location)
+    with copy_intact_backup(backup) as copy:
+        source = Database(copy)
+        try:
+            campaign = find_campaign(source, name)
+            target = Database(url, create=True)
+            try:
+                _replace_campaign(
+                    source, target, campaign.name, overwrite=overwrite, folder=backup.parent
+                )
+            finally:
+                target.close()
+        finally:
+            source.close()
+
+
+def _replace_campaign(
+    source: Database, target: Database, name: str, *, overwrite: bool, folder: Path
+) -> None:
+    """Copy a campaign in one transaction, after removing one of the same name.
+
+    Args:
+        source: A temporary copy of a backup.
+        target: The database to copy it to.
+        name: The campaign's name.
+        overwrite: Whether a campaign of this name may be replaced.
+        folder: Where the backup is. A folder of images is relative to it.
+    """
+    with source.reading() as source_connection, target.writing() as target_connection:
+        existing = list_campaigns(target_connection).get(name)
+        if existing is not None and not overwrite:
+            raise InputError(
+                f"{target.display_url} has a campaign called {name!r} already: allow overwriting "
+                "it, or restore it to another database."
+            )
+        if existing is not None:
+            delete_rows(target_connection, existing.row_id)
+
+        campaign = _require_copyable(source_connection, target_connection, name)
+        settings = _copy_settings(campaign.settings, source, target, folder)
+        campaign_id = add_campaign(target_connection, name, campaign.created, settings)
+        copy_rows(source_connection, target_connection, campaign.row_id, campaign_id)
 
 
 def _require_copyable(source: Connection, target: Connection, name: str) -> StoredCampaign:

@@ -92,21 +92,29 @@ class People:
         self._database = database
         self._repository = repository
 
-    def add(self, name: str, role: str = Role.ANNOTATOR, *, who: str = "me") -> str:
+    def add(
+        self, name: str, role: str = Role.ANNOTATOR, *, who: str = "me", has_token: bool = True
+    ) -> str:
         """Add a member, or one who was removed again.
 
         Args:
             name: the member's name.
             role: a value of ``Role``.
             who: who adds them, for the history.
+            has_token: give them a token. Those who log in with an account elsewhere need none.
 
         Returns:
-            The member's token. Only its hash is stored, so it cannot be shown again.
+            The member's token, or an empty string. Only its hash is stored, so it cannot be shown
+            again.
 
         Raises:
             InputError: the name cannot be used, or it is a member's.
             UnknownNameError: there is no such role.
         """
+        if not has_token:
+            self._add(name, role, None, who)
+            return ""
+
         # 256 bits, so a plain hash is safe to store: guessing is hopeless without a slow one.
         token = secrets.token_urlsafe(32)
         self._add(name, role, hash_token(token), who)

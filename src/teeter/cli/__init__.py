@@ -12,6 +12,7 @@ from teeter.cli.bench import bench
 from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
+from teeter.cli.doctor import doctor
 from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
 from teeter.cli.panels import Panel
@@ -20,6 +21,7 @@ from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
 from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
+from teeter.cli.try_sample import try_sample
 from teeter.version import __version__
 
 __all__ = ["app", "main"]
@@ -38,6 +40,8 @@ campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)
 
+app.command("try", rich_help_panel=Panel.START)(try_sample)
+app.command(rich_help_panel=Panel.START)(doctor)
 app.add_typer(campaign, name="campaign", rich_help_panel=Panel.LABEL)
 app.command(rich_help_panel=Panel.LABEL)(serve)
 app.command(rich_help_panel=Panel.LABEL)(select)
@@ -66,7 +70,10 @@ def teeter(
         ),
     ] = False,
 ) -> None:
-    """Pick the samples that a model teeters on, to label them next."""
+    """Label texts and images, a few at a time: a model picks what to label next.
+
+    New here? Run teeter try.
+    """
 
 
 def main() -> None:

@@ -672,29 +672,57 @@ def export(
 @campaign.command(rich_help_panel=Panel.FILES)
 def backup(
     file: CampaignArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write; with --keep, a folder.")
+    ],
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Write a file with the time in its name, check it, and keep the newest N.",
+        ),
+    ] = None,
 ) -> None:
-    """Copy a campaign file, even while annotators are working on it.
+    """Copy a campaign to a file, even while annotators are working on it.
 
-    The copy opens as a campaign.
+    The copy opens as a campaign. With --keep, this is a command for a scheduled job: old copies are
+    removed only after the new one was checked.
 
     \b
     Examples:
       teeter campaign backup reviews.teeter backups/monday.teeter
+      teeter campaign backup reviews.teeter backups --keep 14
     """
     with open_campaign(file) as opened:
-        opened.back_up(out)
+        if keep is None:
+            opened.back_up(out)
+            typer.echo(f"Copied {_hide_password(file)} to {out}.")
+            return
 
-    typer.echo(f"Copied {file} to {out}.")
+        from teeter.campaigns.clock import utc_now
+        from teeter.campaigns.rotating_backups import back_up_and_rotate
+
+        rotated = back_up_and_rotate(opened, out, keep, utc_now())
+
+    removed = pluralize(len(rotated.removed), "old backup")
+    typer.echo(
+        f"Copied {_hide_password(file)} to {rotated.path}, checked it and removed {removed}."
+    )
 
 
 @campaign.command(rich_help_panel=Panel.FILES)
 def restore(
     copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="File that backup wrote.")],
-    file: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="Campaign file to restore.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="CAMPAIGN", help="Campaign file to restore, or a database URL (postgresql://…)."
+        ),
+    ],
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace a campaign that exists, unless it is open."),
+        typer.Option("--overwrite", help="Replace a campaign that exists. Stop its server before."),
     ] = False,
 ) -> None:
     """Restore a backup after checking that it is complete.
@@ -707,7 +735,8 @@ def restore(
       teeter campaign restore backups/monday.teeter reviews.teeter --overwrite
     """
     # Before the import, which takes longer than the check.
-    if file.exists() and not overwrite:
+    is_file = "://" not in file
+    if is_file and Path(file).exists() and not overwrite:
         raise InputError(
             f"{file} already exists: name another file, or replace it with --overwrite."
         )
@@ -715,7 +744,7 @@ def restore(
     from teeter.campaigns import Campaign
 
     Campaign.restore(copy, file, overwrite=overwrite)
-    typer.echo(f"Restored {file} from {copy}.")
+    typer.echo(f"Restored {_hide_password(file)} from {copy}.")
 
 
 @campaign.command("copy-to", rich_help_panel=Panel.FILES)

@@ -23,6 +23,7 @@ _NO_LIMIT = 10_000
 class Panel(StrEnum):
     """What a command is for, in the order of the help. Pass it as ``rich_help_panel``."""
 
+    START = "Start"
     LABEL = "Label"
     TEAM = "Team"
     FILES = "Files"

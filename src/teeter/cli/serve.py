@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from teeter.web.tokens import Tokens
     from teeter.web.workspace import Workspace
 
-__all__ = ["serve"]
+__all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
 FIRST_PORT = 8765
 
 # Ports that are tried one after the other, unless one is given.
 _PORTS_TRIED = 20
+
+_LOOPBACK = "127.0.0.1"
+_BATCH = 20
+_UPLOAD_MEGABYTES = 200
 
 # Connections that wait to be accepted.
 _BACKLOG = 128
@@ -52,6 +56,14 @@ FolderOption = Annotated[
     typer.Option(
         metavar="FOLDER",
         help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
+    ),
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="TEETER_DATABASE",
+        help="Serve all campaigns of a database (postgresql://…), and create new campaigns in it.",
     ),
 ]
 ClassesOption = Annotated[
@@ -91,6 +103,7 @@ TokenOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=TOKEN",
+        envvar="TEETER_TOKEN",
         help="Accept this token (16 characters or more) of an annotator. May be repeated.",
     ),
 ]
@@ -109,10 +122,19 @@ TokensOption = Annotated[
         help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
     ),
 ]
+LoginOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="TEETER_LOGIN",
+        help="TOML file for logins by OpenID Connect, or by a header of a trusted proxy.",
+    ),
+]
 ProxyOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
+        envvar="TEETER_PROXY",
         help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
     ),
 ]
@@ -132,17 +154,19 @@ def serve(
     locations: CampaignsArgument = None,
     *,
     folder: FolderOption = None,
+    database: DatabaseOption = None,
     classes: ClassesOption = None,
     encoder: EncoderOption = "auto",
-    host: HostOption = "127.0.0.1",
+    host: HostOption = _LOOPBACK,
     port: PortOption = None,
-    batch: BatchOption = 20,
+    batch: BatchOption = _BATCH,
     token: TokenOption = None,
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
     tokens: TokensOption = None,
+    login: LoginOption = None,
     proxy: ProxyOption = None,
-    upload: UploadOption = 200,
+    upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
 ) -> None:
     """Label on a page in your browser.
@@ -159,7 +183,7 @@ def serve(
       teeter serve reviews.csv --classes good,bad
       teeter serve --folder campaigns --host 0.0.0.0
     """
-    _require_web_packages()
+    require_web_packages()
 
     if make_token is not None:
         _make_token(make_token, tokens)
@@ -167,21 +191,33 @@ def serve(
     if remove_token is not None:
         _remove_token(remove_token, tokens)
         return
-    if not locations and folder is None:
-        raise InputError("Name a campaign file, or a folder of campaigns with --folder.")
+    if not locations and folder is None and database is None:
+        raise InputError(
+            "Name a campaign file, or a folder of campaigns with --folder, or a database of "
+            "campaigns with --database."
+        )
 
     # Wrong options are reported before a port is opened.
     options = _uvicorn_options(proxy)
     listener = _listen(host, port)
     try:
         # After the port is known: the name of the cookie has it.
-        security = _security_config(host, listener.getsockname()[1], token or [], tokens, upload)
+        security = _security_config(
+            host,
+            listener.getsockname()[1],
+            token or [],
+            tokens,
+            upload,
+            login=login,
+            proxy=proxy,
+        )
         campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
         _run(
             campaigns,
             security,
             listener,
             folder=folder,
+            database=database,
             batch=batch,
             open_page=open_page,
             options=options,
@@ -191,11 +227,50 @@ def serve(
         listener.close()
 
 
-def _require_web_packages() -> None:
-    """Raise MissingExtraError, before any work, if a package of the extras is missing."""
+def serve_on_this_machine(
+    campaigns: list[str | Path],
+    *,
+    folder: Path | None = None,
+    port: int | None = None,
+    open_page: bool | None = None,
+    path: str = "",
+) -> None:
+    """Serve campaigns to this machine only, without tokens, until Ctrl-C.
+
+    Args:
+        campaigns: files or database URLs.
+        folder: a folder whose campaigns are served too.
+        port: the port to listen on, or None for the first free one.
+        open_page: whether to open a browser; None for a terminal.
+        path: what follows the address in the browser.
+    """
+    require_web_packages()
+    options = _uvicorn_options(None)
+    listener = _listen(_LOOPBACK, port)
+    try:
+        port = listener.getsockname()[1]
+        security = _security_config(_LOOPBACK, port, [], None, _UPLOAD_MEGABYTES)
+        _run(
+            campaigns,
+            security,
+            listener,
+            folder=folder,
+            database=None,
+            batch=_BATCH,
+            open_page=open_page,
+            options=options,
+            token_hint=None,
+            path=path,
+        )
+    finally:
+        listener.close()
+
+
+def require_web_packages() -> None:
+    """Raise MissingExtraError if a package that serves the page is not installed."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("teeter serve needs pip install 'teeter[label]'.")
+            raise MissingExtraError("The page needs pip install 'teeter[web]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:
@@ -223,7 +298,14 @@ def _remove_token(name: str, tokens: Path | None) -> None:
 
 
 def _security_config(
-    host: str, port: int, given: list[str], tokens: Path | None, upload: int
+    host: str,
+    port: int,
+    given: list[str],
+    tokens: Path | None,
+    upload: int,
+    *,
+    login: Path | None = None,
+    proxy: str | None = None,
 ) -> SecurityConfig:
     """Return who may log in: anyone on this machine, or only holders of a token if there are any.
 
@@ -233,8 +315,10 @@ def _security_config(
         given: tokens as ``NAME=TOKEN``.
         tokens: a file of token hashes. Beyond this machine, there is a default file.
         upload: the largest upload in megabytes.
+        login: a TOML file with logins other than by tokens.
+        proxy: the address of a reverse proxy.
     """
-    from teeter.web.auth import SecurityConfig, is_loopback
+    from teeter.web.auth import SecurityConfig, is_loopback, read_login_config
     from teeter.web.tokens import home, server_secret
 
     file = tokens
@@ -242,11 +326,12 @@ def _security_config(
         file = _tokens_file(tokens)
     # With none accepted, the server asks for none: ``_require_login`` checks that this is meant.
     accepted = _read_tokens(given, file)
+    login_config = None if login is None else read_login_config(login)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
-    # rebinding). With tokens it could not log in, and a proxy may use any name.
+    # rebinding). With a login it could not get in, and a proxy may use any name.
     hosts = None
-    if not len(accepted):
+    if not len(accepted) and login_config is None:
         hosts = frozenset({"127.0.0.1", "localhost", "::1", host.lower()})
 
     return SecurityConfig(
@@ -255,6 +340,8 @@ def _security_config(
         hosts,
         # Browsers send cookies to all ports of a host: each server needs a cookie name of its own.
         cookie_name=f"teeter_session_{port}",
+        login=login_config,
+        proxy=proxy,
         upload_limit=upload * 1_000_000,
     )
 
@@ -291,6 +378,9 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
 
 def _require_login(workspace: Workspace, token_hint: str | None) -> None:
     """Check that a token exists, if one is needed to log in."""
+    if workspace.auth.config.login is not None:
+        return
+
     campaign_tokens = workspace.campaign_tokens
     if len(workspace.auth.config.tokens) or campaign_tokens.has_tokens():
         return
@@ -370,8 +460,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
 def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
     """Return the options of uvicorn.
 
-    Clients could write any address into X-Forwarded-For, so it is believed only from a proxy that
-    is named.
+    Raises:
+        InputError: the proxy is not an IP address or network.
     """
     if proxy is not None:
         try:
@@ -391,8 +481,8 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
         "server_header": False,
         "timeout_graceful_shutdown": 3,
         "timeout_keep_alive": 30,
-        "proxy_headers": proxy is not None,
-        "forwarded_allow_ips": proxy or "",
+        # The application believes them, and remembers from whom they come.
+        "proxy_headers": False,
     }
 
 
@@ -402,10 +492,12 @@ def _run(
     listener: socket.socket,
     *,
     folder: Path | None,
+    database: str | None,
     batch: int,
     open_page: bool | None,
     options: dict[str, Any],
     token_hint: str | None,
+    path: str = "",
 ) -> None:
     """Serve campaigns until Ctrl-C.
 
@@ -414,10 +506,12 @@ def _run(
         security: who may log in.
         listener: the socket to serve on.
         folder: a folder whose campaigns are served too.
+        database: the URL of a database whose campaigns are served too.
         batch: items per batch.
         open_page: whether to open a browser; None for a terminal without tokens.
         options: options of uvicorn.
         token_hint: the error if no token exists; None if none is needed.
+        path: what follows the address of the page.
     """
     import uvicorn
 
@@ -425,7 +519,7 @@ def _run(
 
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):
-        app = make_app(campaigns, security=security, folder=folder, batch=batch)
+        app = make_app(campaigns, security=security, folder=folder, database=database, batch=batch)
         workspace: Workspace = app.state.workspace
         try:
             _require_login(workspace, token_hint)
@@ -433,9 +527,9 @@ def _run(
             workspace.close()
             raise
 
-    address = f"http://{host}:{port}/"
+    address = f"http://{host}:{port}/{path}"
     if ":" in host:
-        address = f"http://[{host}]:{port}/"
+        address = f"http://[{host}]:{port}/{path}"
 
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.

@@ -108,7 +108,15 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
 
 @people.command("add")
-def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "annotator") -> None:
+def add_person(
+    file: CampaignArgument,
+    name: NameArgument,
+    role: RoleOption = "annotator",
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Make no token: they log in with an account elsewhere."),
+    ] = False,
+) -> None:
     """Add an annotator and print their token.
 
     The token is not shown again: only its hash is stored. An annotator labels, a reviewer also
@@ -120,8 +128,13 @@ def add_person(file: CampaignArgument, name: NameArgument, role: RoleOption = "a
       teeter campaign people add reviews.teeter ann --role owner
     """
     with open_campaign(file) as opened:
-        # Only the token goes to stdout, so that a script can send it on.
-        typer.echo(opened.people.add(name, role))
+        token = opened.people.add(name, role, has_token=not no_token)
+
+    # Only the token goes to stdout, so that a script can send it on.
+    if no_token:
+        typer.echo(f"Added {name} without a token.", err=True)
+    else:
+        typer.echo(token)
 
 
 @people.command("token")

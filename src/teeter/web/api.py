@@ -90,7 +90,7 @@ def find_visible_campaigns(request: Request) -> VisibleCampaigns:
     """
     workspace = get_workspace(request)
     workspace.close_missing_campaigns()
-    workspace.open_folder_campaigns()
+    workspace.open_new_campaigns()
 
     campaigns: list[CampaignOut] = []
     errors: dict[str, StoreError] = {}
@@ -137,7 +137,7 @@ def choose_name(request: Request, body: SessionIn) -> SessionOut:
     """Choose a name to answer under, where no token is required."""
     auth = get_workspace(request).auth
     if auth.requires_token():
-        raise InputError("Names cannot be chosen on this server: your token has your name.")
+        raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     session = auth.session_for_name(body.annotator)
     request.state.session = session

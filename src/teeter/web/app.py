@@ -16,6 +16,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from teeter.errors import (
+    MissingExtraError,
     PermissionDeniedError,
     StoreError,
     TeeterError,
@@ -78,6 +79,7 @@ def make_app(
     *,
     security: SecurityConfig,
     folder: Path | None = None,
+    database: str | None = None,
     batch: int = 20,
     warm: bool = True,
 ) -> FastAPI:
@@ -87,10 +89,11 @@ def make_app(
         places: files or database URLs of campaigns to serve.
         security: who may use it.
         folder: serve all campaigns and reports in it too, and create new campaigns there.
+        database: URL of a database: serve all its campaigns too, and create new ones there.
         batch: number of items that are picked at a time.
         warm: whether to start the trainer with the server, rather than with the first request.
     """
-    workspace = Workspace(places, security=security, folder=folder, batch=batch)
+    workspace = Workspace(places, security=security, folder=folder, database=database, batch=batch)
 
     @asynccontextmanager
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:
@@ -110,6 +113,7 @@ def make_app(
         middleware=security_middleware(workspace.auth),
     )
     app.state.workspace = workspace
+    _add_oidc_login(app, security)
 
     app.include_router(api.router)
     app.include_router(team_api.router)
@@ -123,6 +127,26 @@ def make_app(
     app.exception_handler(HTTPException)(_on_http_error)
     app.exception_handler(OSError)(_on_os_error)
     return app
+
+
+def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
+    """Add the pages of the login by a provider, if one is configured.
+
+    Raises:
+        MissingExtraError: the packages for it are not installed.
+    """
+    if security.login is None or security.login.oidc is None:
+        return
+
+    try:
+        from teeter.web import oidc_pages
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The login by OpenID Connect needs {error.name}: pip install 'teeter[login]'."
+        ) from None
+
+    app.state.oidc_login = oidc_pages.make_oidc_login(security)
+    app.include_router(oidc_pages.router, include_in_schema=False)
 
 
 async def _on_teeter_error(request: Request, error: TeeterError) -> Response:

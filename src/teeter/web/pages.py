@@ -25,7 +25,8 @@ from teeter.encoders import (
 from teeter.encoders import names as encoder_names
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
-from teeter.web.auth import TooManyLoginsError, WrongTokenError
+from teeter.web.auth import SecurityConfig, TooManyLoginsError, WrongTokenError
+from teeter.web.auth.local_paths import local_path
 from teeter.web.background_requests import MapKind
 from teeter.web.charts import AccuracyPoint, accuracy_chart, labels_over_time_chart
 from teeter.web.permissions import (
@@ -109,9 +110,17 @@ def render_page(
         "csrf": session.csrf_token,
         "annotator": session.annotator,
         "needs_token": workspace.auth.requires_token(),
-        "folder": workspace.folder,
+        "provider": _provider_name(workspace.auth.config),
+        "can_store": workspace.can_create_campaigns,
     }
     return _templates.TemplateResponse(request, template, shared | context, status)
+
+
+def _provider_name(config: SecurityConfig) -> str | None:
+    """Return what the login page calls the login provider; None if there is none."""
+    if config.login is None or config.login.oidc is None:
+        return None
+    return config.login.oidc.name
 
 
 def render_error(request: Request, sentence: str, status: int) -> Response:
@@ -211,7 +220,10 @@ def show_home(request: Request) -> Response:
     workspace = get_workspace(request)
     visible = find_visible_campaigns(request)
 
-    if workspace.folder is None and len(visible.campaigns) == len(workspace.services) == 1:
+    if (
+        not workspace.can_create_campaigns
+        and len(visible.campaigns) == len(workspace.services) == 1
+    ):
         return _redirect_to_only_campaign(request, visible.campaigns[0])
 
     # Files and reports are of no concern to annotators.
@@ -231,7 +243,7 @@ def show_home(request: Request) -> Response:
         campaigns=visible.campaigns,
         unreadable=unreadable,
         reports=reports,
-        can_create=workspace.folder is not None,
+        can_create=workspace.can_create_campaigns,
     )
 
 
@@ -246,27 +258,34 @@ def _redirect_to_only_campaign(request: Request, campaign: CampaignOut) -> Respo
 
 
 @router.get("/login")
-def show_login(request: Request) -> Response:
-    """Ask for a token."""
-    return render_page(request, "login.html")
+def show_login(
+    request: Request, next_page: Annotated[str, Query(alias="next", max_length=4000)] = ""
+) -> Response:
+    """Ask for a token, or lead to the login provider."""
+    return render_page(request, "login.html", next_page=local_path(next_page))
 
 
 @router.post("/login")
-def log_in(request: Request, token: Annotated[str, Form(max_length=500)] = "") -> Response:
+def log_in(
+    request: Request,
+    token: Annotated[str, Form(max_length=500)] = "",
+    next_page: Annotated[str, Form(alias="next", max_length=4000)] = "",
+) -> Response:
     """Log in with a token."""
     auth = get_workspace(request).auth
+    page = local_path(next_page)
     address = "" if request.client is None else request.client.host
 
     try:
         request.state.session = auth.log_in(token.strip(), address)
     except TooManyLoginsError as error:
-        response = render_page(request, "login.html", status=429, error=str(error))
+        response = render_page(request, "login.html", status=429, error=str(error), next_page=page)
         response.headers["retry-after"] = str(_RETRY_SECONDS)
         return response
     except WrongTokenError as error:
-        return render_page(request, "login.html", status=401, error=str(error))
+        return render_page(request, "login.html", status=401, error=str(error), next_page=page)
 
-    return RedirectResponse("/", 303)
+    return RedirectResponse(page, 303)
 
 
 @router.post("/logout")
@@ -282,7 +301,7 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
     """Choose a name to answer under, where no token is required."""
     auth = get_workspace(request).auth
     if auth.requires_token():
-        raise InputError("Names cannot be chosen on this server: your token has your name.")
+        raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     name = annotator.strip()
     if not name or not name.isprintable():

@@ -1,8 +1,9 @@
 """What the annotator of a request may do in a campaign.
 
 If a campaign names annotators, only they may use it, each according to their role. They are
-recognised by the campaign's own token, or by a token of the server that has their name. If a
-campaign names no annotators, everybody without a token of another campaign may do everything.
+recognised by the campaign's own token, by a token of the server that has their name, or by their
+account at a login provider. If a campaign names no annotators, everybody without a token of another
+campaign may do everything, except for accounts on a server that gives them roles.
 """
 
 from __future__ import annotations
@@ -60,16 +61,32 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
     if session.token_prefix and not server_tokens.is_valid(name, session.token_prefix):
         return people.find_by_token_prefix(name, session.token_prefix)
 
-    # A name that was chosen without a token is no proof of being a named annotator.
-    if session.token_prefix:
+    # A name that was chosen without a login is no proof of being a named annotator.
+    if session.is_authenticated:
         member = people.find(name)
         if member is not None:
             return member
+
+    if _has_server_role(request):
+        role = _server_role(request)
+        return None if role is None else Person(name, role, "", has_token=False)
 
     if people.list():
         return None
     # A campaign without members is open: anyone who reaches the server may do everything.
     return Person(name, Role.OWNER, "", has_token=False)
+
+
+def _has_server_role(request: Request) -> bool:
+    """Return whether the server, and not only campaigns, says what the user of a request may do."""
+    login = get_workspace(request).auth.config.login
+    return current_session(request).has_account and login is not None and login.has_roles
+
+
+def _server_role(request: Request) -> Role | None:
+    """Return the role that the server gives to the user of a request; None if it gives none."""
+    login = get_workspace(request).auth.config.login
+    return None if login is None else login.role_of(current_user(request))
 
 
 def permissions_in(request: Request, service: CampaignService) -> frozenset[Permission]:
@@ -114,8 +131,12 @@ def owned_campaign(request: Request) -> CampaignService | None:
 def can_create_campaigns(request: Request) -> bool:
     """Return whether the annotator of a request may create campaigns.
 
-    Owners of a campaign may, and everybody if no campaign names annotators.
+    Owners of a campaign may, and everybody if no campaign names annotators. Where the server gives
+    roles to accounts, those with the role of an owner may.
     """
+    if _has_server_role(request):
+        return _server_role(request) is Role.OWNER or owned_campaign(request) is not None
+
     campaign_tokens = get_workspace(request).campaign_tokens
     return not campaign_tokens.is_required() or owned_campaign(request) is not None
 

@@ -187,7 +187,7 @@ class TeamService:
             described.append(member)
         return described
 
-    def add_member(self, name: str, role: str, *, has_token: bool) -> TokenOut:
+    def add_member(self, name: str, role: str, *, is_authenticated: bool) -> TokenOut:
         """Add a member and return their token.
 
         The first member must be the user, as an owner: the campaign is closed to everyone else from
@@ -196,8 +196,8 @@ class TeamService:
         Args:
             name: the member's name.
             role: a value of ``Role``.
-            has_token: whether the user logged in with a token. If not, they may choose the name
-                that they have from now on.
+            is_authenticated: whether the user has logged in. If not, they may choose the name that
+                they have from now on.
 
         Raises:
             InputError: the name cannot be used or is taken, or the first member is not an owner.
@@ -205,7 +205,7 @@ class TeamService:
         """
         name = name.strip()
         if not self.has_members():
-            is_user = not has_token or name == self._user
+            is_user = not is_authenticated or name == self._user
             if role != Role.OWNER or not is_user:
                 raise InputError("The first member must be an owner: add yourself.")
 

@@ -94,9 +94,9 @@ def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
     The first member is an owner. From then on everyone needs a token.
     """
     team = require_team_permission(request, slug, Permission.MANAGE)
-    has_token = bool(current_session(request).token_prefix)
+    is_authenticated = current_session(request).is_authenticated
 
-    token = team.add_member(body.name, body.role, has_token=has_token)
+    token = team.add_member(body.name, body.role, is_authenticated=is_authenticated)
     get_workspace(request).campaign_tokens.refresh()
     return token
 

@@ -99,19 +99,19 @@ def add_member(
     """Add a member, and show their token."""
     team = require_team_permission(request, slug, Permission.MANAGE)
     workspace = get_workspace(request)
-    # Without a token the user is the first member: they add themselves as the owner.
-    has_token = bool(current_session(request).token_prefix)
+    # Without a login the user is the first member: they add themselves as the owner.
+    is_authenticated = current_session(request).is_authenticated
 
     if not name.strip().isprintable():
         raise InputError("The name has characters that cannot be displayed: enter another one.")
     try:
-        token = team.add_member(name, role, has_token=has_token)
+        token = team.add_member(name, role, is_authenticated=is_authenticated)
     except _SHOWN_ERRORS as error:
         return _render_team(request, slug, error=str(error))
 
     # Now, not at the next periodic check: the new member may log in at once.
     workspace.campaign_tokens.refresh()
-    if not has_token:
+    if not is_authenticated:
         # They added themselves. From now on everyone needs a token, so they are logged in with it.
         request.state.session = workspace.auth.log_in(token.token, "")
     return _render_team(request, slug, token=token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -16,7 +17,7 @@ from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
-from teeter.errors import FileError, InputError, TeeterError, UnknownResourceError
+from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (
@@ -33,6 +34,7 @@ from teeter.web.background_requests import (
     SuspectsFound,
     TrainModel,
 )
+from teeter.web.campaign_database import CampaignDatabase
 from teeter.web.campaign_tokens import CampaignTokens
 from teeter.web.schemas import (
     CampaignOut,
@@ -46,6 +48,8 @@ from teeter.web.schemas import (
 from teeter.web.service import CampaignService, NewestModel, make_slug
 
 __all__ = ["CampaignOwner", "JobStatus", "Workspace"]
+
+logger = logging.getLogger(__name__)
 
 _MAX_JOBS = 200
 """Jobs whose results are kept."""
@@ -98,6 +102,8 @@ class Workspace:
         locations: files or database URLs of campaigns to open.
         security: who may use the server.
         folder: open all campaigns in it too, and create new campaigns there.
+        database: the URL of a database. Open all its campaigns too, and create new ones there
+            rather than in the folder.
         batch: number of items that are picked at a time.
 
     Raises:
@@ -111,12 +117,14 @@ class Workspace:
         *,
         security: SecurityConfig,
         folder: Path | None = None,
+        database: str | None = None,
         batch: int = 20,
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
 
         self.folder = folder
+        self.database = None if database is None else CampaignDatabase(database)
         self.batch = batch
         self.trainer = BackgroundWorker(batch)
         self.slow_worker = BackgroundWorker(batch)
@@ -140,7 +148,7 @@ class Workspace:
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
         for location in locations:
             self.open(location)
-        self.open_folder_campaigns()
+        self.open_new_campaigns()
 
     # Campaigns
 
@@ -159,8 +167,24 @@ class Workspace:
             self.campaign_tokens.refresh()
             return service
 
-    def open_folder_campaigns(self) -> None:
-        """Open the new campaigns of the folder, and note those that cannot be opened."""
+    @property
+    def can_create_campaigns(self) -> bool:
+        """Whether there is a place for new campaigns."""
+        return self.folder is not None or self.database is not None
+
+    def open_new_campaigns(self) -> None:
+        """Open the new campaigns of the database and the folder.
+
+        Files that cannot be opened are noted, and so is a database that is away.
+        """
+        if self.database is not None:
+            try:
+                for name in self.database.names():
+                    self.open(self.database.location(name))
+            except StoreError as error:
+                # Its open campaigns say so themselves, when they are used.
+                logger.warning("The campaigns of the database cannot be listed: %s", error)
+
         if self.folder is None:
             return
 
@@ -314,12 +338,19 @@ class Workspace:
     def new_campaign_path(self, name: str) -> Path:
         """Return the file of a campaign that is to be created.
 
+        For a campaign of the database, it is a temporary file, from which it is moved there.
+
         Raises:
-            InputError: the server has no folder, or the name is invalid or taken.
+            InputError: the server has no place for it, or the name is invalid or taken.
+            StoreError: the database does not answer.
         """
-        if self.folder is None:
+        folder = self.folder
+        if self.database is not None:
+            folder = self.temp / secrets.token_hex(8)
+        if folder is None:
             raise InputError(
-                "Campaigns can be created on the page only if the server was started with --folder."
+                "Campaigns can be created on the page only if the server was started with --folder "
+                "or --database."
             )
 
         name = name.strip()
@@ -329,9 +360,14 @@ class Workspace:
                 "and begins with a letter or digit."
             )
 
-        path = self.folder / f"{name}.teeter"
-        if path.exists():
+        path = folder / f"{name}.teeter"
+        is_taken = path.exists()
+        if self.database is not None:
+            is_taken = name in self.database.names()
+        if is_taken:
             raise InputError(f"There is already a campaign called {name}: choose another name.")
+
+        folder.mkdir(exist_ok=True)
         return path
 
     # Background work
@@ -368,8 +404,12 @@ class Workspace:
                 if owner is not None:
                     _add_owner(path, owner)
 
+                location: str | Path = path
+                if self.database is not None:
+                    location = self.database.move_in(path)
+
                 result = CreatedCampaign(
-                    slug=self.open(path).slug,
+                    slug=self.open(location).slug,
                     file=path.name,
                     new=created.new,
                     duplicates=created.duplicates,
@@ -552,6 +592,8 @@ class Workspace:
         self.slow_worker.stop()
         for service in self.services.values():
             service.close()
+        if self.database is not None:
+            self.database.close()
         shutil.rmtree(self.temp, ignore_errors=True)
 
 

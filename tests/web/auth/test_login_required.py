@@ -19,7 +19,7 @@ def test_the_api_asks_for_a_token(token_client: TestClient) -> None:
 
 def test_pages_lead_to_the_login(token_client: TestClient) -> None:
     response = token_client.get("/c/texts", follow_redirects=False)
-    assert response.headers["location"] == "/login"
+    assert response.headers["location"] == "/login?next=%2Fc%2Ftexts"
     assert token_client.get("/login").status_code == 200
     assert token_client.get("/static/label.js").status_code == 200
 
@@ -28,7 +28,16 @@ def test_pages_lead_to_the_login(token_client: TestClient) -> None:
 def test_paths_that_look_like_open_ones_are_closed(token_client: TestClient, path: str) -> None:
     response = token_client.get(path, follow_redirects=False)
     assert response.status_code == 303
-    assert response.headers["location"] == "/login"
+    assert response.headers["location"].partition("?")[0] == "/login"
+
+
+def test_after_the_login_comes_the_page_that_was_asked_for(token_client: TestClient) -> None:
+    page = token_client.get("/c/texts/items?class=ham&page=2")
+    assert page.url.path == "/login"
+    form = {"csrf": find_csrf_token(page.text), "token": TOKEN}
+    form["next"] = page.text.split('name="next" value="')[1].split('"')[0].replace("&amp;", "&")
+    response = token_client.post("/login", data=form, follow_redirects=False)
+    assert response.headers["location"] == "/c/texts/items?class=ham&page=2"
 
 
 def test_every_route_is_closed(token_client: TestClient) -> None:

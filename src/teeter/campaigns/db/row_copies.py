@@ -1,4 +1,4 @@
-"""Copying a campaign from one database to another."""
+"""Copying a campaign from one database to another, and removing it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, func, insert, select, text
+from sqlalchemy import Column, Connection, Select, Table, delete, func, insert, select, text
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.items import quote_id
 from teeter.errors import InputError
 
-__all__ = ["copy_rows"]
+__all__ = ["copy_rows", "delete_rows"]
 
 _TABLES = (
     schema.classes,
@@ -75,6 +75,26 @@ def copy_rows(
         _advance_sequences(target)
 
     return counts
+
+
+def delete_rows(connection: Connection, campaign_id: int) -> None:
+    """Delete a campaign and all its rows.
+
+    Args:
+        connection: a connection that may write.
+        campaign_id: the campaign's row id.
+    """
+    # Those with foreign keys go before those that the keys point to.
+    for table in (schema.locks, *reversed(_TABLES)):
+        if "campaign_id" in table.c:
+            is_of_campaign = table.c.campaign_id == campaign_id
+        else:
+            parent, foreign_key = _parent(table)
+            parent_ids = select(parent.c.id).where(parent.c.campaign_id == campaign_id)
+            is_of_campaign = foreign_key.in_(parent_ids)
+        connection.execute(delete(table).where(is_of_campaign))
+
+    connection.execute(delete(schema.campaigns).where(schema.campaigns.c.id == campaign_id))
 
 
 def _copy_table(
@@ -157,11 +177,7 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
     if "campaign_id" in table.c:
         return select(table).where(table.c.campaign_id == campaign_id).order_by(table.c.id)
 
-    if table is schema.picks:
-        parent, foreign_key = schema.batches, table.c.batch_id
-    else:
-        parent, foreign_key = schema.items, table.c.item_id
-
+    parent, foreign_key = _parent(table)
     order = table.c.id if "id" in table.c else foreign_key
     return (
         select(table)
@@ -169,6 +185,13 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
         .where(parent.c.campaign_id == campaign_id)
         .order_by(order)
     )
+
+
+def _parent(table: Table) -> tuple[Table, Column[Any]]:
+    """Return the table that says whose row it is, and the column that points to that table."""
+    if table is schema.picks:
+        return schema.batches, table.c.batch_id
+    return schema.items, table.c.item_id
 
 
 def _read_in_parts(source: Connection, query: Select[Any]) -> Iterator[list[dict[str, Any]]]:

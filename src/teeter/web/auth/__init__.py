@@ -21,19 +21,27 @@ from teeter.web.auth.body_limits import BodyLimitMiddleware
 from teeter.web.auth.config import SecurityConfig, is_loopback
 from teeter.web.auth.csrf import CsrfMiddleware
 from teeter.web.auth.fail_closed import FailClosedMiddleware
-from teeter.web.auth.login_required import LoginRequiredMiddleware
+from teeter.web.auth.forwarded_headers import ForwardedHeadersMiddleware
+from teeter.web.auth.health import HEALTH_PATH, HealthMiddleware
+from teeter.web.auth.login_config import LoginConfig, read_login_config
+from teeter.web.auth.login_required import CALLBACK_PATH, LoginRequiredMiddleware
 from teeter.web.auth.same_origin import SameOriginMiddleware
 from teeter.web.auth.security_headers import SecurityHeadersMiddleware
 from teeter.web.auth.sessions import Session, SessionMiddleware
+from teeter.web.auth.trusted_header import TrustedHeaderMiddleware
 
 __all__ = [
+    "CALLBACK_PATH",
+    "HEALTH_PATH",
     "Authenticator",
     "CampaignTokenStore",
+    "LoginConfig",
     "SecurityConfig",
     "Session",
     "TooManyLoginsError",
     "WrongTokenError",
     "is_loopback",
+    "read_login_config",
     "security_middleware",
 ]
 
@@ -46,11 +54,14 @@ def security_middleware(authenticator: Authenticator) -> list[Middleware]:
     """
     config = authenticator.config
     return [
+        Middleware(ForwardedHeadersMiddleware, proxy=config.proxy),
         Middleware(SecurityHeadersMiddleware),
+        Middleware(HealthMiddleware),
         Middleware(FailClosedMiddleware),
         Middleware(AllowedHostsMiddleware, authenticator=authenticator),
         Middleware(SameOriginMiddleware),
         Middleware(BearerTokenMiddleware, authenticator=authenticator),
+        Middleware(TrustedHeaderMiddleware, authenticator=authenticator),
         Middleware(SessionMiddleware, authenticator=authenticator),
         Middleware(LoginRequiredMiddleware),
         Middleware(BodyLimitMiddleware, config=config),

@@ -1,15 +1,16 @@
-"""Whom a request speaks for: by the server's tokens, by those of campaigns, or by none."""
+"""Whom a request speaks for: by a token, by an account elsewhere, or by a chosen name."""
 
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import replace
 from typing import Protocol
 
-from teeter.errors import TeeterError
+from teeter.errors import PermissionDeniedError, TeeterError
 from teeter.web.auth.config import SecurityConfig
 from teeter.web.auth.login_limit import FailedLoginLimit
-from teeter.web.auth.sessions import Session
+from teeter.web.auth.sessions import LoginMethod, Session
 from teeter.web.tokens import token_prefix
 
 __all__ = ["Authenticator", "CampaignTokenStore", "TooManyLoginsError", "WrongTokenError"]
@@ -52,7 +53,7 @@ class Authenticator:
         self._failed_logins = FailedLoginLimit()
 
         # Decided once: removing the last token of a running server must not open it to everybody.
-        self._server_requires_token = len(config.tokens) > 0
+        self._server_requires_login = len(config.tokens) > 0 or config.login is not None
 
     def requires_token(self) -> bool:
         """Return whether everybody needs a token.
@@ -60,12 +61,19 @@ class Authenticator:
         Raises:
             StoreError: the database of a campaign does not answer.
         """
-        if self._server_requires_token:
+        if self._server_requires_login:
             return True
         return self._campaign_tokens is not None and self._campaign_tokens.is_required()
 
-    def new_session(self) -> Session:
-        """Return the session of a browser that has none."""
+    def new_session(self, proxy_user: str | None = None) -> Session:
+        """Return the session of a browser that has none.
+
+        Args:
+            proxy_user: the person that a trusted proxy names in this request.
+        """
+        if proxy_user is not None:
+            return _open_session(proxy_user, method=LoginMethod.HEADER)
+
         annotator = None if self.requires_token() else self.config.default_annotator
         return _open_session(annotator)
 
@@ -87,18 +95,55 @@ class Authenticator:
         # The token is looked up before failures are counted, so that a right one always works.
         annotator = self._find_annotator(token)
         if annotator is not None:
-            return _open_session(annotator, token_prefix(token))
+            return _open_session(annotator, token_prefix(token), LoginMethod.TOKEN)
 
         if self._failed_logins.record_failure(address):
             raise TooManyLoginsError("Too many wrong tokens: wait a minute.")
         raise WrongTokenError("This token is not valid here.")
 
-    def restore_session(self, session: Session) -> Session | None:
+    def require_allowed(self, name: str) -> str:
+        """Return the annotator's name of a person with an account elsewhere.
+
+        Raises:
+            PermissionDeniedError: they are not let in.
+        """
+        if self.config.login is None:
+            raise PermissionDeniedError("This server knows tokens only.")
+        return self.config.login.require_allowed(name)
+
+    def log_in_by_account(self, name: str, seconds: float) -> Session:
+        """Return a session of a person whom an OpenID Connect provider has named.
+
+        Args:
+            name: their e-mail address.
+            seconds: how long the session lasts.
+
+        Raises:
+            PermissionDeniedError: they are not let in.
+        """
+        annotator = self.require_allowed(name)
+        session = _open_session(annotator, method=LoginMethod.OIDC)
+        return replace(session, expires_at=time.time() + seconds)
+
+    def restore_session(self, session: Session, proxy_user: str | None = None) -> Session | None:
         """Return a session that came back in a cookie; None if it is no longer valid.
 
-        It ends when its token is replaced or revoked, and when the server begins or ceases to
-        require tokens.
+        It ends when its token is replaced or revoked, when its person is no longer let in or its
+        time is over, and when the server begins or ceases to require a login.
+
+        Args:
+            session: what the cookie says.
+            proxy_user: the person that a trusted proxy names in this request.
         """
+        # The proxy speaks for every single request: a cookie alone is no login by it, and what the
+        # proxy says now counts for more than any earlier login.
+        if proxy_user is not None or session.method is LoginMethod.HEADER:
+            is_same = session.method is LoginMethod.HEADER and session.annotator == proxy_user
+            return session if is_same else None
+
+        if session.method is LoginMethod.OIDC:
+            return session if self._is_allowed_account(session) else None
+
         if not self.requires_token():
             # From another server of this machine with the same secret, or from an earlier run.
             if session.token_prefix:
@@ -120,6 +165,14 @@ class Authenticator:
             annotator = self._campaign_tokens.find_annotator(token)
         return annotator
 
+    def _is_allowed_account(self, session: Session) -> bool:
+        login = self.config.login
+        if login is None or login.oidc is None or session.annotator is None:
+            return False
+
+        is_over = session.expires_at is None or session.expires_at < time.time()
+        return not is_over and login.is_allowed(session.annotator)
+
     def _is_valid(self, annotator: str, prefix: str) -> bool:
         if self.config.tokens.is_valid(annotator, prefix):
             return True
@@ -128,5 +181,8 @@ class Authenticator:
         )
 
 
-def _open_session(annotator: str | None, prefix: str = "") -> Session:
-    return Session(annotator, csrf_token=secrets.token_urlsafe(24), token_prefix=prefix)
+def _open_session(
+    annotator: str | None, prefix: str = "", method: LoginMethod = LoginMethod.NONE
+) -> Session:
+    csrf_token = secrets.token_urlsafe(24)
+    return Session(annotator, csrf_token, token_prefix=prefix, method=method)

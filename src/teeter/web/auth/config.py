@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from teeter.web.auth.login_config import LoginConfig
 from teeter.web.tokens import Tokens
 
 __all__ = ["LOOPBACK_HOSTS", "SecurityConfig", "is_loopback"]
@@ -26,6 +27,10 @@ class SecurityConfig:
     cookie_name: str = "teeter_session"
     """Name of the session cookie. Include the port: browsers send the cookies of all servers of a
     machine to each of them."""
+    login: LoginConfig | None = None
+    """Logins without a token. If there are any, everybody needs a login."""
+    proxy: str | None = None
+    """Address or network of a reverse proxy, whose ``X-Forwarded-…`` headers are believed."""
     default_annotator: str = "me"
     """Annotator of a session without a token, until a name is chosen."""
     body_limit: int = 1_000_000

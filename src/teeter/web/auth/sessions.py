@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from itsdangerous import BadData, URLSafeTimedSerializer
@@ -18,12 +19,33 @@ from teeter.web.auth.http_middleware import HttpMiddleware, is_static
 if TYPE_CHECKING:
     from teeter.web.auth.authenticator import Authenticator
 
-__all__ = ["ANONYMOUS", "Session", "SessionCookie", "SessionMiddleware"]
+__all__ = [
+    "ANONYMOUS",
+    "PROXY_USER",
+    "LoginMethod",
+    "Session",
+    "SessionCookie",
+    "SessionMiddleware",
+]
+
+PROXY_USER = "proxy_user"
+"""The key of the state of a request with the name that a trusted proxy gave the person."""
 
 _MAX_AGE = 14 * 24 * 3600
 """Seconds after which a session ends."""
 
-_COOKIE_FIELDS = {"annotator", "csrf_token", "token_prefix"}
+_COOKIE_FIELDS = {"annotator", "csrf_token", "token_prefix", "method", "expires_at"}
+
+
+class LoginMethod(StrEnum):
+    """How a session shows who it speaks for."""
+
+    NONE = "none"
+    """It does not: a name was chosen, or there was no login yet."""
+    TOKEN = "token"
+    OIDC = "oidc"
+    HEADER = "header"
+    """A trusted proxy names the person with every request."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +58,22 @@ class Session:
     """Random; pages send it with every change. Other sites cannot read it."""
     token_prefix: str = ""
     """First characters of the hash of the token it was opened with; empty without a token."""
+    method: LoginMethod = LoginMethod.NONE
+    """How its annotator logged in."""
+    expires_at: float | None = None
+    """When it ends, in seconds since 1970; None for as long as the cookie and the token last."""
     is_bearer: bool = False
     """Whether each request carries the token itself, so that no cookie is involved."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether its annotator has shown who they are."""
+        return self.method is not LoginMethod.NONE
+
+    @property
+    def has_account(self) -> bool:
+        """Whether its annotator is known by an account elsewhere, not by a token."""
+        return self.method in (LoginMethod.OIDC, LoginMethod.HEADER)
 
 
 ANONYMOUS = Session(annotator=None, csrf_token="")
@@ -74,7 +110,7 @@ class SessionCookie:
         # Signed by us, but maybe by an earlier version.
         if not isinstance(content, dict) or content.keys() != _COOKIE_FIELDS:
             return None
-        return Session(**content)
+        return Session(**{**content, "method": LoginMethod(content["method"])})
 
     def header(self, session: Session, *, is_https: bool) -> str:
         """Return the Set-Cookie header of a session."""
@@ -99,7 +135,7 @@ class SessionMiddleware(HttpMiddleware):
 
     Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
     other sites (SameSite=Strict), sniffing (Secure over TLS), and use after the token that opened
-    the session was replaced or revoked.
+    the session was replaced or revoked, or the person is no longer let in.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
@@ -123,7 +159,8 @@ class SessionMiddleware(HttpMiddleware):
 
         restored = await run_in_threadpool(self._restore, scope)
         if restored is None:
-            state["session"] = await run_in_threadpool(self._authenticator.new_session)
+            open_session = self._authenticator.new_session
+            state["session"] = await run_in_threadpool(open_session, state.get(PROXY_USER))
         else:
             state["session"] = restored
 
@@ -147,4 +184,4 @@ class SessionMiddleware(HttpMiddleware):
         session = self._cookie.decode(value)
         if session is None:
             return None
-        return self._authenticator.restore_session(session)
+        return self._authenticator.restore_session(session, scope["state"].get(PROXY_USER))

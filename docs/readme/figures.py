@@ -1,0 +1,205 @@
+"""Fill the measured figures into the README, the landing page and the page on choosing.
+
+    python docs/readme/figures.py
+
+Each stands between ``<!-- figures: NAME -->`` and ``<!-- end -->``, and comes from committed
+results. A test fails if a page is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from teeter.analysis.statistics import gain_over, labels_to_reach, saving_over
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    ROOT / "docs" / "how_to" / "choose.md",
+]
+SPEED_RESULTS = ROOT / "benchmarks" / "speed" / "results"
+
+CAMPAIGNS = {
+    "sms_spam": "SMS messages, spam or not",
+    "banking77": "questions to a bank, 77 classes",
+}
+LABEL_COUNTS = {"sms_spam": (20, 40, 100, 200, 300), "banking77": (100, 300, 600, 1000, 1500)}
+CLASS_COUNTS = {"sms_spam": 2, "banking77": 77}
+WIDTH = 100
+
+
+@cache
+def read_campaign(name: str) -> dict[str, Any]:
+    """Return the committed result of simulated campaigns on a dataset."""
+    simulate = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    result: dict[str, Any] = simulate["read_result"](name)
+    return result
+
+
+def accuracy_curves(name: str) -> tuple[Any, dict[str, Any]]:
+    """Return label counts, and the accuracy of each strategy: (repetitions, rounds)."""
+    result = read_campaign(name)
+    label_counts = np.array(result["labelled"], dtype=float)
+    return label_counts, {
+        strategy: curves["accuracy"] for strategy, curves in result["curves"].items()
+    }
+
+
+def labels_saved() -> str:
+    """Return a sentence on how many labels campaigns save."""
+    parts = []
+    for name, data in (
+        ("sms_spam", "{items} SMS messages"),
+        ("banking77", "{items} bank questions in 77 classes"),
+    ):
+        label_counts, curves = accuracy_curves(name)
+        saving = saving_over(label_counts, curves["ldm-s"], curves["random"])
+        items = data.format(items=f"{read_campaign(name)['pool']:,}")
+        parts.append(
+            f"on {items}, {saving.labels:,.0f} picked labels reach the accuracy of "
+            f"{saving.baseline:,.0f} random ones ({saving.saved / saving.baseline:.0%} fewer)"
+        )
+
+    sentence = f"**Measured** in simulated campaigns: {parts[0]}; {parts[1]}."
+    return textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
+
+
+def runs() -> str:
+    """Return the table of the paper's comparison, run again, and what follows from it."""
+    pages = runpy.run_path(str(ROOT / "benchmarks" / "paper" / "pages.py"))
+    comparisons = pages["finished"]()
+    savings = [comparison.savings["ldm-s"] for comparison in comparisons]
+    shares = [saving.saved / saving.baseline for saving in savings]
+
+    beaten = 0
+    alone_in_front = 0
+    for comparison in comparisons:
+        accuracy = comparison.run.curves().accuracy
+        rivals = [name for name in comparison.gains if name != "ldm-s"]
+        gains = {name: comparison.gains[name].mean for name in rivals}
+        best_rival = max(gains, key=gains.__getitem__)
+        lead = gain_over(accuracy["ldm-s"], accuracy[best_rival])
+        if lead.significant:
+            beaten += lead.mean < 0
+            alone_in_front += lead.mean > 0
+
+    conclusion = (
+        f"The honest conclusion: LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. "
+        f"On {len(comparisons) - beaten} of {len(comparisons)} datasets no strategy is "
+        f"significantly better, and on {alone_in_front or 'none'} is it alone in front."
+    )
+    table: str = pages["table_of_runs"]()
+    return f"{table}\n\n{textwrap.fill(conclusion, WIDTH, break_on_hyphens=False)}"
+
+
+def speed() -> str:
+    """Return a sentence on the speed of the kernels."""
+    ratios = {}
+    for name in ("ldm_cpu", "ldm_h200"):
+        rows = json.loads((SPEED_RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        times = [row["ratio"] for row in rows["comparison"]]
+        ratios[name] = f"{min(times):.0f} to {max(times):.0f}"
+
+    peers = []
+    for name in ("peers_cpu", "peers_large_cpu"):
+        rows = json.loads((SPEED_RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        peers += [row["times faster"] for row in rows["peers"] if row["times faster"]]
+
+    *_, imagenet = json.loads((SPEED_RESULTS / "all_h200.json").read_text())["table"]
+    sentence = (
+        f"At equal accuracy of the estimate, LDM is {ratios['ldm_cpu']} times faster than the "
+        f"paper's algorithm on two CPU cores and {ratios['ldm_h200']} times on a GPU. 64,060 of "
+        f"256,240 rows with 1,000 classes are picked in {imagenet['teeter (s)']:.2f} s on one "
+        f"H200. Strategies that scikit-activeml has too are {min(peers):.1f} to {max(peers):.1f} "
+        "times faster here. [How it is measured](docs/explanation/speed.md)."
+    )
+    return textwrap.fill(sentence, WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+def strategies() -> str:
+    """Return a table of gains over random, by dataset and strategy."""
+    columns = list(CAMPAIGNS)
+    gains: dict[str, list[str]] = {}
+    for name in columns:
+        _, curves = accuracy_curves(name)
+        for strategy in ("ldm-s", "margin", "badge"):
+            gain = gain_over(curves[strategy], curves["random"])
+            gains.setdefault(strategy, []).append(f"{gain.mean:+.1f} (p = {gain.p:.2g})")
+
+    lines = [
+        f"| strategy | {' | '.join(CAMPAIGNS[name] for name in columns)} |",
+        f"| --- |{' ---: |' * len(columns)}",
+    ]
+    lines += [f"| `{strategy}` | {' | '.join(cells)} |" for strategy, cells in gains.items()]
+    return "\n".join(lines)
+
+
+def how_many_labels() -> str:
+    """Return a table of accuracies by the number of labels."""
+    lines = []
+    for name, title in CAMPAIGNS.items():
+        label_counts, curves = accuracy_curves(name)
+        shown = LABEL_COUNTS[name]
+        lines.append(f"| {title} | {' | '.join(f'{count:,} labels' for count in shown)} |")
+        lines.append(f"| --- |{' ---: |' * len(shown)}")
+        for strategy in ("ldm-s", "random"):
+            mean = curves[strategy].mean(axis=0)
+            values = np.interp(shown, label_counts, mean)
+            lines.append(f"| `{strategy}` | {' | '.join(f'{value:.1%}' for value in values)} |")
+        lines.append("")
+
+    parts = []
+    for name, title in CAMPAIGNS.items():
+        label_counts, curves = accuracy_curves(name)
+        labels = 10 * CLASS_COUNTS[name]
+        accuracy = np.interp(labels, label_counts, curves["ldm-s"].mean(axis=0))
+        parts.append(f"{labels:,} labels and {accuracy:.0%} for {title}")
+    lines.append(f"Ten labels per class were {parts[0]}, and {parts[1]}.")
+    return "\n".join(lines)
+
+
+def targets() -> str:
+    """Return a table of the labels that an accuracy takes."""
+    lines = ["| to reach | with `ldm-s` | at random |", "| --- | ---: | ---: |"]
+    for name, accuracies in (("sms_spam", (0.95, 0.97)), ("banking77", (0.6, 0.7, 0.79))):
+        label_counts, curves = accuracy_curves(name)
+        for accuracy in accuracies:
+            cells = []
+            for strategy in ("ldm-s", "random"):
+                labels = labels_to_reach(label_counts, curves[strategy].mean(axis=0), accuracy)
+                cells.append("not reached" if labels is None else f"{labels:,.0f} labels")
+            lines.append(f"| {accuracy:.0%} on {CAMPAIGNS[name]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "labels saved": labels_saved,
+    "paper runs": runs,
+    "speed": speed,
+    "strategies": strategies,
+    "labels": how_many_labels,
+    "targets": targets,
+}
+
+
+def filled(text: str) -> str:
+    """Return a page with its figures filled in."""
+    block = re.compile(r"<!-- figures: (.*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
+    return block.sub(
+        lambda match: f"<!-- figures: {match[1]} -->\n\n{BLOCKS[match[1]]()}\n\n<!-- end -->", text
+    )
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,229 @@
+"""Describe the installation: versions, devices, encoders, folders and what is missing.
+
+Made to be pasted into a bug report, so it names no user: the home folder is written as ``~``, and
+no token or address is read.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distributions, requires, version
+from pathlib import Path
+
+from teeter.datasets.locate import search_folders
+from teeter.errors import MissingExtraError
+from teeter.version import __version__, commit
+
+__all__ = ["Device", "Diagnosis", "Encoder", "Extra", "Folder", "diagnose"]
+
+_PACKAGES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "safetensors",
+    "typer",
+    "sqlalchemy",
+    "pydantic",
+    "fastapi",
+    "uvicorn",
+    "pillow",
+    "matplotlib",
+    "transformers",
+    "sentence-transformers",
+    "lightning",
+    "ray",
+    "triton",
+)
+"""Packages whose versions matter in a bug report."""
+
+_REQUIREMENT = re.compile(r"(?P<package>[\w.-]+).*extra\s*==\s*['\"](?P<extra>[\w.-]+)['\"]")
+"""A requirement of an extra, such as ``pyarrow>=18; extra == 'parquet'``."""
+
+_MODEL_FILE = re.compile(r"[\w.-]+/model/modules\.json")
+"""Where a package holds a sentence-transformers model."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that torch can compute on."""
+
+    name: str
+    """As ``--device`` takes it."""
+    description: str
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An optional part of teeter, such as ``web``."""
+
+    name: str
+    missing: tuple[str, ...]
+    """Packages that it needs and that are not installed."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether everything it needs is installed."""
+        return not self.missing
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Something that turns texts or images into features."""
+
+    name: str
+    is_available: bool
+    note: str
+    """What it is, or what is missing."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that teeter uses."""
+
+    purpose: str
+    path: str
+    """With ``~`` for the home folder."""
+    exists: bool
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is installed, found and missing."""
+
+    teeter: str
+    commit: str | None
+    """The commit, if teeter runs from its repository."""
+    python: str
+    system: str
+    packages: dict[str, str]
+    """Versions of the installed packages that matter."""
+    threads: int
+    devices: tuple[Device, ...]
+    extras: tuple[Extra, ...]
+    encoders: tuple[Encoder, ...]
+    folders: tuple[Folder, ...]
+
+
+def diagnose() -> Diagnosis:
+    """Return what is installed, found and missing. Nothing is changed and nothing is downloaded."""
+    import torch
+
+    versions = {}
+    for package in _PACKAGES:
+        installed = _installed_version(package)
+        if installed is not None:
+            versions[package] = installed
+
+    return Diagnosis(
+        teeter=__version__,
+        commit=commit(),
+        python=f"{platform.python_version()} ({platform.python_implementation()})",
+        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
+        packages=versions,
+        threads=torch.get_num_threads(),
+        devices=tuple(_find_devices()),
+        extras=tuple(_check_extras(requires("teeter") or [])),
+        encoders=tuple(_find_encoders()),
+        folders=tuple(_find_folders()),
+    )
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _find_devices() -> list[Device]:
+    import torch
+
+    devices = [Device("cpu", f"{os.cpu_count()} cores")]
+
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        memory = properties.total_memory / 2**30
+        devices.append(Device(f"cuda:{number}", f"{properties.name}, {memory:.0f} GiB"))
+
+    if torch.backends.mps.is_available():
+        devices.append(Device("mps", "Apple GPU"))
+
+    return devices
+
+
+def _check_extras(requirements: Iterable[str]) -> list[Extra]:
+    """Return the extras for users, and what each lacks.
+
+    Args:
+        requirements: the requirements of teeter, as the metadata of its package lists them.
+    """
+    packages: dict[str, set[str]] = {}
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        if match is not None:
+            packages.setdefault(match["extra"], set()).add(match["package"])
+
+    for_users = packages.pop("all", set())
+    extras = []
+    for name, needed in sorted(packages.items()):
+        # The extras for developers need packages that "all" leaves out.
+        if needed <= for_users:
+            missing = [package for package in sorted(needed) if _installed_version(package) is None]
+            extras.append(Extra(name, tuple(missing)))
+
+    return extras
+
+
+def _find_encoders() -> list[Encoder]:
+    """Return the built-in encoders, and the pretrained ones that are installed as packages."""
+    has_pillow = _installed_version("pillow") is not None
+    has_library = _installed_version("sentence-transformers") is not None
+    needs_library = "needs pip install 'teeter[hf]'"
+
+    encoders = [
+        Encoder("texts: words and letters", True, "built in"),
+        Encoder(
+            "images: pixels, colours and edges",
+            has_pillow,
+            "built in" if has_pillow else "needs pip install 'teeter[images]'",
+        ),
+        Encoder(
+            "texts: sentence-transformers",
+            has_library,
+            "use it with --encoder" if has_library else needs_library,
+        ),
+    ]
+
+    for distribution in distributions():
+        for file in distribution.files or ():
+            if _MODEL_FILE.fullmatch(str(file)):
+                note = "model in a package" if has_library else needs_library
+                encoders.append(Encoder(distribution.name, has_library, note))
+
+    return encoders
+
+
+def _find_folders() -> list[Folder]:
+    folders = [("datasets", path) for path in search_folders()]
+
+    try:
+        from teeter.web.tokens import home
+    except MissingExtraError:
+        pass  # there is no server without the extra
+    else:
+        folders.append(("keys of the server", home()))
+
+    return [Folder(purpose, _hide_home(path), path.is_dir()) for purpose, path in folders]
+
+
+def _hide_home(path: Path) -> str:
+    """Return a path with ``~`` for the home folder, which often has a person's name."""
+    try:
+        return str(Path("~") / path.expanduser().absolute().relative_to(Path.home()))
+    except (ValueError, RuntimeError):  # outside of it, or there is none
+        return str(path)

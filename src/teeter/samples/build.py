@@ -1,0 +1,170 @@
+"""Build the campaign of a sample: some items labelled, and a model after each batch.
+
+The campaign is built with the same calls that a user makes. A prepared file would save two seconds
+and would have to be made again whenever the database changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from teeter.campaigns.backup import atomic_file
+from teeter.campaigns.campaign import DEFAULT_ANNOTATOR, Campaign, Settings
+from teeter.campaigns.clock import Clock, utc_now
+from teeter.campaigns.db import Answer
+from teeter.campaigns.enums import AnswerKind
+from teeter.errors import FileError
+from teeter.samples.catalogue import Sample, read_items
+
+__all__ = ["BATCH", "ROUNDS", "make_sample", "remove_sample", "sample_file"]
+
+BATCH = 20
+"""Labels before each training."""
+
+ROUNDS = 4
+"""Trained models of a new sample."""
+
+AUDIT_SET = 60
+"""Random items that are labelled first and never trained on. With so many, Progress shows a curve
+that rises with the labels; a handful of control items would show chance."""
+
+_SLIPS = (27, 53)
+"""Which answers that models are trained on, from 0, name the wrong class."""
+
+_SECONDS_PER_ANSWER = 6
+"""The pace of the answers in the history, so that they do not seem to come all at once."""
+
+_FILE_SUFFIXES = ("", "-journal", "-wal", "-shm")
+"""What SQLite adds to the name of a database for its logs; nothing for the database itself."""
+
+OnStep = Callable[[int, int], None]
+
+
+def sample_file(sample: Sample, folder: Path) -> Path:
+    """Return the file of a sample's campaign."""
+    # Not only the title: the file of a user's own campaign must never be taken for a sample.
+    return folder / f"sample-{sample.title}.teeter"
+
+
+def make_sample(
+    sample: Sample,
+    folder: Path,
+    *,
+    on_step: OnStep = lambda done, total: None,
+    clock: Clock = utc_now,
+) -> Path:
+    """Create the campaign of a sample, complete or not at all.
+
+    Args:
+        sample: the sample.
+        folder: where its file and its images go. It is created if its parent exists.
+        on_step: called with the number of finished rounds and of all rounds.
+        clock: returns the time at which the last answer seems to be given.
+
+    Returns:
+        The campaign's file.
+
+    Raises:
+        FileError: the folder or the file cannot be written.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise FileError(f"Cannot create the folder {folder}: {error.strerror}.") from None
+
+    path = sample_file(sample, folder)
+    image_folder = folder / f"sample-{sample.title}"
+    items = read_items(sample, image_folder)
+
+    settings = Settings(
+        kind=sample.kind,
+        folder=str(image_folder) if sample.kind == "image" else None,
+        audit=AUDIT_SET,
+        instructions=sample.instructions,
+    )
+    labels = {item.content: item.label for item in items}
+    past = _PastClock(clock())
+
+    with atomic_file(path) as temporary:
+        campaign = Campaign.create(temporary, sample.title, sample.classes, settings, clock=past)
+        try:
+            campaign.add([{sample.kind: item.content} for item in items])
+            _label(campaign, labels, past, on_step)
+        finally:
+            campaign.database.close()
+
+    return path
+
+
+def remove_sample(sample: Sample, folder: Path) -> None:
+    """Remove the files of a sample. Other files in the folder stay."""
+    path = sample_file(sample, folder)
+    for suffix in _FILE_SUFFIXES:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+    image_folder = folder / path.stem
+    for image in image_folder.glob("[0-9][0-9][0-9].png"):
+        image.unlink()
+    if image_folder.is_dir() and not any(image_folder.iterdir()):
+        image_folder.rmdir()
+
+
+class _PastClock:
+    """A clock that starts in the past and moves only when it is told to."""
+
+    def __init__(self, end: datetime) -> None:
+        duration = timedelta(seconds=_SECONDS_PER_ANSWER * (AUDIT_SET + BATCH * ROUNDS))
+        self.now = end - duration
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self) -> None:
+        """Move on by the time that an answer takes."""
+        self.now += timedelta(seconds=_SECONDS_PER_ANSWER)
+
+
+def _label(campaign: Campaign, labels: dict[str, str], clock: _PastClock, on_step: OnStep) -> None:
+    """Answer as an annotator would who makes two slips, and train after each batch.
+
+    Args:
+        campaign: the campaign, whose items have no answers yet.
+        labels: the true labels by content.
+        clock: the campaign's clock.
+        on_step: called after each round.
+    """
+    classes = campaign.classes
+    with campaign.database.reading() as connection:
+        audit_ids = campaign.repository.items.audit_set(connection)
+        audit_items = campaign.repository.items.by_id(connection, sorted(audit_ids))
+    _answer(
+        campaign,
+        clock,
+        {item_id: labels[str(item.content)] for item_id, item in audit_items.items()},
+    )
+
+    answer_count = 0
+    for round_number in range(ROUNDS):
+        answers = {}
+        for question in campaign.ask(BATCH):
+            label = labels[str(question.content)]
+            if answer_count in _SLIPS:
+                wrong = (classes.index(label) + 1) % len(classes)
+                label = classes[wrong]
+            answers[question.item] = label
+            answer_count += 1
+
+        _answer(campaign, clock, answers)
+        campaign.train()
+        on_step(round_number + 1, ROUNDS)
+
+
+def _answer(campaign: Campaign, clock: _PastClock, labels: dict[str, str]) -> None:
+    """Record labels by item id, in one transaction: each transaction waits for the disk."""
+    with campaign.database.writing() as connection:
+        for item, label in labels.items():
+            clock.advance()
+            answer = Answer(item, DEFAULT_ANNOTATOR, AnswerKind.LABEL, label)
+            campaign.answer(answer, connection=connection)
