@@ -247,7 +247,7 @@ DAMAGES: dict[str, tuple[Any, str]] = {
     ),
     "newer": (
         lambda path: with_header(path, '{"format": 99}'),
-        r"saved by a newer teeter \(format 99\): upgrade teeter",
+        r"saved by a newer version of teeter \(format 99\): upgrade teeter",
     ),
 }
 
@@ -268,7 +268,7 @@ def test_weights_go_to_the_network_they_came_from() -> None:
     assert torch.equal(other.weight, network.weight)
     assert not other.training
     with pytest.raises(
-        InputError, match=r"The saved weights do not fit this Linear: give the make_model"
+        InputError, match=r"The saved weights do not fit this Linear: pass the make_model"
     ):
         load_weights(nn.Linear(3, 4), held, "model.1.")
 

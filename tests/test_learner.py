@@ -55,7 +55,7 @@ def test_only_rows_without_a_label_are_asked_about_and_each_once(model: Any, str
         asked += answer(learner, 10)
         learner.fit()
     assert sorted(asked) == list(range(60))
-    with pytest.raises(InputError, match="No row is left to ask about: 60 of 60 are labelled"):
+    with pytest.raises(InputError, match="No rows are left to ask about: 60 of 60 are labelled"):
         learner.ask(1)
 
 
@@ -98,7 +98,7 @@ def test_before_any_label_rows_are_drawn_at_random() -> None:
 
 def test_a_cold_start_that_needs_a_model_is_refused() -> None:
     with pytest.raises(
-        MissingOutputError, match=r"margin needs logits, and this model has none.*random"
+        MissingOutputError, match=r"margin needs logits, but this model has none.*random"
     ):
         make(cold_start="margin").ask(3)
 
@@ -107,7 +107,7 @@ def test_labels_without_a_fit_are_not_passed_over() -> None:
     learner = make()
     learner.tell([1, 2], ["cat", "dog"])
     with pytest.raises(
-        InputError, match="There are 2 labels and no model yet: call fit before ask"
+        InputError, match="There are 2 labels but no model yet: call fit before ask"
     ):
         learner.ask(3)
     patient = make(strategy="random")
@@ -118,13 +118,16 @@ def test_labels_without_a_fit_are_not_passed_over() -> None:
 @pytest.mark.parametrize("call", [Learner.predict, lambda learner: learner.evaluate(ROWS, TRUTH)])
 def test_without_a_model_nothing_is_predicted(call: Any) -> None:
     with pytest.raises(
-        InputError, match="There is no model yet: tell labels of two classes or more, and fit"
+        InputError,
+        match="There is no model yet: call tell with labels of at least two classes, then fit",
     ):
         call(make())
 
 
 def test_without_labels_there_is_nothing_to_fit() -> None:
-    with pytest.raises(InputError, match="There is nothing to fit: tell some labels first"):
+    with pytest.raises(
+        InputError, match="There is nothing to fit: call tell with some labels first"
+    ):
         make().fit()
 
 
@@ -140,8 +143,8 @@ def test_excluded_rows_are_passed_over(exclude: Any) -> None:
     [
         ([60], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], "The pool has no row -1"),
-        ([1.5], "Rows must be whole numbers, and these are float64"),
-        (np.zeros(60, dtype=bool), "Rows must be whole numbers, and these are bool"),
+        ([1.5], "Rows must be whole numbers, but these are float64"),
+        (np.zeros(60, dtype=bool), "Rows must be whole numbers, but these are bool"),
     ],
 )
 def test_what_cannot_be_excluded_is_refused(exclude: Any, message: str) -> None:
@@ -203,12 +206,12 @@ def test_telling_again_changes_the_label() -> None:
         ([1], [["cat"]], r"No class is called \['cat'\]"),
         ([1, 2], ["cat"], "There are 2 rows and 1 labels: give one label per row"),
         ([1], "cats", "Did you mean 'cat'"),
-        ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in one call"),
+        ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in this call"),
         ([60], ["cat"], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], ["cat"], "The pool has no row -1"),
-        ([1.0], ["cat"], "Rows must be whole numbers, and these are float64"),
-        (["1"], ["cat"], "Rows must be whole numbers, and these are <U1"),
-        ([True], ["cat"], "Rows must be whole numbers, and these are bool"),
+        ([1.0], ["cat"], "Rows must be whole numbers, but these are float64"),
+        (["1"], ["cat"], "Rows must be whole numbers, but these are <U1"),
+        ([True], ["cat"], "Rows must be whole numbers, but these are bool"),
         ([[1, 2]], ["cat"], "Rows must be whole numbers"),
     ],
 )
@@ -313,7 +316,7 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
         ({"data": 3}, "Cannot count the rows of a int"),
         (
             {"data": DataLoader(TensorDataset(torch.from_numpy(ROWS)))},
-            "The pool is a data loader.*give its dataset",
+            "The pool is a data loader.*pass its dataset",
         ),
         ({"pool_size": 0}, "pool_size is 0: it must be 1 or more"),
         ({"members": 1}, "members is 1: it must be 2 or more"),
@@ -331,7 +334,10 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (network(0), "make_model is a Sequential: give a function from a seed to a new model"),
+        (
+            network(0),
+            "make_model is a Sequential: give a function that takes a seed and returns a new model",
+        ),
         (None, "make_model is a NoneType"),
         (
             lambda seed: None,
@@ -346,10 +352,10 @@ def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
 
 
 def test_a_network_with_too_few_or_too_many_classes_is_refused() -> None:
-    with pytest.raises(TrainingError, match="returns 2 classes, and the labels have 3"):
+    with pytest.raises(TrainingError, match="returns 2 classes, but the labels have 3"):
         taught(lambda seed: mlp(4, 2))
     learner = taught(lambda seed: mlp(4, 5))
-    with pytest.raises(InputError, match="The network has 5 outputs, and there are 3 classes"):
+    with pytest.raises(InputError, match="The network has 5 outputs, but there are 3 classes"):
         learner.predict()
 
 

@@ -57,7 +57,9 @@ def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
 
 
 def test_words_have_no_features_for_a_cold_start() -> None:
-    with pytest.raises(InputError, match="cannot use them: choose the cold start random"):
+    with pytest.raises(
+        InputError, match="cannot use them as features: choose the cold start random"
+    ):
         make(data=["a"] * 9, cold_start="seeding-l2").ask(3)
 
 
@@ -81,10 +83,10 @@ GAPS[3, 1] = None
         ),
         (sparse.csr_matrix(MISSING), "1 of 12 rows contain missing or infinite values"),
         (GAPS, "1 of 12 rows contain missing or infinite values"),
-        (MIXED, "The data contain 'red', and LogisticRegression takes numbers only: encode texts"),
+        (MIXED, "The data contain 'red', but LogisticRegression takes only numbers: encode texts"),
         (
             ["it purrs"] * 60,
-            "The data contain 'it purrs', and LogisticRegression takes numbers only",
+            "The data contain 'it purrs', but LogisticRegression takes only numbers",
         ),
     ],
     ids=["NaN", "sparse NaN", "None", "a word", "texts"],

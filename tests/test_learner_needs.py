@@ -71,7 +71,7 @@ def test_classes_that_were_never_seen_do_not_trouble_a_vote() -> None:
 
 def test_an_estimator_without_a_head_is_told_what_it_can_use() -> None:
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs features, and this model has none\."
+        MissingOutputError, match=r"ldm-s needs features, but this model has none\."
     ) as error:
         taught(GaussianNB()).ask(3)
     assert {"entropy", "margin", "random"} <= set(

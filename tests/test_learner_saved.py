@@ -205,7 +205,10 @@ UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda path: write_state(path, {"kind": "campaign"}, {}),
         "is not a saved learner",
     ),
-    "newer": (lambda path: write_state(path, {"format": 99}, {}), "saved by a newer teeter"),
+    "newer": (
+        lambda path: write_state(path, {"format": 99}, {}),
+        "saved by a newer version of teeter",
+    ),
 }
 
 
@@ -219,13 +222,13 @@ def test_a_file_that_is_no_learner_is_said_to_be_so(kind: str, tmp_path: Path) -
 
 
 def test_other_data_than_were_saved_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="was saved with 60 rows, and the data have 59"):
+    with pytest.raises(InputError, match="was saved with 60 rows, but the data have 59"):
         Learner.load(saved(tmp_path / "learner"), network, ROWS[:59])
 
 
 def test_another_network_than_was_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match="The saved weights do not fit this Sequential: give the make_model"
+        InputError, match="The saved weights do not fit this Sequential: pass the make_model"
     ):
         Learner.load(saved(tmp_path / "learner"), lambda seed: mlp(4, 3, hidden=9), ROWS)
 

@@ -144,8 +144,10 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     found = by_name(run_teeter("datasets", "--json").stdout)["rings"]
     assert (found["train"], found["test"], found["classes"], found["shape"]) == (400, 200, 3, [2])
     assert found["found"] == "teeter-even"
-    assert "rings is already there: teeter-even." in run_teeter("datasets", "get", "rings").stdout
-    assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny;") == 1
+    assert (
+        "rings is already available: teeter-even." in run_teeter("datasets", "get", "rings").stdout
+    )
+    assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny ") == 1
     values = (
         "--set",
         "dataset=rings",
@@ -193,7 +195,7 @@ def test_a_package_s_network_can_be_a_model_file(
     monkeypatch.undo()  # where the package is not installed
     look_again(monkeypatch)
     told = run_teeter(*arguments, fails=2).stderr
-    assert "is of another package's network, or misspelt: No network is called 'tiny'." in told
+    assert "not installed, or its name is misspelt: No network is called 'tiny'." in told
     assert len(told.strip().splitlines()) == 1
 
 
@@ -247,7 +249,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
         (("--set", "network=a-word"), "it must be a function make(shape, classes, *, seed)"),
         (
             ("--set", "network=root"),
-            "'root' of teeter-broken cannot be made for rows of shape (64,) and 10 classes",
+            "'root' of teeter-broken cannot be created for rows of shape (64,) and 10 classes",
         ),
     ],
 )

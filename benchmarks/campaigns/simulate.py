@@ -261,32 +261,33 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 
 INTRODUCTION = """# How many labels a campaign saves
 
-A script simulates an annotator who knows every answer. It asks for a batch, answers it, trains a model, and repeats
-that. It uses `teeter.Campaign` with the default settings: the built-in features of texts, a linear head, and
-{control:.0%} of each batch drawn at random as control items. The first batch covers the pool. It is the same for all
-strategies except `random`, which draws it at random too and so stands for labelling without teeter. Nothing was tuned
-to these datasets. After every round the model is measured on test rows that are never labelled. Features need no
-labels, so they are computed from all texts together. There are {repetitions} repetitions, paired by their seeds.
+A script simulates an annotator who knows every answer. In each round, it asks for a batch, answers every item in it
+and trains a model. It uses `teeter.Campaign` with the default settings: the built-in features of texts, a linear
+head, and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool.
+It is the same for all strategies except `random`, which also draws its first batch at random and so stands for
+labelling without teeter. Nothing was tuned to these datasets. After every round, the model is evaluated on test rows
+that are never labelled. Features are computed from all texts together, including the test rows, because this needs no
+labels. There are {repetitions} repetitions, paired by their seeds.
 
-- **gain**: percentage points over `random`, the mean of all rounds after the first. It includes the effect of the
-  first batch.
-- **labels needed**: where the mean curve first reaches the final value of `random`, with straight lines between the
-  rounds.
-- **p**: two-sided paired t-test over the repetitions.
+- **gain**: the lead over `random` in percentage points, averaged over all rounds after the first. The gain includes
+  the effect of the first batch.
+- **labels needed**: the number of labels at which the mean curve, with straight lines between the rounds, first
+  reaches the final value of `random`.
+- **p**: the p-value of a two-sided paired t-test over the repetitions, for the column before it.
 
-`python benchmarks/campaigns/simulate.py page` writes this page from the results in `benchmarks/campaigns/results`; a
-test fails if it is out of date. The results are for one annotator who makes no mistakes and two datasets of short
-English texts. Your data may save more, or less.
+`python benchmarks/campaigns/simulate.py page` writes this page from the results in `benchmarks/campaigns/results`,
+and a test fails if it is out of date. The results are for one annotator who makes no mistakes, and for two datasets
+of short English texts. With your data, a campaign may save more labels, or fewer.
 """
 
 SECTIONS = {
     "banking77": (
         "Banking77: 77 kinds of questions to a bank",
-        "{pool:,} texts to label and {test:,} test rows, the published ones",
+        "{pool:,} texts to label and the {test:,} published test rows",
     ),
     "sms_spam": (
         "SMS Spam: one in eight messages is spam",
-        "{pool:,} texts to label and {test:,} test rows, drawn again in each repetition; no duplicates",
+        "{pool:,} texts to label and {test:,} test rows, drawn again in each repetition, without duplicates",
     ),
 }
 MEASURE_TITLES = {"accuracy": "accuracy", "f1": "F1 score of spam"}
@@ -391,19 +392,21 @@ def compare_ldm_s(
     rivals = [strategy for strategy in gains if strategy != "ldm-s"]
     best_rival = max(rivals, key=lambda strategy: gains[strategy].mean)
     difference = gain_over(curves["ldm-s"], curves[best_rival])
-    figures = f"{difference.mean:+.2f} points, p = {difference.p:.2g}"
+    figures = f"{abs(difference.mean):.2f} points, p = {difference.p:.2g}"
+    leader = "ldm-s" if difference.mean > 0 else best_rival
 
     if not difference.significant:
         comparison = (
-            f"LDM-S and `{best_rival}`, the best other strategy, do not differ significantly"
+            f"The difference between `ldm-s` and `{best_rival}`, the best other strategy, is not "
+            f"significant ({figures}, in favour of `{leader}`)."
         )
     elif difference.mean > 0:
-        comparison = f"LDM-S is better than `{best_rival}`, the best other strategy"
+        comparison = f"`ldm-s` is better than `{best_rival}`, the best other strategy ({figures})."
     else:
-        comparison = f"LDM-S is worse than `{best_rival}`, the best other strategy"
+        comparison = f"`ldm-s` is worse than `{best_rival}`, the best other strategy ({figures})."
 
     fewest = min(savings, key=lambda strategy: savings[strategy].labels or float("inf"))
-    return f"{comparison} ({figures}); `{fewest}` needs the fewest labels."
+    return f"{comparison} `{fewest}` needs the fewest labels."
 
 
 def build_recall_table(result: dict[str, Any]) -> str:
@@ -413,7 +416,7 @@ def build_recall_table(result: dict[str, Any]) -> str:
 
     counts = " | ".join(str(count) for count in label_counts)
     lines = [
-        f"| share of spam found, by labels | {counts} |",
+        f"| share of spam found, by number of labels | {counts} |",
         "| --- |" + " ---: |" * len(label_counts),
     ]
     for strategy, curves in result["curves"].items():

@@ -258,11 +258,11 @@ def _times() -> list[str]:
         TIMES,
         _table(heads, rows),
         "",
-        f"MNIST with all ten strategies and 5 repetitions took {learning / 60:.1f} minutes for training "
+        f"On MNIST, all ten strategies with 5 repetitions took {learning / 60:.1f} minutes for training "
         f"({by_kind['training']:.0f} s), features and logits ({by_kind['outputs']:.0f} s) and selection "
         f"({by_kind['selection']:.0f} s). Evaluating the 5,000 validation rows after every epoch took another "
-        f"{by_kind['validation'] / 60:.1f} minutes, and test accuracies {by_kind['evaluation'] / 60:.1f} minutes. "
-        "By the paper's table of runtimes it took its authors "
+        f"{by_kind['validation'] / 60:.1f} minutes, and computing test accuracies {by_kind['evaluation'] / 60:.1f} minutes. "
+        "According to the paper's table of runtimes, the same runs took its authors "
         f"{5 * sum(paper_results.minutes('mnist').values()) / 60:.0f} hours, not counting Random.\n",
     ]
 
@@ -270,85 +270,90 @@ def _times() -> list[str]:
 HEAD = """# The paper's comparison, run again, and what differs
 
 `python benchmarks/paper/pages.py` writes this page from the runs in `benchmarks/paper`, and a test fails if it is out
-of date. Networks, label counts, optimizers and pools are those of the paper's tables. There are ten strategies and 5
-repetitions, on one H200. CIFAR-10 has five strategies and 3 repetitions, and ends at 5,000 of 9,800 labels.
+of date. The networks, label counts, optimizers and pool sizes are taken from the paper's tables. We ran ten
+strategies with 5 repetitions each, on one H200. The runs on CIFAR-10 have only five strategies and 3 repetitions, and
+end at 5,000 labels instead of 9,800.
 
 Gains over Random are in points of test accuracy, averaged over all rounds after the first. "Labels saved" is how many
-fewer labels LDM-S needs to reach the final accuracy of Random. "Rank correlation" is Spearman's, between our gains of
-the nine strategies and the paper's.
+fewer labels LDM-S needs than Random to reach the final accuracy of Random. "Rank correlation" is Spearman's
+correlation between our gains of the nine strategies and the paper's.
 """
 
 BEST = """## Is LDM-S the best?
 
-In the paper, LDM-S is in front on most datasets. In our runs it is among the best, but rarely the only best. This
-table compares it with the best other strategy of each dataset, paired over the repetitions:
+In the paper, LDM-S has the largest gain on most datasets. In our runs, LDM-S is among the best strategies, but never
+significantly better than all others. This table compares LDM-S with the best other strategy on each dataset, paired
+over the repetitions:
 """
 
 GAINS = """## Gains over Random, one by one
 
-![Gains over Random on OpenML #6: ensemble, LDM-S and Margin lie together, BADGE below.](gains_openml-6.png)
+![Gains over Random on OpenML #6: ensemble, LDM-S and Margin lie close together, and BADGE lies below them.](gains_openml-6.png)
 
 ![Gains over Random on MNIST: BAIT and LDM-S rise first; later the five best are about equal.](gains_mnist.png)
 """
 
 ISOLET_TRIES = """## ISOLET (OpenML #44135)
 
-Our results for Random, BADGE, Entropy, Coreset and BAIT are within a point of the paper's. Those for LDM-S, Margin
-and ProbCover are not: the paper's are two to three points higher. We changed one thing at a time, with 5 repetitions
-each:
+Our results for Random, BADGE, Entropy, Coreset and BAIT are within a point of the paper's. For LDM-S, Margin and
+ProbCover, the paper's gains are two to three points higher than ours. To find the cause, we changed one thing at a
+time, with 5 repetitions each:
 """
 
 ISOLET_QUERIES = """\
-No change comes close. The paper's rows of exactly these three strategies are unusual in another way: their accuracy
-at L labels is ours at about 2L - 100 labels. That is where they would be if they had asked for 200 labels per round
-instead of 100. We ran that too (accuracy in percent, at the paper's label counts):
+None of these changes comes close to the paper's gains. The paper's results for exactly these three strategies are
+unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. That is the accuracy
+they would have if they had asked for 200 labels per round instead of 100. We ran that too (accuracy in percent, at
+the paper's label counts):
 """
 
 ISOLET_CONCLUSION = """\
-With 200 per round, LDM-S, Margin and ProbCover match the paper's curves, and BADGE and Random no longer do. With 100,
-as the paper says, it is the other way round. The simplest explanation we have is that the paper's rows of these three
-were run with twice the labels. Only its authors can confirm that. With equal labels, as in the tables above, LDM-S,
-Margin, BADGE and BAIT are within half a point of each other on this dataset.
+With 200 labels per round, LDM-S, Margin and ProbCover match the paper's curves, and BADGE and Random no longer do.
+With 100, as the paper says, it is the other way round. The simplest explanation that we have is that the paper's runs
+of these three strategies used twice the labels. Only its authors can confirm that. With equal numbers of labels, as
+in the tables above, LDM-S, Margin, BADGE and BAIT are within half a point of each other on this dataset.
 
-Two of the experiments (speakers, columns scaled) read a modified copy of the data. The others differ as their
-`run.json` says. The run with 200 per round was computed on a CPU.
+Two of the experiments (fifth group of speakers, scaled columns) read a modified copy of the data. For the other
+experiments, `run.json` contains the changed values. The run with 200 per round was computed on a CPU.
 """
 
 CIFAR = """## CIFAR-10
 
-We ran five strategies and 3 repetitions to 5,000 labels, about half of the paper's run. The paper's gains in the
-tables above are over its whole run. At the label counts that the paper prints and our run reaches (accuracy in
-percent):
+We ran five strategies with 3 repetitions up to 5,000 labels, about half as many as in the paper. The paper's gains in
+the tables above are over its whole run. This table compares the accuracies in percent at those label counts that the
+paper prints and our run reaches:
 """
 
 CIFAR_END = """\
-All our accuracies are up to 2.6 points below the paper's, Random included. So the training differs in something that
-the paper does not describe. Three repetitions say little about gains below a point, and the order of five strategies
-does not measure agreement. Some rounds were trained while other programs used the same GPU, so the minutes do not
-measure speed.
+All our accuracies, including those of Random, are below the paper's, by up to 2.6 points. So our training probably
+differs from the paper's in some respect that the paper does not describe. Three repetitions say little about gains of less than
+a point, and five strategies are too few for a meaningful rank correlation. During some of these rounds, other
+programs used the same GPU, so the minutes for CIFAR-10 in the first table do not show how fast teeter is.
 """
 
 OTHERS = """## Other differences
 
-- **ProbCover** picks without predictions, so everything depends on the features and the radius. Ours uses the
-  last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as its
-  authors do for self-supervised features. On MNIST ours starts far below Random, because its balls are found in the
-  features of a network that has seen 20 digits. The paper's does not. The paper must have used other features or
-  another radius, and does not say which.
-- **BAIT** gains 1 point on OpenML #6, and 2.6 in the paper, while on MNIST and ISOLET the two agree. Our forward and
-  backward passes pick the same rows as a literal transcription. We do not know what the paper did differently.
-- **RandomRBF** (OpenML #156): the rows are generated again by the published recipe, so they are not the paper's own
-  rows. Differences among the five best are within chance.
-- **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 rows that can be recomputed, 5
-  agree within rounding. The others are up to 0.23 points off. Agreement better than that means nothing.
-- **Not stated in the paper**, and chosen here: the weight decay of the large networks (5e-4), the test rows of ISOLET
+- **ProbCover** picks without predictions, so everything depends on the features and the radius. Our implementation
+  uses the last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as
+  its authors do for self-supervised features. On MNIST, it starts far below Random, because the first features come
+  from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random. The paper must
+  have used other features or another radius, but does not say which.
+- **BAIT** gains 1 point on OpenML #6 in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree.
+  Our forward and backward passes pick the same rows as a literal transcription. We do not know what the paper did
+  differently.
+- **RandomRBF** (OpenML #156): we generated the rows again by the published recipe, so they are not the paper's own
+  rows. The differences among the five best strategies could be due to chance.
+- **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 deltas that can be recomputed,
+  5 agree within rounding. The others are off by up to 0.23 points. Differences smaller than that between our gains
+  and the paper's mean nothing.
+- **Not stated in the paper**, so chosen by us: the weight decay of the large networks (5e-4), the test rows of ISOLET
   and RandomRBF, He's normal initialisation with zero biases, and the validation rows (the same for all repetitions).
 """
 
 TIMES = """## Time
 
-LDM-S and Entropy, each run alone as batched training of five networks on one H200, from the first training to the
-last test accuracy:
+We ran LDM-S and Entropy separately on one H200, each as batched training of five networks. The times are from the
+start of the first training to the last test accuracy:
 """
 
 AGAIN = """## Run it yourself
@@ -359,7 +364,7 @@ $ teeter bench report benchmarks/paper/runs/openml-6 benchmarks/paper/runs/mnist
 $ python benchmarks/paper/pages.py
 ```
 
-A run that was stopped resumes where it was. The experiments on ISOLET are in `benchmarks/paper/isolet`, and the
+A run that was stopped resumes where it left off. The experiments on ISOLET are in `benchmarks/paper/isolet`, and the
 `run.json` of each folder has its values. [Run the benchmark](../how_to/run_the_benchmark.md) shows how to change a
 setting. `benchmarks/paper/report/index.html` is the report of all finished runs, with every curve, test and table.
 The report of CIFAR-10, which has fewer strategies, is `cifar10.html` next to it.

@@ -6,7 +6,6 @@ python benchmarks/speed/bench_campaign.py --out benchmarks/speed/results/campaig
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
 import tempfile
@@ -14,30 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from campaign_data import create_feature_campaign, write_texts
 from measure import facts, save, table
 
-from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.campaign import Campaign
 
 TEETER_CAMPAIGN = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign"]
-
-VOCABULARY_SIZE = 5_000
-WORDS_PER_TEXT = 12
-
-
-def write_texts(path: Path, count: int) -> None:
-    """Write a CSV file of random texts, whose word frequencies follow Zipf's law."""
-    generator = np.random.default_rng(0)
-    word_numbers = generator.zipf(1.3, size=(count, WORDS_PER_TEXT)) % VOCABULARY_SIZE
-
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["text"])
-        for number, numbers in enumerate(word_numbers):
-            words = [f"word{k}" for k in numbers]
-            # The number makes every text unique: a campaign skips duplicates.
-            rows.writerow([" ".join([*words, str(number)])])
 
 
 def measure_first_items(folder: Path, text_count: int) -> dict[str, Any]:
@@ -68,25 +50,11 @@ def measure_next_batch(
     folder: Path, *, items: int, width: int, class_count: int, labels: int
 ) -> dict[str, Any]:
     """Time training, the next 20 items and an answer in a large campaign of random features."""
-    generator = np.random.default_rng(0)
-    class_centres = generator.normal(size=(class_count, width)).astype(np.float32)
-    true_classes = generator.integers(class_count, size=items)
-    noise = generator.normal(size=(items, width)).astype(np.float32)
-    features = class_centres[true_classes] + noise  # (items, width)
-
-    class_names = [f"class {k}" for k in range(class_count)]
     path = folder / "large.teeter"
-    campaign = Campaign.create(path, "large", class_names, Settings(kind="features"))
-
     add_started = time.perf_counter()
-    campaign.add(
-        {
-            "id": str(k),
-            "features": features[k],
-            "label": class_names[true_classes[k]] if k < labels else None,
-        }
-        for k in range(items)
-    )
+    create_feature_campaign(
+        path, items=items, width=width, class_count=class_count, labels=labels
+    ).database.close()
     added = time.perf_counter()
 
     # Opened again, so that nothing is cached from adding.
@@ -99,7 +67,7 @@ def measure_next_batch(
 
     answer_started = time.perf_counter()
     for question in campaign.ask(20):
-        campaign.tell(question.item, class_names[0])
+        campaign.tell(question.item, "class 0")
     answered = time.perf_counter()
 
     return {

@@ -6,7 +6,6 @@ python benchmarks/speed/bench_web.py --out benchmarks/speed/results/web_cpu.json
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import re
 import signal
@@ -22,14 +21,10 @@ from typing import Any
 import httpx
 import numpy as np
 import torch
+from campaign_data import create_feature_campaign, write_texts
 from measure import facts, save, table
 
-from teeter.campaigns.campaign import Campaign, Settings
-
 TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
-
-VOCABULARY_SIZE = 5_000
-WORDS_PER_TEXT = 12
 
 CLASS_COUNT = 10
 FEATURE_WIDTH = 64
@@ -37,20 +32,6 @@ LABEL_COUNT = 1_000
 """Labels that the large campaign starts with."""
 
 LARGE_CAMPAIGN = "/api/v1/campaigns/large"
-
-
-def write_texts(path: Path, count: int) -> None:
-    """Write a CSV file of random texts, whose word frequencies follow Zipf's law."""
-    generator = np.random.default_rng(0)
-    word_numbers = generator.zipf(1.3, size=(count, WORDS_PER_TEXT)) % VOCABULARY_SIZE
-
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["text"])
-        for number, numbers in enumerate(word_numbers):
-            words = [f"word{k}" for k in numbers]
-            # The number makes every text unique: a campaign skips duplicates.
-            rows.writerow([" ".join([*words, str(number)])])
 
 
 @contextmanager
@@ -116,22 +97,9 @@ def measure_first_item(folder: Path, text_count: int) -> dict[str, Any]:
 
 def create_large_campaign(folder: Path, items: int) -> Path:
     """Create a campaign of random features with a trained model and picks."""
-    generator = np.random.default_rng(0)
-    class_centres = generator.normal(size=(CLASS_COUNT, FEATURE_WIDTH)).astype(np.float32)
-    true_classes = generator.integers(CLASS_COUNT, size=items)
-    noise = generator.normal(size=(items, FEATURE_WIDTH)).astype(np.float32)
-    features = class_centres[true_classes] + noise  # (items, width)
-
-    class_names = [f"class {k}" for k in range(CLASS_COUNT)]
     path = folder / "large.teeter"
-    campaign = Campaign.create(path, "large", class_names, Settings(kind="features"))
-    campaign.add(
-        {
-            "id": str(k),
-            "features": features[k],
-            "label": class_names[true_classes[k]] if k < LABEL_COUNT else None,
-        }
-        for k in range(items)
+    campaign = create_feature_campaign(
+        path, items=items, width=FEATURE_WIDTH, class_count=CLASS_COUNT, labels=LABEL_COUNT
     )
     campaign.train()
     campaign.ask(1000)
@@ -167,7 +135,7 @@ def measure_pages(client: httpx.Client, item_count: int, repeats: int = 5) -> li
     """Time every page of the large campaign."""
     last_item = item_count - 1
     unlabelled = client.get(f"{LARGE_CAMPAIGN}/items?count=1&state=unlabelled").json()["items"]
-    far_down = unlabelled[0]["number"] + item_count * 9 // 10
+    far_down = unlabelled[0]["row_id"] + item_count * 9 // 10
     urls = {
         "label": "/c/large",
         "progress": "/c/large/progress",

@@ -22,7 +22,7 @@ HEAD = """# Speed, measured
 
 `python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails
 if it is out of date. Times are medians over seeds in one run. In comparisons with other libraries, each measurement
-has its own process. Times depend on the machine; ratios depend on it less.
+runs in its own process. Times depend on the machine, and ratios depend on it less.
 """
 
 
@@ -218,10 +218,11 @@ def _peers() -> list[str]:
     gap = inertia["teeter"] / inertia["scikit-learn"] - 1
     return [
         "## Compared with scikit-activeml\n",
-        "Each library picks n of N rows with 128 features and 10 classes, with 100 labelled rows, on one thread. The "
-        "model outputs are computed before. Memory is by how much a selection raised the memory in use. A dash means "
-        f"that it took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows), or more "
-        "memory than there was. The rows with 1,000,000 are from a separate run, while the other core was busy.\n",
+        "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
+        "model outputs are computed beforehand. Memory is the increase in memory use during a selection. A dash means "
+        f"that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
+        "or needed more memory than there was. The results for 1,000,000 rows are from a separate run, during which "
+        "the other core was busy.\n",
         *_table(heads, rows),
         "Both libraries use the radius 0.9 for ProbCover and 1,000 label configurations for BatchBALD. The k-means of "
         f"TypiClust ends at an inertia {abs(gap):.2%} {'above' if gap > 0 else 'below'} that of scikit-learn (means "
@@ -287,9 +288,9 @@ def _growth() -> list[str]:
         )
 
     return [
-        "## How cost grows\n",
+        "## How the time grows\n",
         f"Each size is doubled three times while the others stay fixed ({sizes(base)}; for `bait` and `batchbald` "
-        f"{sizes(small)}). A cell has the time at the first and the last size, and the exponent k of the fit "
+        f"{sizes(small)}). Each cell shows the time at the first and the last size, and the exponent k of the fit "
         "time = a · size^k.\n",
         *_table(["strategy", "N", "C", "D", "n"], rows),
         _made(result, "python benchmarks/speed/bench_strategies.py --part growth") + "\n",
@@ -297,11 +298,12 @@ def _growth() -> list[str]:
 
 
 SIDE_BY_SIDE = """\
-The lower bound is the time that the indispensable operations and bytes of an algorithm would take at the rates
-measured in the same run: for LDM the products of all rows, classes and directions, for seeding those of all rows and
-picks. On a GPU, small tasks are far above the bound, because launching kernels takes most of the time. "The paper's" is
-LDM-S as its authors run it, one hypothesis and one pick at a time. The lower bound is empty if it depends on the
-data. The other implementation is empty if it was not run or took more than two minutes.
+The lower bound is the time that the operations and memory transfers that an algorithm cannot avoid would take at the
+rates measured in the same run. For LDM, these are the products of all rows, classes and directions, and for seeding
+the products of all rows and picks. On a GPU, small tasks are far above the bound, because launching kernels takes
+most of the time. "The paper's" is LDM-S as its authors run it, one hypothesis and one pick at a time. The last column
+is empty if the lower bound depends on the data. The columns on the other implementation are empty if it was not run
+or took more than two minutes.
 """
 
 

@@ -103,37 +103,37 @@ def block(result: dict[str, Any]) -> str:
             f"{result['workers']} workers with one thread each ({facts['hardware'].split(',')[0]}, commit "
             f"`{commit[:7]}`{changed}):",
             "",
-            f"- A core scores {speed:,.0f} rows per second with 256 directions, including reading, and "
+            f"- A core reads and scores {speed:,.0f} rows per second with 256 directions, and "
             f"{ray['rows a second and core']:,.0f} on Ray.",
-            f"  Through a small network (`mlp`, with fewer features; {model['rows']:,} rows) it scores "
-            f"{model['rows a second and core']:,.0f}.",
-            f"  Without scoring it reads {result['reading']['rows a second']:,.0f}.",
-            f"- A row takes {result['bytes a row']:,.0f} bytes on disk, and its score 4.",
+            f"  With a small network (`mlp`, with fewer features; {model['rows']:,} rows), a core scores "
+            f"{model['rows a second and core']:,.0f} rows per second.",
+            f"  Without scoring, a core reads {result['reading']['rows a second']:,.0f} rows per second.",
+            f"- A row takes {result['bytes a row']:,.0f} bytes on disk, and its score takes 4 bytes.",
             f"- Selecting {result['n']:,} rows took {local['seconds']:,.0f} s with local processes and "
             f"{ray['seconds']:,.0f} s on Ray. All processes together used",
-            f"  {local['peak GB']:.1f} GB and {ray['peak GB']:.1f} GB of memory.",
+            f"  {local['peak GB']:.1f} GB of memory locally and {ray['peak GB']:.1f} GB on Ray.",
             f"- A worker uses at most {told.worker / 1e9:.1f} GB, whatever the size of the pool.",
             f"- LDM-Seeding read {local['rows fetched']:,} rows for {result['n']:,} picks. On the machine that starts "
-            "the job, drawing takes",
+            "the job, drawing the picks takes",
             f"  {told.drawing * 3600e6 / told.rows:.2g} s and {told.driver / told.rows:.0f} MB for each million "
             "rows of the pool.",
             f"- The picks {'were' if result['same picks'] else 'were NOT'} the same with local processes and with Ray.",
             "",
-            f"From this we estimate for {told.rows:,} such rows:",
+            f"From these rates, we estimate that {told.rows:,} such rows need:",
             "",
             f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times (to get one row, its whole row group "
             "is read),",
-            f"- {told.scoring:,.0f} core hours of scoring and {told.fetching:,.0f} of reading single rows,",
-            f"- {4 * told.rows / 1e9:.0f} GB of scores,",
-            f"- {told.driver / 1e9:.0f} GB of memory and {told.drawing:.1f} hours of one core for drawing the picks.",
+            f"- {told.scoring:,.0f} core hours for scoring and {told.fetching:,.0f} for reading single rows,",
+            f"- {4 * told.rows / 1e9:.0f} GB of disk space for the scores,",
+            f"- {told.driver / 1e9:.0f} GB of memory and {told.drawing:.1f} hours on one core for drawing the picks.",
             "",
-            "If the disks are fast enough:",
+            "If the disks are fast enough, this takes:",
             "",
-            "| cores | time | reading rate of all while scoring |",
+            "| cores | time | total reading rate while scoring |",
             "| ---: | ---: | ---: |",
             *rows,
             "",
-            "We did not measure this, and your disks and network may not serve so many readers.",
+            "We have not measured these times, and your disks and network may be too slow for this many readers.",
             "`python benchmarks/speed/bench_shards.py` measures the rates, and `shards_page.py` next to it computes "
             "the estimates.",
         ]

@@ -278,20 +278,21 @@ def stopping_facts(results: dict[str, Any]) -> str:
         return 100 * float(np.mean([row[1] - row[2] for row in measured if low < row[0] <= high]))
 
     sentences = [
-        f"Stopping at the first advice cost {np.mean(lost):.1f} points on average, and at most "
-        f"{max(lost):.1f},",
+        f"Stopping when the advice first came cost {np.mean(lost):.1f} points on average, and at "
+        f"most {max(lost):.1f},",
         "compared with the best of 25 rounds.",
-        f"In {taken_back} of {len(campaigns)} campaigns, a later round took the advice back "
-        f"for a while.",
+        f"In {taken_back} of {len(campaigns)} campaigns, the advice to stop was withdrawn for a "
+        f"while in a later round.",
         f"The interval contained the accuracy on held-out rows in {np.mean(inside):.0%} of all "
         f"rounds,",
-        f"and in {sum(at_stop)} of {len(at_stop)} rounds in which the advice first came.",
-        f"It was too low in {np.mean([row[1] > row[4] for row in measured]):.0%} of all rounds",
+        f"and in {sum(at_stop)} of the {len(at_stop)} rounds in which the advice first came.",
+        f"The interval was too low in {np.mean([row[1] > row[4] for row in measured]):.0%} of all "
+        f"rounds",
         f"and too high in {np.mean([row[1] < row[3] for row in measured]):.0%}.",
-        f"Up to 100 labels, the estimate was {behind(0, 100):.1f} points below the accuracy on "
-        f"held-out rows,",
-        f"from 100 to 300 labels {behind(100, 300):.1f} points, and after that "
-        f"{behind(300, 500):.1f}.",
+        f"Up to 100 labels, the estimate was on average {behind(0, 100):.1f} points below the "
+        f"accuracy on held-out rows,",
+        f"from 100 to 300 labels {behind(100, 300):.1f} points below, and after that "
+        f"{behind(300, 500):.1f} points below.",
     ]
     return "\n".join(sentences)
 
@@ -320,11 +321,8 @@ def verdicts(results: dict[str, Any]) -> str:
     ]
     words = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
     count = {words[name]: sum(item["verdict"] == name for item in items) for name in words}
-    return (
-        f"Of the {len(items)} items, "
-        + ", ".join(f"{number} {name}" for name, number in count.items())
-        + "."
-    )
+    *first, last = (f"{number} {name}" for name, number in count.items())
+    return f"Of the {len(items)} items, {', '.join(first)} and {last}."
 
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -255,8 +255,8 @@ def _validate_device(device: torch.device | str) -> torch.device:
         ) from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
-            f"Cannot use {str(device)!r}: torch {torch.__version__} sees no GPU here. "
-            "Try device='cpu'."
+            f"Cannot use {str(device)!r}: torch {torch.__version__} finds no GPU here. Try "
+            f"device='cpu'."
         )
     # Only a try shows whether there is a GPU of that number, or a backend of that name.
     try:

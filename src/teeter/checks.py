@@ -140,7 +140,7 @@ def picks_are_different_candidates(strategy: Strategy) -> None:
         )
 
         different_rows = set(rows.tolist())
-        _hold(len(different_rows) == n, strategy, "it returned a row twice")
+        _hold(len(different_rows) == n, strategy, "it returned the same row twice")
         _hold(different_rows <= pool, strategy, "it returned a row outside the pool")
 
 
@@ -174,7 +174,11 @@ def copies_do_not_confuse(strategy: Strategy) -> None:
     for n in (5, 60, 90):
         rows = strategy.select(example_context(30, copies=3), n)
         different_rows = set(rows.tolist())
-        _hold(len(different_rows) == n, strategy, "a pool with duplicates gave a row twice")
+        _hold(
+            len(different_rows) == n,
+            strategy,
+            "it returned the same row twice from a pool with duplicates",
+        )
 
     if isinstance(strategy, ScoringStrategy):
         # The 30 rows, then the same 30 rows again.
@@ -233,12 +237,12 @@ def missing_outputs_are_named(strategy: Strategy) -> None:
             _hold(
                 str(error).startswith(f"{strategy.name} needs"),
                 strategy,
-                f"its error does not name it: {error}",
+                f"its error message does not name what is missing: {error}",
             )
         else:
             raise StrategyError(
-                f"{strategy.name} breaks the contract: it picked without {need}, "
-                "which it declares as a need."
+                f"{strategy.name} breaks the contract: it picked rows without {need}, although "
+                f"it declares {need} as a need."
             )
 
 

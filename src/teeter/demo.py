@@ -101,7 +101,7 @@ def run_demo(
     if setting.dataset != "digits" or not has_both:
         strategies = ", ".join(setting.strategies)
         raise InputError(
-            f"The demonstration compares ldm-s with random on digits, and {setting.name} has "
+            f"The demonstration compares ldm-s with random on digits, but {setting.name} runs "
             f"{strategies} on {setting.dataset}."
         )
 
@@ -242,10 +242,10 @@ def _render(
         ],
     )
     selection = Section(
-        "What LDM-S asks about",
-        f"The pool after {map_labels} labels, laid out by the network's last features. Dark rows "
-        "are those whose label flips under the smallest change of the network. The picks are such "
-        "rows, spread over the pool.",
+        "What LDM-S picks",
+        f"The pool after {map_labels} labels, laid out by the features of the network's last "
+        f"layer. Dark points are digits whose predicted label flips under the smallest changes "
+        f"to the network. The picks are such digits, spread over the pool.",
         [
             ImageBlock(
                 figure_png(picks_figure),

@@ -225,5 +225,5 @@ def _hide_home(path: Path) -> str:
     """Return a path with ``~`` for the home folder, which often has a person's name."""
     try:
         return str(Path("~") / path.expanduser().absolute().relative_to(Path.home()))
-    except (ValueError, RuntimeError):  # outside of it, or there is none
+    except (ValueError, RuntimeError):  # outside the home folder, or the user has no home
         return str(path)

@@ -205,7 +205,8 @@ def read_state(
 
     if is_newer:
         raise FileError(
-            f"{path} was saved by a newer teeter (format {header['format']}): upgrade teeter to "
+            f"{path} was saved by a newer version of teeter (format {header['format']}): upgrade "
+            f"teeter to "
             "read it."
         )
     return header, tensors
@@ -301,8 +302,8 @@ def load_weights(
         network.load_state_dict(_with_prefix(prefix, tensors))
     except RuntimeError:
         raise InputError(
-            f"The saved weights do not fit this {type(network).__name__}: give the make_model that "
-            "was saved with them."
+            f"The saved weights do not fit this {type(network).__name__}: pass the make_model "
+            f"that the learner was saved with."
         ) from None
     network.eval()
 

@@ -114,7 +114,7 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
     rows = np.asarray(values)
     is_valid = rows.dtype.kind in "iu" and rows.ndim == 1
     if len(rows) and not is_valid:
-        raise InputError(f"Rows must be whole numbers, and these are {rows.dtype}.")
+        raise InputError(f"Rows must be whole numbers, but these are {rows.dtype}.")
     return rows.astype(np.int64)
 
 

@@ -232,7 +232,7 @@ class Learner:
         if len(candidates) == 0:
             labelled_count = len(self.pool.labelled)
             raise InputError(
-                f"No row is left to ask about: {labelled_count} of {len(self.pool)} are labelled."
+                f"No rows are left to ask about: {labelled_count} of {len(self.pool)} are labelled."
             )
         strategy = self._current_strategy()
 
@@ -270,7 +270,7 @@ class Learner:
                 f"There are {row_count} rows and {len(classes)} labels: give one label per row."
             )
         if len(np.unique(row_indices)) < row_count:
-            raise InputError("A row occurs twice in one call: tell each row once.")
+            raise InputError("A row occurs twice in this call: give each row once.")
 
         self.pool.label(row_indices, classes)
 
@@ -300,7 +300,7 @@ class Learner:
         rows = self.pool.labelled
         classes = self.pool.labels
         if len(rows) == 0:
-            raise InputError("There is nothing to fit: tell some labels first.")
+            raise InputError("There is nothing to fit: call tell with some labels first.")
 
         jobs = self._make_jobs(rows, classes, self._rounds + 1)
         self._prepared_rows = rows
@@ -415,7 +415,9 @@ class Learner:
             InputError: if there is no model yet, or the data contain values it cannot take.
         """
         if not self._models:
-            raise InputError("There is no model yet: tell labels of two classes or more, and fit.")
+            raise InputError(
+                "There is no model yet: call tell with labels of at least two classes, then fit."
+            )
 
         first_model = self._models[0]
         model = first_model
@@ -451,8 +453,8 @@ class Learner:
         class_count = len(self.classes)
         if is_network(first_model) and outputs.n_classes != class_count:
             raise InputError(
-                f"The network has {outputs.n_classes} outputs, and there are {class_count} "
-                "classes: change its last layer."
+                f"The network has {outputs.n_classes} outputs, but there are {class_count} "
+                f"classes: change its last layer."
             )
         return outputs
 
@@ -529,7 +531,7 @@ class Learner:
         saved_training = settings["training"]
         if saved_training is None and training is None:
             raise InputError(
-                f"{path} was saved with a trainer of its own: pass it again as training=."
+                f"{path} was saved with a custom trainer: pass that trainer again as training=."
             )
         if saved_training is not None and training is not None:
             raise InputError(
@@ -547,7 +549,7 @@ class Learner:
         learner = cls(make_model, data, validation=validation, device=device, **settings)
         if len(learner.pool) != header["size"]:
             raise InputError(
-                f"{path} was saved with {header['size']} rows, and the data have "
+                f"{path} was saved with {header['size']} rows, but the data have "
                 f"{len(learner.pool)}: load it with the same pool."
             )
 
@@ -636,8 +638,9 @@ class Learner:
             model = clone_with_seed(self.make_model, seed)
         elif isinstance(self.make_model, nn.Module) or not callable(self.make_model):
             raise InputError(
-                f"make_model is a {type(self.make_model).__name__}: give a function from a seed to "
-                "a new model (lambda seed: mlp(64, 10, seed=seed)), or a scikit-learn classifier."
+                f"make_model is a {type(self.make_model).__name__}: give a function that takes a "
+                f"seed and returns a new model (lambda seed: mlp(64, 10, seed=seed)), or a "
+                f"scikit-learn classifier."
             )
         else:
             # A function that ignores its argument still gets reproducible weights.
@@ -653,8 +656,8 @@ class Learner:
             )
         if disable_train_split(model) and self._rounds == 0:
             logger.info(
-                "skorch would hold back every fifth labelled row: train_split=None is set, "
-                "so that it learns from all."
+                "skorch would hold back every fifth labelled row, so train_split=None was set to "
+                "train on all of them."
             )
         return model
 
@@ -667,7 +670,7 @@ class Learner:
         label_count = len(self.pool.labelled)
         if label_count and not self._rounds:
             raise InputError(
-                f"There are {label_count} labels and no model yet: call fit before ask."
+                f"There are {label_count} labels but no model yet: call fit before ask."
             )
         return self.cold_start
 
@@ -767,7 +770,8 @@ class Learner:
         """Refuse arguments of the constructor that are out of range."""
         if isinstance(self.data, DataLoader):
             raise InputError(
-                "The pool is a data loader, whose rows cannot be picked out: give its dataset."
+                "The pool is a data loader, which gives no access to single rows: pass its "
+                "dataset instead."
             )
 
         # In Python, True is an int too.
@@ -836,8 +840,8 @@ def _name_and_options(strategy: Strategy) -> tuple[str, dict[str, Any]]:
     name = registry.name_of(type(strategy))
     if name is None:
         raise InputError(
-            f"{strategy.name} has no registered name to be loaded by: register it with "
-            "teeter.strategies.register before saving."
+            f"{strategy.name} has no registered name, so it could not be loaded again: register "
+            f"it with teeter.strategies.register before saving."
         )
     return name, strategy_options(strategy)
 
@@ -846,7 +850,7 @@ def _require_logits(outputs: Outputs) -> Tensor:
     """Return the logits of outputs on the CPU: (N, C)."""
     logits = outputs.with_logits().logits
     if logits is None:
-        raise InputError("This model gives no logits, so it cannot predict classes.")
+        raise InputError("This model returns no logits, so it cannot predict classes.")
     return logits.cpu()
 
 

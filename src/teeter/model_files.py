@@ -111,7 +111,7 @@ class SavedModel:
         """
         if rows[0].numel() != self.width:
             raise InputError(
-                f"{self.description} takes rows of shape {self.shape}, and these are "
+                f"{self.description} takes rows of shape {self.shape}, but these have the shape "
                 f"{tuple(rows.shape[1:])}."
             )
 
@@ -159,7 +159,7 @@ def save_model(
     """
     path = Path(path)
     if path.suffix.lower() != ".safetensors":
-        raise InputError(f"A model is written to a file that ends in .safetensors, not to {path}.")
+        raise InputError(f"The name of a model file must end in .safetensors, but this is {path}.")
 
     # Built again from nothing but the description, as read_model will do.
     names = class_names(classes)
@@ -174,8 +174,8 @@ def save_model(
     except InputError:
         raise InputError(
             f"These weights are not those of {network} for rows of shape {row_shape} and "
-            f"{len(names)} classes: give the shape, the classes and the options that it was made "
-            "with."
+            f"{len(names)} classes: give the shape, the classes and the options that the network "
+            f"was created with."
         ) from None
 
     layer = _find_layer(rebuilt, network, row_shape, classes=len(names), head=head)
@@ -206,8 +206,8 @@ def read_model(path: str | Path) -> SavedModel:
     description = header.get("model")
     if not isinstance(description, dict):
         raise FileError(
-            f"{path} was written by teeter, but holds no model: write one by teeter.save_model, "
-            "which takes learner.models[0] of a learner."
+            f"{path} was written by teeter, but it is not a model file: write one with "
+            f"teeter.save_model, for example from learner.models[0]."
         )
     try:
         name = str(description["network"])
@@ -217,14 +217,15 @@ def read_model(path: str | Path) -> SavedModel:
         layer = str(description["head"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise FileError(
-            f"The description of the network in {path} is damaged: write it again."
+            f"The description of the network in {path} is damaged: save the model again."
         ) from None
 
     try:
         network = _load_network(name, shape, len(classes), options, tensors)
     except UnknownNameError as error:
         raise UnknownNameError(
-            f"{path} is of another package's network, or misspelt: {error}"
+            f"The network of {path} is from a package that is not installed, or its name is "
+            f"misspelt: {error}"
         ) from None
     except PluginError:
         # It is a RuntimeError too, but names the package to blame already.
@@ -238,7 +239,8 @@ def read_model(path: str | Path) -> SavedModel:
     for value in network.state_dict().values():
         if not bool(torch.isfinite(value).all()):
             raise FileError(
-                f"The weights in {path} hold NaN or infinity: the training of this model failed."
+                f"The weights in {path} contain NaN or infinity, so the training of this model "
+                f"failed."
             )
 
     has_outputs = _count_outputs(network, layer) == len(classes)
@@ -291,7 +293,7 @@ def _build_network(
         raise UnknownNameError(f"No network is called {network!r}. {hint}")
     if not shape or min(shape) < 1:
         raise InputError(
-            f"A row of shape {shape} holds nothing: give the sizes of one row, such as (784,)."
+            f"A row of shape {shape} has no values: give the shape of one row, such as (784,)."
         )
     return build_network(network, shape, classes, **options)
 
@@ -364,13 +366,13 @@ def _find_layer(
 
     if layer is None:
         raise InputError(
-            f"{name} does not end in a linear layer, whose input would be the features: it cannot "
-            "be saved as a model file."
+            f"{name} does not end in a linear layer, so it has no features and cannot be saved "
+            f"as a model file."
         )
     outputs = _count_outputs(network, layer)
     if outputs != classes:
         raise InputError(
-            f"The layer {layer!r} of {name} has {outputs} outputs, and there are {classes} classes."
+            f"The layer {layer!r} of {name} has {outputs} outputs, but there are {classes} classes."
         )
     return layer
 
@@ -393,7 +395,8 @@ def _require_same_logits(
     logits = as_tensor(logits, "logits").cpu().float()
     if not torch.allclose(rebuilt_logits, logits, rtol=1e-3, atol=1e-3):
         raise InputError(
-            f"This model gives other logits than {network} with its weights: it is another network."
+            f"This model is not {network}: with the same weights, {network} returns different "
+            f"logits."
         )
 
 
@@ -409,7 +412,7 @@ def _refuse_pickle(path: Path) -> None:
 
     if start.startswith(_PICKLE_STARTS) and start[8:] != b"{":
         raise FileError(
-            f"{path} is a pickle, which can run code and which teeter never loads: load it "
-            "yourself by torch.load(..., weights_only=True), and write the network by "
-            "teeter.save_model."
+            f"{path} is a pickle, which teeter never loads because it can run code: load it "
+            f"yourself with torch.load(..., weights_only=True), and save the network with "
+            f"teeter.save_model."
         )

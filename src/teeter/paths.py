@@ -28,7 +28,8 @@ def resolve_inside(path: str, folder: Path | None) -> Path:
 
     if root != file and root not in file.parents:
         raise FileError(
-            f"{path} leads out of the campaign's folder {folder}: only files inside it are read."
+            f"{path} is outside the campaign's folder {folder}: only files inside that folder "
+            f"are read."
         )
 
     if not file.is_file():

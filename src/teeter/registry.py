@@ -99,7 +99,7 @@ class Registry(Generic[T]):
             existing = self._classes.get(name)
             if existing is not None and not _is_same_class(existing, cls):
                 raise InputError(
-                    f"A {self.kind} is already called {name!r} ({existing.__module__}): "
+                    f"There is already a {self.kind} called {name!r} ({existing.__module__}): "
                     "choose another name."
                 )
             self._classes[name] = cls

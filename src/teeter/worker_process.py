@@ -63,6 +63,13 @@ class _Failure:
     remote_traceback: str
 
 
+@dataclass(frozen=True)
+class _StartedProcess:
+    process: BaseProcess
+    connection: Connection
+    """This end of the pipe to the process."""
+
+
 class _RemoteTraceback(Exception):  # noqa: N818
     """The traceback of an error in the worker, shown as the cause of the same error here."""
 
@@ -108,21 +115,20 @@ class WorkerProcess:
         self._make_handler = make_handler
         self._name = name
         self._daemon = daemon
-        self._process: BaseProcess | None = None
-        self._connection: Connection | None = None
+        self._newest: _StartedProcess | None = None
         self.is_closed = False
         self._lock = threading.Lock()
 
     @property
     def process_id(self) -> int | None:
         """The id of the newest process, which may have ended; None before the first one."""
-        if self._process is None:
+        if self._newest is None:
             return None
-        return self._process.pid
+        return self._newest.process.pid
 
     def is_alive(self) -> bool:
         """Return whether a process is running."""
-        return self._process is not None and self._process.is_alive()
+        return self._newest is not None and self._newest.process.is_alive()
 
     def run(self, request: Any, on_report: Report = lambda content: None) -> Any:
         """Have a request handled, and wait for the result.
@@ -137,11 +143,12 @@ class WorkerProcess:
             WorkerDiedError: the process ended before it answered, or ``close`` was called.
             Exception: what the handler raised, with the worker's traceback as its cause.
         """
-        if not self.is_alive():
-            self._start()
+        worker = self._newest
+        if worker is None or not worker.process.is_alive():
+            worker = self._start()
 
         try:
-            reply = self._exchange(request, on_report)
+            reply = self._exchange(worker, request, on_report)
         except BaseException:
             # The process may still work on this request, and its late replies must not be taken
             # for those of the next one.
@@ -161,7 +168,7 @@ class WorkerProcess:
             self.is_closed = True
         self._kill()
 
-    def _start(self) -> None:
+    def _start(self) -> _StartedProcess:
         context = worker_context()
         connection, worker_end = context.Pipe()
         process = context.Process(  # type: ignore[attr-defined]
@@ -176,50 +183,48 @@ class WorkerProcess:
                 raise WorkerDiedError(f"{self._name} was closed.")
             with _START_LOCK:
                 process.start()
-            self._process = process
+            worker = _StartedProcess(process, connection)
+            self._newest = worker
 
         # Only the worker may hold this end: otherwise its death would not close the pipe.
         worker_end.close()
-        self._connection = connection
+        return worker
 
     def _kill(self) -> None:
         # The connection stays open: another thread may be waiting on it. The next start replaces
         # it.
-        if self._process is not None:
-            self._process.kill()
-            self._process.join(_JOIN_SECONDS)
+        if self._newest is not None:
+            self._newest.process.kill()
+            self._newest.process.join(_JOIN_SECONDS)
 
-    def _exchange(self, request: Any, on_report: Report) -> _Result | _Failure:
+    def _exchange(
+        self, worker: _StartedProcess, request: Any, on_report: Report
+    ) -> _Result | _Failure:
         """Send a request, pass reports on, and return the final reply."""
-        assert self._connection is not None
-        assert self._process is not None
-
         try:
-            self._connection.send(request)
+            worker.connection.send(request)
         except ConnectionError as error:
-            raise WorkerDiedError(f"{self._name} ended before it was asked.") from error
+            raise WorkerDiedError(f"{self._name} ended before it received a request.") from error
 
         while True:
-            reply = self._receive(self._connection, self._process)
+            reply = self._receive(worker)
             if not isinstance(reply, _Report):
                 return reply
             on_report(reply.content)
 
-    def _receive(
-        self, connection: Connection, process: BaseProcess
-    ) -> _Report | _Result | _Failure:
+    def _receive(self, worker: _StartedProcess) -> _Report | _Result | _Failure:
         try:
             # Watch the process as well as the pipe: a process that the worker started may outlive
             # it and hold the pipe open.
-            wait([connection, process.sentinel])
-            if not connection.poll() and not process.is_alive():
+            wait([worker.connection, worker.process.sentinel])
+            if not worker.connection.poll() and not worker.process.is_alive():
                 raise EOFError
 
-            reply: _Report | _Result | _Failure = connection.recv()
+            reply: _Report | _Result | _Failure = worker.connection.recv()
             return reply
 
         except (EOFError, ConnectionError) as error:
-            raise WorkerDiedError(f"{self._name} ended while it worked.") from error
+            raise WorkerDiedError(f"{self._name} ended while it was working.") from error
 
 
 def _handle_requests(

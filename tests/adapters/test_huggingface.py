@@ -338,7 +338,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
         learner = teeter.Learner(
             make, pool, classes=4, training=training, validation=validation, device="cpu"
         )
-        with pytest.raises(InputError, match="tell some labels first"):
+        with pytest.raises(InputError, match="call tell with some labels first"):
             learner.fit()
         learner.tell(LABELLED, CLASSES[LABELLED])
         learner.fit()
@@ -361,9 +361,7 @@ def test_a_cold_start_by_features_says_that_texts_are_none() -> None:
     )
     with pytest.raises(
         InputError,
-        match=(
-            "not numbers, so a cold start by features cannot use them: choose the cold start random"
-        ),
+        match=("not numbers, so the cold start cannot use them as features: choose the cold"),
     ):
         learner.ask(3)
     assert len(teeter.Learner(lambda seed: bert(), Texts(TABLE, TOKENIZER), classes=4).ask(3)) == 3
@@ -409,12 +407,12 @@ def no_padding() -> Any:
     [
         (
             lambda: Texts(TABLE, None),
-            "The tokenizer is a NoneType: give the model's, by AutoTokenizer",
+            "The tokenizer is a NoneType: give the model's tokenizer, loaded with AutoTokenizer",
         ),
         (lambda: Texts(TABLE, "bert-base"), "The tokenizer is a str"),
         (
             lambda: Texts(TABLE, no_padding()),
-            "has no padding token, so texts cannot be put in batches: set tokenizer",
+            "has no padding token, so texts cannot be put into batches: set tokenizer",
         ),
         (
             lambda: Texts(TABLE, TOKENIZER, "txet"),
@@ -435,7 +433,7 @@ def no_padding() -> Any:
         ),
         (
             lambda: Texts(TABLE, TOKENIZER, max_length=2),
-            "max_length is 2: with the tokenizer's own .* be 3 or more",
+            "max_length is 2: because of the tokenizer's special .* be 3 or more",
         ),
         (lambda: Texts(TABLE.select([]), TOKENIZER), "The table is empty"),
         (lambda: Texts([], TOKENIZER), "The list is empty"),
@@ -458,12 +456,12 @@ def no_padding() -> Any:
         ),
         (
             lambda: Texts(library_models.table(a=[1, 2]), TOKENIZER),
-            "The table has no column of texts: name the one to look at. It has: a.",
+            "The table has no column of texts: name the column to use. It has: a.",
         ),
         (lambda: Images(TABLE, image_processor()), "The table has no column of images"),
         (
             lambda: Images(TABLE, TOKENIZER),
-            "The processor is a .*: give the model's, by AutoImageProcessor",
+            "The processor is a .*: give the model's image processor, loaded with Auto",
         ),
     ],
 )
@@ -484,17 +482,17 @@ def broken(**settings: Any) -> Any:
         (
             lambda: bert(num_labels=1),
             Texts(TABLE, TOKENIZER),
-            "has one output, a number and not a class",
+            "has one output, so it predicts a number and not a class",
         ),
         (
             lambda: bert(problem_type="multi_label_classification"),
             Texts(TABLE, TOKENIZER),
-            "gives several labels a row: teeter takes one class a row",
+            "predicts several labels per row: teeter needs one class per row",
         ),
         (
             lambda: BertModel(BertConfig(**library_models.ENCODER, vocab_size=24)),
             Texts(TABLE, TOKENIZER),
-            "BertModel is no classifier: load it by AutoModelForSequenceClassification",
+            "BertModel is not a classifier: load the model with AutoModelForSequenceClassification",
         ),
         (
             lambda: broken(num_labels=4, bos_token_id=1, eos_token_id=1),
@@ -512,9 +510,13 @@ def broken(**settings: Any) -> Any:
         (
             lambda: bert(vocab_size=9),
             Texts(TABLE, TOKENIZER),
-            r"The tokenizer has \d+ tokens and the model knows 9",
+            r"The tokenizer has \d+ tokens, but the model knows 9",
         ),
-        (bert, Texts(["red", None], TOKENIZER), "Text 1 is None, a NoneType: fill such rows in"),
+        (
+            bert,
+            Texts(["red", None], TOKENIZER),
+            "Text 1 is None, a NoneType: replace it with a text",
+        ),
         (
             lambda: nn.Linear(3, 2),
             Texts(TABLE, TOKENIZER),
@@ -535,8 +537,8 @@ def broken(**settings: Any) -> Any:
             image_classifier,
             Images([PIL.Image.fromarray(np.zeros((16, 16), np.uint16))], image_processor()),
             (
-                "Image 0 has mode I;16, more than 8 bits a pixel, and Pillow would cut all above "
-                "255: scale it"
+                "Image 0 has mode I;16, more than 8 bits per pixel, and Pillow would clip all "
+                "values above 255: scale the image"
             ),
         ),
     ],
@@ -548,7 +550,8 @@ def test_mistakes_are_told_when_a_model_looks(model: Any, data: Any, sentence: s
 
 def test_a_table_that_nobody_encodes_says_what_does() -> None:
     with pytest.raises(
-        InputError, match=r"hold texts, and a torch module takes numbers: Texts of teeter\.adapters"
+        InputError,
+        match=r"hold texts, but a torch module takes numbers: convert them with teeter\.adapters",
     ):
         teeter.observe(bert(), TABLE)
     encoded = TABLE.map(
@@ -566,6 +569,7 @@ def test_estimators_are_told_apart_from_networks() -> None:
 
     model = LogisticRegression().fit(np.eye(3), [0, 1, 2])
     with pytest.raises(
-        InputError, match="Texts are a network's inputs: give a LogisticRegression the columns"
+        InputError,
+        match="Texts are inputs for a network: give the columns themselves to a LogisticRegression",
     ):
         teeter.observe(model, Texts(TABLE, TOKENIZER))

@@ -100,7 +100,7 @@ def test_a_saved_learner_goes_on_when_given_its_training_again(tmp_path: Path) -
     assert torch.equal(weights(learner), weights(again))
     assert (learner.ask(4) == again.ask(4)).all()
     with pytest.raises(
-        InputError, match=r"was saved with a trainer of its own: pass it again as training="
+        InputError, match=r"was saved with a custom trainer: pass that trainer again as training="
     ):
         teeter.Learner.load(file, make, ROWS)
     plain = teeter.Learner(lambda seed: mlp(6, 4, seed=seed), ROWS, classes=4)

@@ -133,11 +133,11 @@ def test_what_cannot_be_compared_is_refused() -> None:
     runs = np.ones((2, 3))
     with pytest.raises(InputError, match="nothing to compare"):
         performance_profile([])
-    with pytest.raises(InputError, match="not all have b"):
+    with pytest.raises(InputError, match="some datasets lack b"):
         penalty_matrix([{"a": runs}, {"a": runs, "b": runs}])
     with pytest.raises(InputError, match="at least two rounds"):
         mean_ranks([{"a": runs[:, :1]}])
-    with pytest.raises(InputError, match="all have one shape"):
+    with pytest.raises(InputError, match="all have the same shape"):
         performance_profile([{"a": runs, "b": runs[:, :2]}])
 
 

@@ -161,12 +161,13 @@ def refusals(backend: LabelStudioBackend) -> None:
     """Wrong tokens, a wrong URL, and a project that is deleted and replaced: nothing is lost."""
     campaign = backend.create_campaign()
     with pytest.raises(
-        ServerError, match=r"rejects the token \(Invalid token.\)\. It is wrong or expired, or"
+        ServerError,
+        match=r"rejects the token \(Invalid token.\)\. The token is wrong or has expired",
     ):
         backend.sync(campaign, "f" * 40)
     with pytest.raises(
         ServerError,
-        match=r"rejects the token \(Token is invalid\)\. It is wrong or expired\. Create",
+        match=r"rejects the token \(Token is invalid\)\. The token is wrong or has expired",
     ):
         backend.sync(campaign, "wrong.wrong.wrong")
     with pytest.raises(

@@ -175,11 +175,11 @@ def replace_by_a_folder(backup: Path) -> None:
         (delete_a_labelled_item, "refers to a missing row of items"),
         (
             add_a_newer_migration,
-            r"its schema has version 999, and this teeter knows versions up to \d+\. Update teeter",
+            r"its schema has version 999, but this version of teeter supports only .* to \d+\.",
         ),
         (
             replace_by_another_program_s,
-            "is damaged, or not a backup of a campaign: it has none of its tables",
+            "is damaged, or not a backup of a campaign: it has none of a campaign's tables",
         ),
         (replace_by_a_text, "is damaged, or not a backup"),
         (replace_by_nothing, "is empty"),

@@ -132,7 +132,7 @@ def test_an_unknown_name_and_a_taken_name_are_refused(new_location: Location) ->
         copy_campaign(campaign.database, target, "point")
 
     copy_campaign(campaign.database, target, "points")
-    with pytest.raises(InputError, match="The target already has a campaign called 'points'"):
+    with pytest.raises(InputError, match="the target already has a campaign called 'points'"):
         copy_campaign(campaign.database, target, "points")
 
     campaign.database.close()
@@ -236,7 +236,7 @@ def test_a_copy_keeps_the_name_of_the_campaign(tmp_path: Path) -> None:
     url = shared_server().new_database()
     with pytest.raises(
         InputError,
-        match="keeps its name, and this one is called 'points': leave out #others",
+        match="keeps the name of the campaign, which is 'points': leave out #others",
     ):
         copy_to_location(source.database, "points", f"{url}#others")
     copy_to_location(source.database, "points", f"{url}#points")

@@ -356,7 +356,7 @@ def test_a_campaign_is_created_on_a_server_under_its_name(tmp_path: Path) -> Non
     campaign.database.close()
     on_disk.database.close()
 
-    with pytest.raises(InputError, match=r"There is a campaign called 'points' in .* already"):
+    with pytest.raises(InputError, match=r"already has a campaign called 'points'"):
         Campaign.make(f"{url}#points", ("a", "b"), make_items(0, 5), settings)
 
 

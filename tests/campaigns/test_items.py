@@ -46,15 +46,15 @@ def test_a_long_text_is_stored_in_full() -> None:
         ({"text": "a", "features": ["x"]}, "features are not numbers"),
         (
             {"text": "a", "features": [1.0, float("nan")]},
-            "must be a list of finite numbers: number 1 of them is nan",
+            "must be a list of finite numbers, but the value at position 1 is nan",
         ),
         (
             {"id": "v3", "text": "a", "features": [float("inf")]},
-            "The features of 'v3' .* number 0 of them is inf",
+            "The features of 'v3' .* position 0 is inf",
         ),
         (
             {"id": "v3", "text": "a", "features": np.ma.array([1.0, 2.0], mask=[False, True])},
-            "The features of 'v3' have masked numbers: fill them",
+            "The features of 'v3' have masked values: fill them in",
         ),
         ({"text": "bad \ud800"}, "has a lone surrogate at position 4"),
         ({"id": "\ud800", "text": "a"}, "The id .* has a lone surrogate"),
@@ -68,7 +68,7 @@ def test_invalid_entries_are_refused(entry: Any, message: str) -> None:
 
 
 def test_a_campaign_of_features_needs_features() -> None:
-    with pytest.raises(InputError, match="An item has no features"):
+    with pytest.raises(InputError, match="One of the items has no features"):
         parse_items([{"id": "a"}], "features")
 
     (item,) = parse_items([{"id": "a", "features": [1, 2]}], "features")
@@ -101,7 +101,7 @@ def test_no_path_leads_out_of_the_folder(path: str, tmp_path: Path) -> None:
     save_image(tmp_path / "secret.png")
     (tmp_path / "inside" / "deep").mkdir(parents=True)
 
-    with pytest.raises(FileError, match="leads out of the campaign's folder"):
+    with pytest.raises(FileError, match="is outside the campaign's folder"):
         parse_items([path], "image", tmp_path / "inside")
 
 
@@ -110,7 +110,7 @@ def test_a_link_does_not_lead_out_of_the_folder_either(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "link.png").symlink_to(tmp_path / "secret.png")
 
-    with pytest.raises(FileError, match="leads out"):
+    with pytest.raises(FileError, match="is outside"):
         parse_items(["link.png"], "image", tmp_path / "inside")
 
 

@@ -133,7 +133,7 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
     tell_labels(campaign, "p2", ann="left")
     campaign.flag("p2", "bob")
     waiting = campaign.disagreements()
-    assert [one.item for one in waiting] == ["p2", "p0"], "least clear first"
+    assert [one.item for one in waiting] == ["p2", "p0"], "least certain first"
     assert waiting[1].answers == {"ann": "left", "bob": "right", "cem": "left"}
     assert campaign.status().disagreements == 2
     assert campaign.labels()["p0"].label == "left"

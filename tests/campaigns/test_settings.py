@@ -18,11 +18,11 @@ from teeter.errors import InputError, UnknownNameError
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"overlap": 1.5}, "overlap is 1.5: the share that several annotators answer"),
-        ({"people": 1}, "people is 1: an overlap takes 2 or more"),
+        ({"overlap": 1.5}, "overlap is 1.5: the share of items that several annotators answer"),
+        ({"people": 1}, "people is 1: an overlap needs 2 or more annotators"),
         ({"lease": float("nan")}, "lease is nan: it must be 0 or more"),
         ({"budget": -1.0}, "budget is -1.0: it must be 0 or more"),
-        ({"seed": 2**63}, "it must be an integer of 64 bits"),
+        ({"seed": 2**63}, "it must be a 64-bit integer"),
         ({"consensus": "mayority"}, r"No consensus is called 'mayority'. Did you mean 'majority'"),
     ],
 )
@@ -41,7 +41,7 @@ def test_a_folder_below_the_campaign_s_file_is_stored_relative_to_it(tmp_path: P
 
 @pytest.mark.parametrize("strategy", ["dbal", "batchbald", "ensemble"])
 def test_a_strategy_that_the_head_cannot_serve_is_refused(strategy: str, tmp_path: Path) -> None:
-    message = f"{strategy} needs .*, which the head linear does not give: choose the head mlp"
+    message = f"{strategy} needs .*, which the head linear does not provide: choose the head mlp"
 
     with pytest.raises(InputError, match=message):
         Campaign.create(

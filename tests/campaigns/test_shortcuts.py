@@ -52,11 +52,11 @@ def test_classes_beyond_the_last_key_have_none() -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (["a", "a"], "stands for spam"),
+        (["a", "a"], "already the shortcut of spam"),
         (["u"], "unsure"),
         (["F"], "flag"),
         (["ab"], "one letter"),
-        (["1"] * 3, "3 keys"),
+        (["1"] * 3, "3 shortcuts"),
     ],
 )
 def test_collisions_are_refused(chosen: list[str], message: str) -> None:
@@ -69,5 +69,5 @@ def test_a_campaign_with_a_collision_is_not_created(tmp_path: Path) -> None:
 
     message = refuse_campaign("new", tmp_path / "a.csv", "--classes", "a,b", "--keys", "x,x")
 
-    assert "stands for a" in message
+    assert "already the shortcut of a" in message
     assert not (tmp_path / "a.teeter").exists()

@@ -57,9 +57,9 @@ def advise(**changes: object) -> str:
 def test_the_advice_says_what_is_not_known_yet() -> None:
     text = advise(accuracy=None)
 
-    assert "The accuracy is not known yet: no random item is labelled." in text
-    assert "How much the predictions change is not known yet" in text
-    assert "Whether the accuracy still rises is not known yet" in text
+    assert "The accuracy is not known yet, because no random item has been labelled." in text
+    assert "It is not known yet how much the predictions change" in text
+    assert "It is not known yet whether the accuracy is still rising" in text
     assert "stopping" not in text
 
 
@@ -68,7 +68,9 @@ def test_the_accuracy_is_given_with_its_interval_and_marked_as_cautious_for_few_
         "The accuracy is about 90%, between 60% and 98% with 95% confidence: 9 of 10 random items "
         "are predicted correctly."
     )
-    caution = "This is a cautious estimate, from models trained on part of the labels."
+    caution = (
+        "The estimate is cautious, because it comes from models trained on only part of the labels."
+    )
 
     assert f"{sentence} {caution}" in advise()
     assert sentence in advise(labels=300)
@@ -85,7 +87,7 @@ def test_stopping_takes_stable_predictions_and_a_flat_accuracy() -> None:
     for accuracies in (rising, falling, ()):
         text = advise(kappa=0.995, changed=0.004, accuracies=accuracies)
         assert "not clear yet" in text
-        assert "still changing" not in text
+        assert "The model is still changing" not in text
         assert "stopping" not in text
 
 
@@ -93,11 +95,13 @@ def test_a_campaign_without_random_items_never_knows_its_accuracy() -> None:
     text = advise(accuracy=None, measurable=False)
 
     assert "The accuracy cannot be measured" in text
-    assert "Whether the accuracy still rises cannot be measured either." in text
+    assert "Whether the accuracy is still rising cannot be measured." in text
     assert "The accuracy is not known yet" not in text
 
 
 def test_the_budget_is_reported() -> None:
-    assert "How much of the budget is spent is not known: set the cost" in advise(budget=100.0)
+    assert "It is not known how much of the budget is spent: set the cost" in advise(budget=100.0)
     assert "25 of the budget of 100 is left." in advise(cost=75.0, budget=100.0)
-    assert "The budget of 100 is spent: the answers cost 120." in advise(cost=120.0, budget=100.0)
+    assert "The budget of 100 is used up: the answers have cost 120." in advise(
+        cost=120.0, budget=100.0
+    )

@@ -32,8 +32,9 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
         "bench", "run", "digits", *SHORT, "--strategies", "random,margin"
     ).stdout.splitlines()
     assert said[0].startswith("Mean accuracy: ")
-    assert (
-        said[1] == "All rounds are in runs/digits; teeter bench report runs/digits compares them."
+    assert said[1] == (
+        "All rounds are in runs/digits; to compare the strategies, run teeter bench report "
+        "runs/digits."
     )
     before = Path("runs/digits/cells/random-0.jsonl").read_bytes()
     told = json.loads(
@@ -79,7 +80,7 @@ def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
         ),
         (
             ["digits", "--set", "final=5000"],
-            "digits needs 5000 training rows, and there are 1437: lower final.",
+            "digits needs 5000 training rows, but there are only 1437: lower final.",
         ),
         (
             ["digits", "--set", "validation=1437"],

@@ -70,7 +70,7 @@ def test_undo_brings_back_the_answer_before(campaign_file: Path) -> None:
     run_campaign("tell", campaign_file, "t5", "fruit")
     run_campaign("tell", campaign_file, "t5", "tool")
     assert run_campaign("undo", campaign_file) == (
-        "Undid t5: tool.\nThe answer before it counts again: fruit.\n"
+        "Undid t5: tool.\nThe earlier answer counts again: fruit.\n"
     )
 
 
@@ -178,7 +178,7 @@ def test_images_move_with_their_campaign_and_a_missing_image_can_be_flagged(
     assert "Added 1 item" in run_campaign("add", campaign, pictures)
     result = invoke_campaign("encode", campaign, "--again")
     assert "Encoded 8 items" in result.stdout
-    assert "0.png: fix it, remove it, or flag it" in result.stderr
+    assert "0.png: fix or remove the file, or flag the item" in result.stderr
     run_campaign("tell", campaign, "0.png", "--other", "flag")
 
     run_campaign("tell", campaign, "1.png", "a")
@@ -240,10 +240,12 @@ def test_only_items_of_the_same_kind_are_added(
     pictures = tmp_path / "pictures.teeter"
 
     message = refuse_campaign("add", campaign_file, tmp_path / "others")
-    assert "This campaign is of text, and '0.png' is of image" in message
+    assert "The items of this campaign are of kind text, but '0.png' is of kind image" in message
     message = refuse_campaign("add", pictures, items_file)
-    assert "This campaign is of image, and 't0' is of text" in message
-    assert "put new images there" in refuse_campaign("add", pictures, tmp_path / "others")
+    assert "The items of this campaign are of kind image, but 't0' is of kind text" in message
+    assert "put the new images into the campaign's folder" in refuse_campaign(
+        "add", pictures, tmp_path / "others"
+    )
 
     save_image(tmp_path / "pictures" / "new" / "4.png", (1, 2, 3))
     printed = run_campaign("add", pictures, tmp_path / "pictures" / "new")
@@ -263,19 +265,19 @@ def test_labels_of_known_items_are_added_and_conflicts_reported(
     assert run_campaign("undo", campaign_file) == "Undid t0: fruit.\n"
     assert "no answer to undo" in run_campaign("undo", campaign_file)
     message = refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", "import")
-    assert "answer under another name" in message
+    assert "choose another name" in message
 
 
 def test_a_class_is_added(campaign_file: Path) -> None:
     printed = run_campaign("add-class", campaign_file, "bird")
-    assert printed == "Added the class bird. The campaign has 3 classes.\n"
+    assert printed == "Added the class bird. The campaign now has 3 classes.\n"
     run_campaign("tell", campaign_file, "t5", "bird")
     assert "Cannot add a class 'bird'" in refuse_campaign("add-class", campaign_file, "bird")
 
 
 def test_a_short_audit_set_is_reported(items_file: Path) -> None:
     printed = run_campaign("new", items_file, "--classes", "a,b", "--audit", 1000)
-    assert "The audit set has 30 instead of 1,000 items: at most half of all items." in printed
+    assert "The audit set has 30 instead of 1,000 items, because it holds at most half" in printed
 
 
 # ---- status
@@ -299,7 +301,7 @@ def test_status_with_150_classes_fits_the_terminal(
     assert len(lines) < 25
     text = " ".join(lines)
     assert "7 kind of item 0 " in text
-    assert "130 more classes: --all lists them." in text
+    assert "130 more classes: list with --all." in text
     assert "No labels (130): kind of item 20, kind of item 21," in text
 
     lines = run_campaign("status", campaign, "--all").splitlines()
@@ -350,7 +352,7 @@ def test_an_export_replaces_nothing_without_overwrite(
     message = refuse_campaign("export", campaign_file, out, "--history", items_file)
     assert "already exists" in message
     message = refuse_campaign("export", campaign_file, out, "--history", out)
-    assert "cannot both go to" in message
+    assert "Cannot write both the labels and the history to" in message
     assert items_file.read_bytes() == before
 
     for _ in range(2):
@@ -365,11 +367,11 @@ def test_an_export_says_which_model_its_predictions_are_from(
     for number in range(4, 12):
         run_campaign("tell", campaign_file, f"t{number}", true_label(f"t{number}"))
     run_campaign("train", campaign_file)
-    assert "Predictions" not in run_campaign("export", campaign_file, tmp_path / "a.csv")
+    assert "predictions come from" not in run_campaign("export", campaign_file, tmp_path / "a.csv")
 
     run_campaign("tell", campaign_file, "t20", "tool")
     printed = run_campaign("export", campaign_file, tmp_path / "b.csv")
-    assert "Predictions are of model 1; 1 answer is newer" in printed
+    assert "The predictions come from model 1; 1 answer is newer" in printed
 
     out = tmp_path / "c.csv"
     message = refuse_campaign("export", campaign_file, out, "--history", tmp_path)
@@ -377,7 +379,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
     message = refuse_campaign(
         "export", campaign_file, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
     )
-    assert "outside of" in message
+    assert "name a file outside" in message
 
 
 # ---- PostgreSQL, and several campaigns in one place
@@ -385,7 +387,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
 
 def test_a_campaign_is_named_if_a_file_holds_two(campaign_file: Path) -> None:
     Campaign.create(campaign_file, "second", ["a", "b"]).database.close()
-    assert "say which of second, things" in refuse_campaign("status", campaign_file)
+    assert "name one of second, things" in refuse_campaign("status", campaign_file)
     assert "of 60 items" in run_campaign("status", f"{campaign_file}#things")
     assert "Did you mean 'second'?" in refuse_campaign("status", f"{campaign_file}#secnd")
 
@@ -402,7 +404,7 @@ def test_a_campaign_is_copied_to_a_server_and_back(
     printed = run_campaign("copy-to", "notes.teeter", url)
     assert printed.startswith("Copied notes to postgresql://")
     assert ": 30 items, 0 answers." in printed
-    assert "notes.teeter is unchanged. Continue with one of the two, not with both." in printed
+    assert "notes.teeter is unchanged. Continue with only one of the two campaigns." in printed
 
     assert len(run_campaign("ask", url, "-n", "3").splitlines()) >= 3
     assert "30" in run_campaign("status", f"{url}#notes")
@@ -470,19 +472,25 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
     assert "--other later is unknown: give skip, unsure or flag." in refuse_campaign(
         "tell", campaign_file, "t5", "--other", "later"
     )
-    assert "label items of two or more, then train" in refuse_campaign("train", campaign_file)
+    assert "label items of at least two classes, then train" in refuse_campaign(
+        "train", campaign_file
+    )
     assert "Cannot ask about 0 items" in refuse_campaign("ask", campaign_file, "-n", 0)
     assert "Cannot list 0 labels" in refuse_campaign("suspects", campaign_file, "-n", 0)
-    assert "this one is blank" in refuse_campaign("tell", campaign_file, "t5", "fruit", "--as", " ")
-    assert "this one is blank" in refuse_campaign("ask", campaign_file, "--as", "")
-    assert "it must be an integer of 64 bits" in refuse_campaign(
+    assert "name of the annotator is blank" in refuse_campaign(
+        "tell", campaign_file, "t5", "fruit", "--as", " "
+    )
+    assert "name of the annotator is blank" in refuse_campaign("ask", campaign_file, "--as", "")
+    assert "it must be a 64-bit integer" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
     )
     assert "No class is called 'tool'" in refuse_campaign(
         "new", items_file, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
     )
     assert not (tmp_path / "z").exists()
-    assert "has no known format" in refuse_campaign("export", campaign_file, tmp_path / "out.docx")
+    assert "Cannot tell the format" in refuse_campaign(
+        "export", campaign_file, tmp_path / "out.docx"
+    )
     assert "--budget needs --cost" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--budget", 5, "--file", tmp_path / "y"
     )
@@ -529,7 +537,7 @@ def test_a_broken_image_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.png").write_text("no image")
     message = refuse_campaign("new", folder, "--classes", "a,b")
-    assert "is not an image that can be read" in message
+    assert "cannot be read as an image" in message
     assert list(tmp_path.glob("*.teeter*")) == []
 
 
@@ -584,7 +592,7 @@ def test_broken_images_are_named_and_the_rest_is_labelled(tmp_path: Path) -> Non
 
     assert result.exit_code == 0, result.output
     assert "Created" in result.stdout
-    assert result.stderr.count("is not an image that can be read") == 5
+    assert result.stderr.count("cannot be read as an image") == 5
     assert "2 more items cannot be read." in result.stderr
     campaign = folder.with_suffix(".teeter")
     assert "7 items cannot be read and are left out." in run_campaign("status", campaign)

@@ -99,7 +99,9 @@ def test_the_folder_may_come_before_the_command_or_after_it(
 
 
 def test_one_that_is_there_is_not_fetched(teeter: Teeter) -> None:
-    assert teeter("datasets", "get", "digits").stdout == "digits is already there: scikit-learn.\n"
+    assert (
+        teeter("datasets", "get", "digits").stdout == "digits is already available: scikit-learn.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_labels_of_one_class_train_no_model(campaign_file: Path) -> None:
     printed = run_campaign("label", campaign_file, "-n", 3, typed="111111s")
     assert "Model" not in printed
     assert read_status(campaign_file)["by_class"] == {"fruit": 6, "tool": 0}
-    assert "labels of 1 of 2 classes" in refuse_campaign("train", campaign_file)
+    assert "only 1 of 2 classes" in refuse_campaign("train", campaign_file)
     assert run_campaign("suspects", campaign_file) == "No suspect labels.\n"
 
 
@@ -94,7 +94,7 @@ def test_more_classes_than_keys_are_refused(items_file: Path) -> None:
     classes = ",".join(f"class {number}" for number in range(40))
     run_campaign("new", items_file, "--classes", classes)
     message = refuse_campaign("label", items_file.with_suffix(".teeter"))
-    assert "keys for 32 classes, and this campaign has 40" in message
+    assert "keys for 32 classes, but this campaign has 40" in message
 
 
 def test_the_legend_fits_the_terminal(items_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
     assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
     said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
-    assert said == "rays is True: it must be a whole number from 1 up."
+    assert said == "rays is True: it must be a whole number of 1 or more."
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         ),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
-        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number from 1 up."),
+        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number of 1 or more."),
         (
             ["-n", "1", "--strategy", "margin", "--rays", "0"],
-            "rays is 0: it must be a whole number from 1 up.",
+            "rays is 0: it must be a whole number of 1 or more.",
         ),
         (
             ["-n", "1", "--device", "gpu"],
@@ -202,7 +202,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         ),
         (
             ["-n", "1", "--labels", "kind"],
-            "--labels names a column of a table, and POOL holds arrays: pass --head instead.",
+            "--labels names a column of a table, but POOL holds arrays: pass --head instead.",
         ),
         (
             ["-n", "1", "--head", "POOL", "--labels", "y"],
@@ -252,7 +252,7 @@ def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path)
             "select", tmp_path / "pool.npy", "-n", 1, "--strategy", "random", *given, fails=2
         )
         assert "leave it out, or pass --engine local." in found.stderr
-        assert f"takes no {given[0]}:" in found.stderr
+        assert f"{given[0]} can be used only with --engine:" in found.stderr
 
 
 @pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])
@@ -305,7 +305,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
         "select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2
     )
     assert (
-        "is a pickle, which can run code and which teeter never loads: load it yourself"
+        "is a pickle, which teeter never loads because it can run code: load it yourself"
         in refusal(pickled)
     )
 
@@ -336,7 +336,7 @@ def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
         "x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60))
     )
     result = teeter("select", path, "--labels", "y", "-n", 2, "--rays", 16)
-    assert result.stderr.splitlines()[0] == "Left out as free text: remark."
+    assert result.stderr.splitlines()[0] == "Left out because they hold free text: remark."
 
 
 def test_an_interrupt_exits_with_130(

@@ -96,7 +96,7 @@ def test_a_token_is_printed_once_and_stored_as_a_hash(teeter: Teeter, home: Path
 
     assert "Removed the token of ann" in teeter("serve", "--remove-token", "ann").stdout
     assert "ann" not in (home / "tokens.json").read_text()
-    assert "No token of 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
+    assert "has no token for 'ann'" in teeter("serve", "--remove-token", "ann", fails=2).stderr
 
 
 def test_tokens_are_checked_on_this_machine_too_if_there_are_any(
@@ -106,12 +106,12 @@ def test_tokens_are_checked_on_this_machine_too_if_there_are_any(
     token = teeter("serve", "--tokens", tokens, "--make-token", "ann").stdout.strip()
 
     open_to_all = _security_config("127.0.0.1", 8765, [], None, 1)
-    assert not Authenticator(open_to_all).requires_token()
+    assert not Authenticator(open_to_all).requires_login()
     by_file = _security_config("127.0.0.1", 8765, [], tokens, 1)
     by_option = _security_config("127.0.0.1", 8765, ["ann=" + "x" * 16], None, 1)
     assert by_file.tokens.find_annotator(token) == "ann"
     for config in (by_file, by_option):
-        assert Authenticator(config).requires_token()
+        assert Authenticator(config).requires_login()
         assert config.allowed_hosts is None, "a proxy has a host name of its own"
 
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
@@ -136,7 +136,7 @@ def test_connections_are_limited() -> None:
 
 def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
-    assert "--proxy takes" in teeter("serve", file, "--proxy", "*", fails=2).stderr
+    assert "--proxy needs" in teeter("serve", file, "--proxy", "*", fails=2).stderr
 
 
 # ---- logins by accounts
@@ -156,7 +156,7 @@ def test_a_file_of_logins_takes_the_place_of_tokens(
 
     monkeypatch.setenv("TEETER_LOGIN", str(login))
     workspace = start_and_stop(*public, teeter=teeter, monkeypatch=monkeypatch)
-    assert workspace.auth.requires_token()
+    assert workspace.auth.requires_login()
 
     login.write_text("")
     assert "login.toml: it has neither" in teeter("serve", *public, fails=2).stderr

@@ -167,7 +167,7 @@ def test_missing_and_conflicting_options_are_errors(teeter: Teeter, file: Path, 
     assert "set LABEL_STUDIO_API_KEY or pass --token-file" in no_token
 
     no_url = teeter("campaign", "sync", file, "--token", LEGACY_TOKEN, fails=2).stderr
-    assert "not linked to a Label Studio yet: pass --url." in no_url
+    assert "not linked to a Label Studio server yet: pass --url." in no_url
 
     options = ("--url", url, "--token", LEGACY_TOKEN, "--once", "--watch", 5)
     both = teeter("campaign", "sync", file, *options, fails=2).stderr

@@ -59,7 +59,7 @@ def test_team_settings_are_stored(campaign_file: Path) -> None:
 def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -> None:
     label_twelve(campaign_file, disagreements=4)
     status = run_campaign("status", campaign_file)
-    assert f"4 disagreements to decide: teeter campaign decide {campaign_file}" in status
+    assert f"4 disagreements to decide. Run: teeter campaign decide {campaign_file}" in status
 
     waiting = json.loads(run_campaign("decide", campaign_file, "--json"))
     assert {disagreement["item"] for disagreement in waiting} == {"t0", "t1", "t2", "t3"}
@@ -68,7 +68,7 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
     # The first is decided, undone and decided again, the second left, the third flagged.
     printed = run_campaign("decide", campaign_file, "--as", "rey", typed="1u2 f")
     assert "[1] small  [2] large" in printed
-    assert "2 decided. Run the same command to continue." in printed
+    assert "Decided on 2 items. Run the same command to continue." in printed
 
     campaign = Campaign.open(campaign_file)
     first, third = waiting[0]["item"], waiting[2]["item"]
@@ -78,7 +78,7 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
     campaign.database.close()
 
     assert len(json.loads(run_campaign("decide", campaign_file, "--json", "-n", 5))) == 2
-    assert "2 decided" in run_campaign("decide", campaign_file, typed="11")
+    assert "Decided on 2 items" in run_campaign("decide", campaign_file, typed="11")
     assert "No disagreements to decide." in run_campaign("decide", campaign_file)
 
 
@@ -152,7 +152,5 @@ def test_a_late_answer_is_reported(campaign_file: Path) -> None:
 
     result = invoke_campaign("tell", campaign_file, question["item"], "small", "--as", "ann")
     assert result.exit_code == 0
-    assert result.stderr == (
-        "Your lease on this item had expired. Your answer counts all the same.\n"
-    )
+    assert result.stderr == ("Your lease on this item had expired. Your answer still counts.\n")
     assert json.loads(run_campaign("status", campaign_file, "--json"))["labelled"] == 1

@@ -53,10 +53,10 @@ def test_the_browser_opens_at_the_first_question(
 ) -> None:
     output = teeter("try", "--no-open").stdout
     assert "Created a sample campaign in teeter-try" in output
-    assert "/c/messages  (Ctrl+C stops" in output
+    assert "/c/messages  (Press Ctrl+C to stop" in output
     (workspace,) = workspaces
     assert list(workspace.services) == ["messages"]
-    assert not workspace.auth.requires_token()
+    assert not workspace.auth.requires_login()
 
 
 def test_a_second_call_continues_and_fresh_starts_again(

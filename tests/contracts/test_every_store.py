@@ -532,7 +532,7 @@ def test_a_row_id_that_no_database_has_is_no_row(
     with database.reading() as connection:
         after = repository.items.search(connection, ItemQuery(after=row_id))
         before = repository.items.search(connection, ItemQuery(before=row_id))
-        with pytest.raises(UnknownNameError, match="There is no item number"):
+        with pytest.raises(UnknownNameError, match="There is no item with the row id"):
             repository.items.get_by_row_id(connection, row_id)
         assert repository.items.by_row_id(connection, [row_id]) == {}
 

@@ -94,7 +94,7 @@ def test_parquet_and_csv_with_columns_of_numbers(tmp_path: Path) -> None:
         pool = read_pool(path, id_column="key")
         assert features_of(pool) == [[0.5, 1], [1.5, 2]]
         assert pool.ids == ["7", "8"]
-        assert pool.notes == ("Left out, not being numbers: name.",)
+        assert pool.notes == ("Left out because they are not numbers: name.",)
 
 
 def test_the_only_floating_matrix_is_the_features(tmp_path: Path) -> None:
@@ -134,13 +134,13 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
     [
         (
             {"a": X, "b": X},
-            r"holds a \(4, 3\) float32, b \(4, 3\) float32: name the array to pick from features",
+            r"holds a \(4, 3\) float32, b \(4, 3\) float32: call the array of candidates features",
         ),
-        ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: name the array"),
-        ({}, "holds no array: name the array"),
+        ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: call the array"),
+        ({}, "holds no array: call the array"),
         (
             {"features": X, "ids": np.array(list("abcd"), dtype=object)},
-            "'ids' in .* is pickled .* a unicode array",
+            "'ids' in .* holds pickled .* a Unicode array",
         ),
         (
             {"features": X, "ids": np.array([1.0, 2, 3, 4])},

@@ -120,7 +120,7 @@ def test_without_a_published_checksum_the_one_seen_is_told(site: Site, tmp_path:
 def test_another_file_than_published_is_thrown_away(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = b"something else"
     with pytest.raises(
-        FileError, match=rf"MD5 {md5(b'something else')}, and {md5(CONTENT)} is published"
+        FileError, match=rf"MD5 {md5(b'something else')}, but the published MD5 is {md5(CONTENT)}"
     ):
         fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
     assert left(tmp_path) == []
@@ -133,7 +133,7 @@ def test_it_goes_on_where_it_broke_off(site: Site, tmp_path: Path, knows_ranges:
     remote = Remote(f"{site.url}/a.bin", md5(CONTENT))
     with pytest.raises(
         FileError,
-        match=f"broke off after 500000 of {len(CONTENT)} bytes: run the command again to resume",
+        match=f"was lost after 500000 of {len(CONTENT)} bytes: run the command again to resume",
     ):
         fetch_file(remote, tmp_path)
     assert left(tmp_path) == [".a.bin.part"]
@@ -164,7 +164,7 @@ def test_too_much_that_is_there_is_started_again(site: Site, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: see teeter datasets"):
+    with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: run teeter datasets"):
         fetch_file(Remote(f"{site.url}/none.bin", None), tmp_path)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # the port is ours, and nobody listens
@@ -230,7 +230,7 @@ def test_a_description_that_openml_cuts_short_is_reported(
     monkeypatch.setattr(downloads, "_OPENML_URL", f"{site.url}/json/{{}}")
     site.files["/json/6"] = b'{"data_set_description": {}}'
     site.breaks_after = 10
-    with pytest.raises(FileError, match=r"/json/6 broke off \(.+\): run the command again\."):
+    with pytest.raises(FileError, match=r"/json/6 was lost \(.+\): run the command again\."):
         fetch_dataset("openml-6", folder=tmp_path)
 
 
@@ -325,7 +325,7 @@ def test_what_would_fill_the_disk_is_not_unpacked(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 19))
     for path in (tmp_path / "a.zip", tar(tmp_path / "a.tar.gz", member("first"), large)):
         with pytest.raises(
-            FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, and 0\.0 GB are free"
+            FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, but only 0\.0 GB are free"
         ):
             unpack(path, home)
         assert left(home) == []

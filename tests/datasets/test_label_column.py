@@ -79,7 +79,7 @@ def test_names_with_marks_in_them_are_classes(labels: list[str]) -> None:
 def test_fractions_are_refused(labels: list[str]) -> None:
     with pytest.raises(
         InputError,
-        match=r"column 'y' of pool.csv holds fractions such as .*: teeter picks for classes",
+        match=r"column 'y' of pool.csv holds fractions such as .*: teeter needs classes",
     ):
         labels_of(*labels)
 
@@ -101,14 +101,14 @@ def test_columns_of_lists_are_refused() -> None:
     for column in ("tags", "v"):
         with pytest.raises(
             InputError,
-            match=r"The cells of column .* are lists: teeter picks for one class per row",
+            match=r"The cells of column .* are lists: teeter needs one class per row",
         ):
             read_labels(nested, column)
 
 
 def test_two_columns_are_refused_and_a_wrong_name_gets_a_hint() -> None:
     with pytest.raises(
-        InputError, match=r"labels= names 2 columns \(y, x\): teeter picks for one class per row"
+        InputError, match=r"labels= names 2 columns \(y, x\): teeter needs one class per row"
     ):
         read_labels(table_of("a", "b"), "y, x")
     with pytest.raises(UnknownNameError, match=r"No column of pool.csv is called 'labels'"):

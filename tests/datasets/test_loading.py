@@ -136,8 +136,8 @@ def test_other_sizes_than_the_published_are_said(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert (
-        record.getMessage()
-        == "mnist has 12 training and 5 test rows here, but 60000 and 10000 are published."
+        record.getMessage() == "mnist has 12 training rows and 5 test rows here, "
+        "but the published dataset has 60000 and 10000."
     )
 
 
@@ -183,7 +183,7 @@ def test_embeddings_with_labels_need_no_dataset(tmp_path: Path) -> None:
         ({"x_train": np.zeros((12, 3))}, "holds x_train: x_train and x_test are needed"),
         (
             {"x_train": np.zeros((11, 3)), "x_test": np.zeros((5, 3))},
-            "x_train in .* has 11 rows, and the dataset has 12",
+            "x_train in .* has 11 rows, but the dataset has 12",
         ),
         (
             {"x_train": np.zeros((12, 3)), "x_test": np.zeros((5, 2))},

@@ -126,7 +126,7 @@ def test_counts_are_kept_and_a_small_class_keeps_all() -> None:
             "Cannot make an imbalance of 0.5: give a number of 1 or more, or counts",
         ),
         ({"imbalance": float("nan")}, "an imbalance of nan"),
-        ({"counts": [1, 2]}, r"The rows have 3 classes, and counts is \[1, 2\]: give 3 counts"),
+        ({"counts": [1, 2]}, r"The rows have 3 classes, but counts is \[1, 2\]: give 3 counts"),
         ({"counts": [1, 2, -1]}, "3 counts of 0 or more"),
         ({"counts": [1, 2, 3], "imbalance": 2}, "not both"),
     ],

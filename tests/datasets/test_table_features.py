@@ -86,13 +86,13 @@ def test_free_text_is_left_out_by_name() -> None:
     comment = texts(*(f"comment {k % 70}" for k in range(120)))
     code = texts(*(f"k{k % 55}" for k in range(120)))
     told = encoded(size=size, comment=comment, code=code)
-    assert told.notes == ("Left out as free text: comment.",)
+    assert told.notes == ("Left out because they hold free text: comment.",)
     assert told.features.shape == (120, 51)
 
 
 def test_texts_that_all_differ_are_free_text_however_few() -> None:
     assert encoded(size=texts("1", "2", "4"), title=texts("a", "b", "c")).notes == (
-        "Left out as free text: title.",
+        "Left out because they hold free text: title.",
     )
 
 
@@ -100,7 +100,7 @@ def test_columns_left_out_and_nested_columns() -> None:
     table = Table(Path("p"), {"a": texts("1", "2"), "b": texts("1", "2")}, nested=("tags", "label"))
     told = encode_table(table, leave_out={"b", "label"})
     assert told.features.shape == (2, 1)
-    assert told.notes == ("Left out as nested: tags.",)
+    assert told.notes == ("Left out because they hold nested values: tags.",)
 
 
 def test_a_column_of_lists_gives_a_feature_for_each_place() -> None:

@@ -26,7 +26,7 @@ def test_a_head_is_looked_at_before_any_work(pool: Path, tmp_path: Path) -> None
     heads = {
         "weight has NaN or infinity in 1 of 4 rows": {"weight": broken},
         "weight has 4 classes and bias has 3": {"weight": weight, "bias": np.zeros(3)},
-        "names 2 classes, and has weights for 4": {"weight": weight, "classes": ["a", "b"]},
+        "names 2 classes, but has weights for 4": {"weight": weight, "classes": ["a", "b"]},
         "at least 2 are needed": {"weight": weight[:0]},
     }
     for sentence, arrays in heads.items():

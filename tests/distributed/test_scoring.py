@@ -17,6 +17,6 @@ def test_a_file_that_holds_less_than_it_tells_is_refused(pool: Path, tmp_path: P
     select_rows(pool, strategy="entropy")
     (folder,) = (tmp_path / "work").glob("entropy-*")
     shard = open_shards(pool).shards[0]
-    with pytest.raises(FileError, match=r"holds 500 rows and declares 501: it is damaged"):
+    with pytest.raises(FileError, match=r"holds 500 rows but declares 501, so it is damaged"):
         scoring.score_shard(tmp_path / "out", str(folder), replace(shard, rows=501))
     assert not (tmp_path / "out").exists()

@@ -28,5 +28,7 @@ def test_features_become_contiguous_float32_rows() -> None:
     ],
 )
 def test_other_results_are_refused_with_their_shape(output: Any, shape: str) -> None:
-    with pytest.raises(InputError, match=f"The encoder gave {shape}: it must return"):
+    with pytest.raises(
+        InputError, match=f"The encoder returned an array of shape {shape}: it must return"
+    ):
         run_encoder(lambda texts: output, ["a", "b"])

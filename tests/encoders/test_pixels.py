@@ -48,7 +48,7 @@ def test_a_file_that_is_not_an_image_is_refused(tmp_path: Path) -> None:
     save_image(tmp_path / "a.png", (1, 2, 3))
     (tmp_path / "b.png").write_text("not an image")
 
-    with pytest.raises(FileError, match=r"b\.png is not an image that can be read"):
+    with pytest.raises(FileError, match=r"b\.png cannot be read as an image"):
         encode_images(["a.png", "b.png"], tmp_path)
 
 
@@ -59,13 +59,13 @@ def test_a_truncated_image_is_refused(length: int, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(content[:length])
 
     with pytest.raises(
-        FileError, match=r"a\.png is not an image that can be read: fix it, remove it"
+        FileError, match=r"a\.png cannot be read as an image: fix or remove the file"
     ):
         encode_images(["a.png"], tmp_path)
 
 
 def test_a_missing_image_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"There is no file .*gone\.png: fix it, remove it"):
+    with pytest.raises(FileError, match=r"There is no file .*gone\.png: fix or remove the file"):
         encode_images(["gone.png"], tmp_path)
 
 
@@ -155,7 +155,7 @@ def test_a_broken_image_is_reported_and_the_others_are_encoded(tmp_path: Path) -
     encoding = encoder.encode(names)
 
     assert list(encoding.unreadable) == [2]
-    assert "2.png is not an image that can be read" in encoding.unreadable[2]
+    assert "2.png cannot be read as an image" in encoding.unreadable[2]
     assert not encoding.vectors[2].any()
     assert encoding.vectors[[0, 1, 3, 4]].any(axis=1).all()
     assert encoder.encode(["2.png"]).vectors.shape == (1, encoding.vectors.shape[1])
@@ -173,5 +173,5 @@ def test_warnings_of_pillow_are_not_passed_on(
     assert len(describe(tmp_path, "a.png", "b.png")) == 2
 
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(FileError, match=r"b\.png is not an image that can be read"):
+    with pytest.raises(FileError, match=r"b\.png cannot be read as an image"):
         describe(tmp_path, "b.png")

@@ -35,5 +35,5 @@ def test_a_few_texts_have_features_too(texts: list[str]) -> None:
 
 
 def test_texts_without_a_single_term_are_refused() -> None:
-    with pytest.raises(InputError, match="no words to tell them apart by"):
+    with pytest.raises(InputError, match="no words that tell them apart"):
         encode_texts(["  ", "\n"])

@@ -95,7 +95,7 @@ def test_disagreements_are_decided_by_keyboard(
     page.keyboard.press(" ")
     page.keyboard.press("1")
     shows(page, 1)
-    sync_api.expect(page.locator("#stage")).to_contain_text("skipped the rest")
+    sync_api.expect(page.locator("#stage")).to_contain_text("skipped the remaining items")
     page.reload()
     shows(page, 1)
     sync_api.expect(page.locator("#last li")).to_have_count(3)
@@ -133,9 +133,11 @@ def test_an_owner_names_somebody_who_comes_in(
     sync_api.expect(page.get_by_role("status").first).to_contain_text("is revoked")
     other.reload()
     other.wait_for_url("**/login")
-    page.get_by_label("Combine several answers by").select_option("dawid-skene")
+    page.get_by_label("Combine several answers about an item by").select_option("dawid-skene")
     page.get_by_role("button", name="Save").click()
-    sync_api.expect(page.get_by_label("Combine several answers by")).to_have_value("dawid-skene")
+    sync_api.expect(page.get_by_label("Combine several answers about an item by")).to_have_value(
+        "dawid-skene"
+    )
     other.context.close()
     page.context.close()
     assert [one for one in problems if "401" not in one] == []

@@ -128,7 +128,7 @@ def test_the_page_goes_on_by_itself(
     states = sum((person.answers for person in people), Counter[int]())
     sentences = set().union(*(person.sentences for person in people))
     assert set(states) == {200, 503}, (states, sentences)
-    assert all("does not answer" in one for one in sentences), sentences
+    assert all("is not responding" in one for one in sentences), sentences
     assert not any("127.0.0.1" in one or "postgresql" in one for one in sentences), sentences
     told = [item for person in people for item in person.told]
     assert set(told) <= set(held(place)), "what was acknowledged is there"
@@ -178,7 +178,7 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
             for key in ("1", "2", "1"):
                 page.keyboard.press(key)
             sync_api.expect(page.locator("#alarm")).to_contain_text(
-                "does not answer", timeout=PATIENCE
+                "is not responding", timeout=PATIENCE
             )
             sync_api.expect(page.locator("#alarm")).to_contain_text(
                 "in this browser", timeout=PATIENCE
@@ -207,7 +207,7 @@ def test_every_page_says_that_the_database_is_away(
         for path in (AT, "/c/texts", "/"):
             answer = client.get(path)
             assert answer.status_code == 503
-            assert "does not answer" in answer.text
+            assert "is not responding" in answer.text
         assert client.get("/static/label.js").status_code == 200
         database.start()
         assert client.get(AT).status_code == 200

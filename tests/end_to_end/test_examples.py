@@ -44,7 +44,7 @@ def test_example_runs(
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))  # one registers a strategy
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out.strip()
-    assert len(script.read_text().splitlines()) <= 40
+    assert len(script.read_text().splitlines()) <= 60, "an example fits on a screen"
 
 
 @pytest.mark.slow

@@ -26,10 +26,10 @@ def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="There is no run in"):
         read_run(tmp_path)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
+    with pytest.raises(FileError, match="is damaged, or is not part of a run folder"):
         read_run(tmp_path)
     (tmp_path / "run.json").write_text('{"format": 99}')
-    with pytest.raises(FileError, match="was written by a newer teeter"):
+    with pytest.raises(FileError, match="was written by a newer version of teeter"):
         read_run(tmp_path)
 
 
@@ -37,7 +37,7 @@ def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, strategies=["random"], rounds=1, device="cpu")
     path = tmp_path / "cells" / "random-0.jsonl"
     path.write_text("{}\n" + path.read_text())
-    with pytest.raises(FileError, match="is damaged: it has a line that is not a round"):
+    with pytest.raises(FileError, match="is damaged: it has a line that does not describe a round"):
         run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
 
 
@@ -46,12 +46,14 @@ def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
     cell, failures = tmp_path / "cells" / "random-0.jsonl", tmp_path / "failures.jsonl"
     lines = cell.read_text()
     cell.write_text("".join(lines.splitlines(keepends=True)[::2]))
-    with pytest.raises(FileError, match="is damaged: its rounds are not 0, 1, 2"):
+    with pytest.raises(FileError, match="is damaged: its rounds are not numbered 0, 1, 2"):
         read_run(tmp_path)
     cell.write_text(lines)
     for damaged in ("{}", "[]", "3", "not JSON"):
         failures.write_text(damaged + "\n")
-        with pytest.raises(FileError, match="is damaged: it has a line that is not a failure"):
+        with pytest.raises(
+            FileError, match="is damaged: it has a line that does not describe a failure"
+        ):
             run_setting(TINY, tmp_path, strategies=["random"], device="cpu")
     failures.unlink()
     facts = json.loads((tmp_path / "run.json").read_text())
@@ -67,13 +69,13 @@ def test_damaged_facts_rounds_and_failures_are_told(tmp_path: Path) -> None:
             read_run,
             lambda folder: run_setting(TINY, folder, strategies=["random"], device="cpu"),
         ):
-            with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
+            with pytest.raises(FileError, match="is damaged, or is not part of a run folder"):
                 read(tmp_path)
     for missing in ("setting", "strategies", "repetitions", "rounds", "groups"):
         (tmp_path / "run.json").write_text(
             json.dumps({name: facts[name] for name in facts if name != missing})
         )
-        with pytest.raises(FileError, match="is damaged, or is not a run of teeter"):
+        with pytest.raises(FileError, match="is damaged, or is not part of a run folder"):
             read_run(tmp_path)
 
 

@@ -43,7 +43,7 @@ def test_a_memory_is_on_disk_before_its_line(
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    with run_lock(tmp_path), pytest.raises(InputError, match="Another process is running"):
+    with run_lock(tmp_path), pytest.raises(InputError, match="Another process is using"):
         run_setting(TINY, tmp_path, device="cpu")
 
 
@@ -88,5 +88,5 @@ def _append_within(records: RunFolder, one: Round, limit: int) -> int:
     try:
         records.append(one, {})
     except FileError as error:
-        return 7 if "What was recorded before is safe" in str(error) else 1
+        return 7 if "Everything recorded so far is safe" in str(error) else 1
     return 2

@@ -372,11 +372,11 @@ def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
     [
         (TINY, {"strategies": ["randon"]}, "No strategy is called 'randon'. Did you mean 'random'"),
         (TINY, {"rounds": 9}, "Cannot run 9 rounds: tiny has 3"),
-        (replace(TINY, final=400), {}, "tiny needs 400 training rows, and there are 300"),
+        (replace(TINY, final=400), {}, "tiny needs 400 training rows, but there are only 300"),
         (
             replace(TINY, network="s-cnn"),
             {},
-            "s-cnn takes square images, and the rows are of shape",
+            "s-cnn takes square images, but the rows have the shape",
         ),
         (replace(TINY, dataset="digit"), {}, "No dataset is called 'digit'"),
         (TINY, {"device": "tpu"}, "No device is called 'tpu'"),

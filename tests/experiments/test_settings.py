@@ -135,10 +135,13 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
         ({"query": 2.5}, "query is 2.5: it must be a whole number"),
         ({"balanced": "perhaps"}, "balanced is 'perhaps': it must be yes or no"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast': it must be a number"),
-        ({"milestones": "1,x"}, "milestones is '1,x': it must be whole numbers with commas"),
+        (
+            {"milestones": "1,x"},
+            "milestones is '1,x': it must be whole numbers separated by commas",
+        ),
         (
             {"final": 100},
-            "A run from 200 labels by 200 does not end at 100: final must be 400 or more",
+            "adds 200 per round cannot end with 100: final must be 400 or more",
         ),
         ({"network": "mpl"}, "No network is called 'mpl'. Did you mean 'mlp'"),
         ({"imbalance": "0.5"}, "imbalance is 0.5: it must be 1 or more"),
@@ -150,8 +153,8 @@ def test_a_changed_experiment_is_not_the_paper_s() -> None:
             {"options": {"ldm-s": 3}},
             r"options is {'ldm-s': 3}: it must be a table for each strategy",
         ),
-        ({"milestones": 3}, "milestones is 3: it must be whole numbers with commas"),
-        ({"milestones": ["a"]}, "milestones is .*: it must be whole numbers with commas"),
+        ({"milestones": 3}, "milestones is 3: it must be whole numbers separated by commas"),
+        ({"milestones": ["a"]}, "milestones is .*: it must be whole numbers separated by commas"),
         ({"strategies": [3]}, "strategies is .*: it must be names"),
         ({"weight_decay": [1]}, "weight_decay is .*: it must be a number"),
         ({"seed": 1.5}, "seed is 1.5: it must be a whole number"),
@@ -214,9 +217,9 @@ def test_text_in_a_file_of_its_own_means_what_it_means_with_a_base(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("epochs = ", "is not a TOML file that can be read"),
+        ("epochs = ", "cannot be read as a TOML file"),
         ('base = "digit"', "No setting is called 'digit'"),
-        ("epochs = 3", "does not say dataset, final, initial, network, pool, query"),
+        ("epochs = 3", "does not set dataset, final, initial, network, pool, query"),
         ('base = "digits"\nepochz = 3', "no value called 'epochz'"),
         ("epochz = 3", "no value called 'epochz'"),
         ("base = 3", "No setting is called '3'"),

@@ -142,9 +142,7 @@ def test_a_loader_that_shuffles_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_a_loader_that_leaves_rows_out_is_refused() -> None:
-    with pytest.raises(
-        InputError, match="leaves out the last rows: create it with drop_last=False"
-    ):
+    with pytest.raises(InputError, match="drops the last rows: create it with drop_last=False"):
         list(batches(DataLoader(HELD, batch_size=4, drop_last=True), 4))
 
 
@@ -155,7 +153,7 @@ def test_what_has_no_rows_is_refused(nothing: object) -> None:
 
 
 def test_parts_of_different_lengths_are_refused() -> None:
-    with pytest.raises(InputError, match=r"differ in rows: \{'x': 10, 'y': 9\}"):
+    with pytest.raises(InputError, match=r"have different numbers of rows: \{'x': 10, 'y': 9\}"):
         count_rows({"x": ROWS, "y": ROWS[:9]})
 
 
@@ -178,9 +176,7 @@ def test_images_become_flat_features() -> None:
 def test_words_are_no_features() -> None:
     with pytest.raises(
         InputError,
-        match=(
-            "not numbers, so a cold start by features cannot use them: choose the cold start random"
-        ),
+        match=("not numbers, so the cold start cannot use them as features: choose the cold"),
     ):
         flat_rows(["one", "two"])
 

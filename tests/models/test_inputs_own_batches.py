@@ -102,10 +102,10 @@ def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
     assert len(learner.ask(5)) == 5
     judged = taught(teeter.TrainingConfig(epochs=3), validation=(Lines(LINES[20:]), CLASSES[20:]))
     assert judged.validation_accuracy is not None
-    with pytest.raises(InputError, match="cold start by features"):
+    with pytest.raises(InputError, match="cold start cannot use them as features"):
         teeter.Learner(lambda seed: Reader(), Lines(LINES), classes=3, cold_start="coreset").ask(1)
 
 
 def test_a_mapping_with_too_few_classes_is_told() -> None:
-    with pytest.raises(TrainingError, match="Reader returns 2 classes, and the labels have 3"):
+    with pytest.raises(TrainingError, match="Reader returns 2 classes, but the labels have 3"):
         taught(teeter.TrainingConfig(epochs=1), lambda: Reader(2))

@@ -91,9 +91,9 @@ def test_a_callable_may_take_words() -> None:
     [
         (logits, ROWS[:0], "Cannot observe an empty pool"),
         (lambda rows: (1, 2, 3), ROWS, "returned 3 values: return logits, or a pair"),
-        (lambda rows: {"logit": rows}, ROWS, r"The model returned \['logit'\]: use names out of"),
-        (lambda rows: {}, ROWS, "use names out of"),
-        (lambda rows: logits(rows)[:3], ROWS, "The model returned 3 rows, and the data has 20"),
+        (lambda rows: {"logit": rows}, ROWS, r"The model returned \['logit'\]: use names from"),
+        (lambda rows: {}, ROWS, "use names from"),
+        (lambda rows: logits(rows)[:3], ROWS, "The model returned 3 rows, but the data has 20"),
         (lambda rows: logits(rows)[:, 0], ROWS, "logits has shape"),
         (3, ROWS, "Cannot observe a int: give a torch module"),
         ("resnet", ROWS, "Cannot observe a str"),
@@ -127,7 +127,7 @@ def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
 def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> None:
     outputs = teeter.observe(model, ROWS)
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs features, and this model has none\."
+        MissingOutputError, match=r"ldm-s needs features, but this model has none\."
     ) as error:
         teeter.select("ldm-s", outputs, 3)
     usable = str(error.value).partition("you can use ")[2].rstrip(".").split(", ")

@@ -124,5 +124,5 @@ def test_take_keeps_the_head() -> None:
 @pytest.mark.parametrize("scale", [1e20, 1e-20])
 def test_features_that_cannot_be_multiplied_are_refused(scale: float) -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match=r"features has values up to .*scale them towards 1"):
+    with pytest.raises(InputError, match=r"features has values up to .*scale them to about 1"):
         Outputs(features=(rng.normal(size=(6, 5)) * scale).astype(np.float32))

@@ -194,19 +194,19 @@ def test_estimators_make_an_ensemble_too() -> None:
 
 def test_models_of_different_shapes_are_no_ensemble() -> None:
     with pytest.raises(
-        InputError, match=r"logits of one shape, and these give .*\(150, 3\).*"
+        InputError, match=r"logits of the same shape, but these return .*\(150, 3\).*"
     ) as error:
         teeter.observe([mlp(6, 3), mlp(6, 4)], ROWS)
     assert "(150, 4)" in str(error.value)
 
 
 def test_models_without_logits_are_no_ensemble() -> None:
-    with pytest.raises(InputError, match="logits of one shape"):
+    with pytest.raises(InputError, match="logits of the same shape"):
         stacked_logits([Outputs(features=ROWS), Outputs(features=ROWS)])
 
 
 def test_no_model_is_no_ensemble() -> None:
-    with pytest.raises(InputError, match="An ensemble needs one model or more"):
+    with pytest.raises(InputError, match="An ensemble needs at least one model"):
         teeter.observe([], ROWS)
 
 

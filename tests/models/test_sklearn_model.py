@@ -119,7 +119,9 @@ def test_too_many_sparse_columns_are_refused_before_they_fill_the_memory(
 ) -> None:
     model = linear_model.LogisticRegression().fit(sparse.csr_matrix(ROWS), CLASSES)
     monkeypatch.setattr(sklearn_model, "_MAX_DENSE_NUMBERS", 239)
-    with pytest.raises(InputError, match="sparse, 60 x 4, too many to unfold: put TruncatedSVD"):
+    with pytest.raises(
+        InputError, match="sparse, 60 x 4, too many to convert to a dense array: put TruncatedSVD"
+    ):
         teeter.observe(model, sparse.csr_matrix(ROWS))
 
 
@@ -245,25 +247,25 @@ def yes_or_no(model: Any) -> Any:
         (KMeans(2, n_init=1).fit(ROWS), "KMeans is not a classifier"),
         (
             several(ensemble.RandomForestClassifier(2)),
-            "RandomForestClassifier predicts several labels a row",
+            "RandomForestClassifier predicts several labels per row",
         ),
         (
             several(neighbors.KNeighborsClassifier()),
-            "KNeighborsClassifier predicts several labels a row",
+            "KNeighborsClassifier predicts several labels per row",
         ),
         (
             several(multioutput.MultiOutputClassifier(linear_model.LogisticRegression())),
-            "MultiOutputClassifier predicts several labels a row",
+            "MultiOutputClassifier predicts several labels per row",
         ),
         (
             yes_or_no(linear_model.RidgeClassifier()),
-            "RidgeClassifier predicts several labels a row",
+            "RidgeClassifier predicts several labels per row",
         ),
         (
             yes_or_no(
                 neural_network.MLPClassifier((3,), solver="lbfgs", max_iter=5000, random_state=0)
             ),
-            "MLPClassifier predicts several labels a row: teeter takes one class a row",
+            "MLPClassifier predicts several labels per row: teeter needs one class per row",
         ),
         (
             svm.SVC().fit(ROWS, NAMES),

@@ -83,7 +83,7 @@ def test_all_labelled_rows_train_it_where_it_would_hold_some_back_by_default(
             default, np.arange(7)
         )  # of classes with fewer members than the split has folds
     assert rows_per_epoch(learner) == 7
-    assert "train_split=None is set" in caplog.text
+    assert "train_split=None was set" in caplog.text
     assert isinstance(default.train_split, ValidSplit), "the classifier given stays as it is"
     made = taught(lambda seed: skorch_classifier(train_split=ValidSplit(5, stratified=True)))
     assert rows_per_epoch(made) == 16
@@ -172,15 +172,15 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         taught(data=ROWS.astype(np.float64))
     with pytest.raises(
         TrainingError,
-        match=r"has 2 outputs, fewer classes than the labels have \(4\): make its last layer wider",
+        match=r"has 2 outputs, but the labels have 4 classes: make its last layer wider",
     ):
         taught(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
     with pytest.raises(
-        TrainingError, match="there are too few: give it train_split=None, or label more"
+        TrainingError, match="there are too few rows: set train_split=None, or label more rows"
     ):
         taught(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
     learner.tell(LABELLED, CLASSES[LABELLED])
     learner.fit()
-    with pytest.raises(InputError, match="The network has 4 outputs, and there are 5 classes"):
+    with pytest.raises(InputError, match="The network has 4 outputs, but there are 5 classes"):
         learner.ask(1)

@@ -116,7 +116,8 @@ def test_a_head_is_found_though_a_row_is_no_number(end: nn.Module) -> None:
 def test_two_heads_are_named_and_one_can_be_chosen() -> None:
     model = TwoHeads()
     with pytest.raises(
-        InputError, match=r"TwoHeads answers with several linear layers \(colour, shape\).*head="
+        InputError,
+        match=r"TwoHeads computes its output with several linear layers \(colour, shape\).*head=",
     ):
         teeter.observe(model, ROWS)
     outputs = teeter.observe(model, ROWS, head="shape")
@@ -143,7 +144,7 @@ def test_linear_layers_that_do_not_give_the_answer_are_named() -> None:
         nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.Unflatten(1, (3, 1)), nn.Conv1d(3, 3, 1)
     )
     with pytest.raises(
-        InputError, match=r"None of the linear layers of Sequential \(0, 2\) gives its answer"
+        InputError, match=r"None of the linear layers of Sequential \(0, 2\) computes its output"
     ):
         teeter.observe(model, ROWS)
 
@@ -200,7 +201,7 @@ def test_probabilities_of_a_model_without_a_linear_layer_become_logits() -> None
 
 def test_answers_that_are_no_logits_are_refused_with_their_shapes() -> None:
     with pytest.raises(
-        InputError, match=r"Flatten has no linear layer and answers \[\(60,\)\]: logits are"
+        InputError, match=r"Flatten has no linear layer and returns \[\(60,\)\]: it must return"
     ):
         teeter.observe(nn.Flatten(0), ROWS)
 
@@ -226,13 +227,15 @@ def test_a_single_logit_becomes_two_classes(ending: Callable[[Tensor], Tensor], 
 
 def test_a_vector_for_every_step_of_a_sequence_is_refused() -> None:
     model = nn.Linear(5, 3)
-    with pytest.raises(InputError, match=r"gets features of shape \(2, 6, 5\): one vector a row"):
+    with pytest.raises(
+        InputError, match=r"gets features of shape \(2, 6, 5\): it must get one vector per row"
+    ):
         teeter.observe(model, ROWS.reshape(2, 6, 5))
 
 
 def test_more_vectors_than_rows_are_refused() -> None:
     model = nn.Sequential(nn.Flatten(0, 1), nn.Linear(5, 3))
-    with pytest.raises(InputError, match="returned 12 rows, and the data has 2"):
+    with pytest.raises(InputError, match="returned 12 rows, but the data has 2"):
         teeter.observe(model, ROWS.reshape(2, 6, 5))
 
 
@@ -241,7 +244,7 @@ def test_more_vectors_than_rows_are_refused() -> None:
     [
         (ROWS[:0], "Cannot observe an empty pool"),
         ([], "Cannot observe an empty pool"),
-        (["one", "two"], "The data hold texts, and a torch module takes numbers: Texts of"),
+        (["one", "two"], "The data hold texts, but a torch module takes numbers: convert them"),
         ([[1.0, 2.0], [1.0]], "rows of the data differ in shape"),
     ],
 )

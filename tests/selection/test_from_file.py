@@ -196,7 +196,7 @@ def test_without_two_classes_some_strategies_still_pick(
 def test_random_needs_neither_labels_nor_usable_columns(folder: Path) -> None:
     picks = select_from_file(table("id,title\np,one\nq,two\nr,three\n"), strategy="random", n=3)
     assert sorted(column(picks, "id")) == ["p", "q", "r"]
-    assert picks.provenance.notes == ("Left out as free text: title.",)
+    assert picks.provenance.notes == ("Left out because they hold free text: title.",)
 
 
 def test_a_table_under_a_head_is_taken_as_it_stands(folder: Path) -> None:
@@ -239,7 +239,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
     assert (column(picks, "row"), column(picks, "predicted")) == ([1, 0], ["u", "v"])
     assert column(picks, "ldm") == [None, None]
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs features, and pool.npz holds none\."
+        MissingOutputError, match=r"ldm-s needs features, but pool.npz holds none\."
     ):
         select_from_file("pool.npz", n=1)
 
@@ -250,8 +250,8 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             LABELLED,
             {},
-            r"ldm-s needs a head, and pool.csv holds none: pass head= .* with labels=. "
-            r"Or use random, seeding-l2",
+            r"ldm-s needs a head, but pool.csv holds none: pass head= .* with labels=. "
+            r"You can also use random, seeding-l2",
         ),
         (
             LABELLED,
@@ -279,12 +279,12 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             "x,y\n1,\n2,\n",
             {"labels": "y"},
-            "holds no label, and ldm-s needs .* random, seeding-l2 and seeding-cosine",
+            "holds no label, but ldm-s needs .* random, seeding-l2 and seeding-cosine",
         ),
         (
             "x,y\n1,a\n2,\n",
             {"labels": "y"},
-            "holds only the class 'a', and ldm-s needs rows of 2 classes or more",
+            "holds only the class 'a', but ldm-s needs rows of at least 2 classes",
         ),
         (
             "x,y\n1,a;b\n2,\n3,b\n",
@@ -302,7 +302,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
             "The id of row 1 in column 'id' of pool.csv is blank",
         ),
         ("x,y\n1,a\n1,b\n1,\n", {"labels": "y"}, "No column of pool.csv can be used as a feature"),
-        ("t,y\nu v,a\nv w,b\nw x,\n", {"labels": "y"}, "Left out as free text: t."),
+        ("t,y\nu v,a\nv w,b\nw x,\n", {"labels": "y"}, "Left out because they hold free text: t."),
         ("x,y\n1,a\n2\n", {"labels": "y"}, "Line 3 of pool.csv has 1 fields and the header has 2"),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_table_that_cannot_be_picked_from(
         ({"features": [1.0, 2.0]}, r"features has shape \(2,\)"),
         (
             {"features": [[1.0]], "classes": ["a", "b", "c"]},
-            "There are names for 3 classes, and .* have 2",
+            "There are names for 3 classes, but .* have 2",
         ),
         ({"features": np.ones((0, 1))}, "Cannot pick from an empty pool"),
     ],

@@ -210,12 +210,12 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
 def test_ids_are_asked_of_every_file_before_any_work(pool: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"features": as_lists(FEATURES[:5])}), pool / "9.parquet")
     with pytest.raises(
-        FileError, match=r"9\.parquet has no column 'id' for ids as the files before it have"
+        FileError, match=r"9\.parquet has no id column 'id', unlike the files before it"
     ):
         select_rows(pool)
     (pool / "9.parquet").unlink()
     np.save(pool / "9.npy", FEATURES[:5])
-    with pytest.raises(FileError, match=r"9\.npy is an array, with no column 'id'"):
+    with pytest.raises(FileError, match=r"9\.npy is an array without an id column 'id'"):
         select_rows(f"{pool}/*", head=tmp_path / "head.npz")
     assert not (tmp_path / "work").exists()
 
@@ -228,7 +228,7 @@ def test_ids_that_tell_nothing_are_noted(tmp_path: Path) -> None:
             pa.table({"id": column, "features": as_lists(FEATURES)}), tmp_path / f"{name}.parquet"
         )
         assert select_rows(tmp_path / f"{name}.parquet").provenance.notes[1:] == (
-            "30 of 30 picks have an empty or repeated id: use the row number.",
+            "30 of 30 picks have an empty or repeated id: identify them by their row number.",
         )
     raw = pa.array([f"item {row}".encode() for row in range(ROWS)])
     pq.write_table(
@@ -244,7 +244,7 @@ def test_lists_that_grow_longer_are_refused(tmp_path: Path) -> None:
     grown = [*FEATURES[:100].tolist(), *np.pad(FEATURES[:100], ((0, 0), (0, 1))).tolist()]
     pq.write_table(pa.table({"features": grown}), tmp_path / "grown.parquet", row_group_size=100)
     for strategy in ("ldm-s", "entropy", "seeding-l2"):
-        with pytest.raises(FileError, match=r"near row 100, have another length than the first"):
+        with pytest.raises(FileError, match=r"near row 100, differ in length from the first"):
             select_rows(tmp_path / "grown.parquet", strategy=strategy)
     np.save(tmp_path / "narrow.npy", FEATURES[:, :0])
     with pytest.raises(FileError, match=r"have the shape \(0,\): they hold no numbers"):

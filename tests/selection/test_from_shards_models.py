@@ -146,17 +146,15 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
     np.save(home / "narrow.npy", IMAGES[..., :7])
     with pytest.raises(
         InputError,
-        match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\.",
+        match=r"takes rows of shape \(1, 8, 8\), flat or not, but .* shape \(1, 8, 7\)\.",
     ):
         select_from(home, "narrow.npy")
     with pytest.raises(
         InputError,
-        match=r"takes rows of shape \(1, 8, 8\), flat or not, and .* shape \(1, 8, 7\)\.",
+        match=r"takes rows of shape \(1, 8, 8\), flat or not, but .* shape \(1, 8, 7\)\.",
     ):
         select_from_file(home / "narrow.npy", n=1, model=model)
-    with pytest.raises(
-        InputError, match=r"does not hold rows of shape \(1, 8, 8\), as the pool does"
-    ):
+    with pytest.raises(InputError, match=r"must hold rows of shape \(1, 8, 8\), as the pool does"):
         select_from(home, "raw", strategy="coreset", labelled=home / "narrow.npy")
     with pytest.raises(FileError, match=r"numbers \(rows, features\) are needed"):
         select_from_shards(
@@ -185,6 +183,6 @@ def test_what_the_model_cannot_bear_is_named_by_its_row(home: Path) -> None:
     ):
         select_from(home, "huge.npy", strategy="entropy")
     with pytest.raises(
-        InputError, match=r"\(s-cnn\) computes unusable outputs: .*first in row 431"
+        InputError, match=r"\(s-cnn\) returned outputs that cannot be used: .*first in row 431"
     ):
         select_from_file(home / "huge.npy", n=1, model=home / "model.safetensors")

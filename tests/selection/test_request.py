@@ -17,9 +17,12 @@ from teeter.selection.request import check_needs
         ({"head": "h.npz", "model": "m.safetensors"}, "Give only one of head= and model=:"),
         ({"head": "h.npz", "labels": "y"}, "Give only one of head= and labels=:"),
         ({"labels": "y", "id_column": "y"}, "Column 'y' cannot hold both"),
-        ({"engine": "local", "labels": "y"}, "A pool read by engine= takes no labels=:"),
-        ({"engine": "local", "device": "cpu"}, "A pool read by engine= takes no device=:"),
-        ({"workers": 2, "labelled": "l.npy"}, "takes no labelled= and workers=: .* engine='local'"),
+        ({"engine": "local", "labels": "y"}, "engine= cannot be combined with labels=:"),
+        ({"engine": "local", "device": "cpu"}, "engine= cannot be combined with device=:"),
+        (
+            {"workers": 2, "labelled": "l.npy"},
+            "labelled= and workers= can be used only with engine=: .* engine='local'",
+        ),
         ({"n": 1.5}, r"Cannot pick 1\.5 rows: ask for a whole number"),
         ({"n": True}, "Cannot pick True rows"),
         ({"reference": 0}, "Cannot draw 0 reference rows and 100000 candidates"),
@@ -40,7 +43,7 @@ def test_rays_are_an_option_only_of_strategies_that_have_it() -> None:
 def test_shards_estimate_the_ldm_by_rays_alone() -> None:
     options = {"method": "gaussian"}
     SelectionRequest(pool="p", n=1, options=options).make_strategy()
-    with pytest.raises(InputError, match="leave method= and sigma_max= out"):
+    with pytest.raises(InputError, match="leave out method= and sigma_max="):
         SelectionRequest(pool="p", n=1, options=options, engine="local").make_strategy()
 
 
@@ -48,7 +51,7 @@ def test_shards_estimate_the_ldm_by_rays_alone() -> None:
     ("strategy", "arguments", "available", "message"),
     [
         ("dbal", {}, {"features", "head", "logits"}, "dbal needs the logits of several models"),
-        ("ldm", {}, {"logits"}, "ldm needs features, and p.npz holds none"),
+        ("ldm", {}, {"logits"}, "ldm needs features, but p.npz holds none"),
         ("margin", {}, {"features"}, "margin needs a head, .* pass head= or model="),
         ("coreset", {}, {"features"}, "pass a table and its label column as labels="),
         ("coreset", {"engine": "local"}, {"features"}, "pass a file of them as labelled="),

@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="sees no GPU here"):
+    with pytest.raises(InputError, match="finds no GPU here"):
         teeter.ldm(FEATURES, WEIGHT, device="cuda")
 
 
@@ -124,7 +124,7 @@ def test_a_made_strategy_takes_no_options() -> None:
     made = teeter.strategies.get("ldm")()
     outputs = Outputs(features=FEATURES, weight=WEIGHT)
     assert len(teeter.select(made, outputs, 3)) == 3
-    with pytest.raises(InputError, match="ldm is an instance already"):
+    with pytest.raises(InputError, match="ldm is already an instance"):
         teeter.select(made, outputs, 3, rays=4)
 
 
@@ -146,7 +146,7 @@ def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
         ({"labelled": np.ones((2, 4))}, "labelled is a ndarray"),
         (
             {"labelled": Outputs(features=np.ones((2, 3))), "labels": [0, 1]},
-            "have 4 columns and the labelled rows' 3",
+            "have 4 columns, but those of the labelled rows have 3",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_numpy_counts_are_whole_numbers() -> None:
 
 def test_what_is_missing_is_named() -> None:
     context = replace(example_context(), outputs=Outputs(logits=torch.zeros(60, 4)))
-    with pytest.raises(MissingOutputError, match="ldm-s needs features, and this model has none"):
+    with pytest.raises(MissingOutputError, match="ldm-s needs features, but this model has none"):
         get("ldm-s")().select(context, 3)
 
 

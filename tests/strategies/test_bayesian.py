@@ -99,7 +99,7 @@ def test_the_number_of_configurations_reaches_the_kernel() -> None:
 @pytest.mark.parametrize("count", [0, -3, 2.5, True, "many", None])
 def test_configurations_are_checked_at_the_door(count: object) -> None:
     with pytest.raises(
-        InputError, match=r"configurations is .*: it must be a whole number from 1 up"
+        InputError, match=r"configurations is .*: it must be a whole number of 1 or more"
     ):
         teeter.select("batchbald", SPREAD, 1, configurations=count)
 

@@ -147,9 +147,9 @@ def test_a_sample_is_drawn_by_the_seed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cluster_size": 0}, "cluster_size is 0: it must be a whole number from 1 up"),
+        ({"cluster_size": 0}, "cluster_size is 0: it must be a whole number of 1 or more"),
         ({"candidates_per_pick": 0.5}, "candidates_per_pick is 0.5"),
-        ({"sample": 1}, "sample is 1: it must be a whole number from 2 up"),
+        ({"sample": 1}, "sample is 1: it must be a whole number of 2 or more"),
         ({"sample": None}, "sample is None"),
     ],
 )

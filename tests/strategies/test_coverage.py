@@ -69,7 +69,7 @@ def test_coreset_takes_labelled_rows_of_another_precision() -> None:
 def test_labelled_rows_without_features_are_refused(name: str) -> None:
     context = replace(example_context(9), labelled=Outputs(logits=torch.zeros(4, 4)))
     with pytest.raises(
-        MissingOutputError, match="candidates have features and the labelled rows have none"
+        MissingOutputError, match="candidates have features, but the labelled rows have none"
     ):
         get(name)().select(context, 2)
 
@@ -128,7 +128,7 @@ def test_probcover_finds_its_radius_from_the_classes() -> None:
 
 def test_probcover_needs_the_number_of_classes_or_a_radius() -> None:
     pool = Outputs(features=draw(9, 3, 0))
-    with pytest.raises(InputError, match="number of classes, which is unknown here: pass radius="):
+    with pytest.raises(InputError, match="number of classes, which is unknown: pass radius="):
         teeter.select("probcover", pool, 2)
     assert len(teeter.select("probcover", pool, 2, radius=0.5)) == 2
 
@@ -139,10 +139,10 @@ def test_probcover_needs_the_number_of_classes_or_a_radius() -> None:
         ("probcover", {"radius": 0}, "radius is 0: it must be a positive number"),
         ("probcover", {"radius": float("inf")}, "radius is inf"),
         ("probcover", {"radius": "wide"}, "radius is 'wide'"),
-        ("probcover", {"purity": 0}, "purity is 0: it must be a share above 0, up to 1"),
+        ("probcover", {"purity": 0}, "purity is 0: it must be greater than 0 and at most 1"),
         ("probcover", {"purity": 1.5}, "purity is 1.5"),
         ("probcover", {"purity": float("nan")}, "purity is nan"),
-        ("typiclust", {"neighbours": 0}, "neighbours is 0: it must be a whole number from 1 up"),
+        ("typiclust", {"neighbours": 0}, "neighbours is 0: it must be a whole number of 1 or more"),
         ("typiclust", {"max_clusters": 2.5}, "max_clusters is 2.5"),
         ("typiclust", {"max_clusters": True}, "max_clusters is True"),
     ],

@@ -88,6 +88,6 @@ def test_fass_takes_logits_from_the_head() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_width_of_the_filter_is_checked_at_the_door(name: str, count: object) -> None:
     with pytest.raises(
-        InputError, match=r"candidates_per_pick is .*: it must be a whole number from 1 up"
+        InputError, match=r"candidates_per_pick is .*: it must be a whole number of 1 or more"
     ):
         teeter.select(name, example_context().outputs, 3, candidates_per_pick=count)

@@ -88,7 +88,7 @@ def test_labelled_rows_that_tell_too_little_are_refused(
 ) -> None:
     context = replace(example_context(), labelled=Outputs(**labelled))
     with pytest.raises(
-        MissingOutputError, match=f"candidates have {missing} and the labelled rows have none"
+        MissingOutputError, match=f"candidates have {missing}, but the labelled rows have none"
     ):
         get("bait")().select(context, 3)
 
@@ -97,7 +97,7 @@ def test_labelled_rows_that_tell_too_little_are_refused(
     ("options", "message"),
     [
         ({"form": "fast"}, "bait has no form 'fast': choose 'exact', 'top' or 'binary'"),
-        ({"top": 0}, "top is 0: it must be a whole number from 1 up"),
+        ({"top": 0}, "top is 0: it must be a whole number of 1 or more"),
         ({"top": 1.5}, "top is 1.5"),
         ({"regularisation": 0}, "regularisation is 0: it must be a positive number"),
         ({"regularisation": float("nan")}, "regularisation is nan"),

@@ -221,7 +221,7 @@ def test_labels_beyond_the_last_layer_are_told() -> None:
     one = lesson("mlp", 0)
     one.labels[3] = 3
     (result,) = fit_jobs([one], TrainingConfig(epochs=1))
-    assert "returns 3 classes, and the labels have 4" in str(result.error)
+    assert "returns 3 classes, but the labels have 4" in str(result.error)
 
 
 def test_the_global_stream_is_left_alone() -> None:

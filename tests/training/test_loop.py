@@ -249,7 +249,7 @@ class Pair(nn.Linear):
             mlp(4, 2),
             ROWS,
             LABELS,
-            "Sequential returns 2 classes, and the labels have 3: make its last layer wider",
+            "Sequential returns 2 classes, but the labels have 3: make its last layer wider",
         ),
         (
             nn.Linear(4, 1),
@@ -318,7 +318,7 @@ def test_a_network_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
     learner = Learner(lambda seed: network, np.zeros((6, 4), dtype=np.float32), classes=3)
     learner.tell([0, 1, 2], [0, 1, 2])
     with pytest.raises(
-        TrainingError, match="Sequential returns probabilities, and training needs logits"
+        TrainingError, match="Sequential returns probabilities, but training needs logits"
     ):
         learner.fit()
 

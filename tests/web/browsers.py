@@ -49,17 +49,26 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def page_server(campaign: Path) -> Iterator[str]:
+def page_server(
+    campaign: Path, make_security: Callable[[str], SecurityConfig] | None = None
+) -> Iterator[str]:
     """Serve a campaign from a thread of this process, which trains by itself, and yield the
     address.
 
     Much cheaper than ``teeter serve``, which loads torch in two more processes.
+
+    Args:
+        campaign: the file.
+        make_security: returns who may log in, and how, at a server of an address; None for all.
     """
-    app = make_app([campaign], security=SecurityConfig(b"secret"), warm=False)
-    use_inline_workers(app.state.workspace)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        security = SecurityConfig(b"secret") if make_security is None else make_security(address)
+        app = make_app([campaign], security=security, warm=False)
+        use_inline_workers(app.state.workspace)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none")
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         deadline = time.monotonic() + PATIENCE / 1000
@@ -68,7 +77,7 @@ def page_server(campaign: Path) -> Iterator[str]:
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.01)
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            yield address
         finally:
             server.should_exit = True
             thread.join(PATIENCE / 1000)

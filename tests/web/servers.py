@@ -153,7 +153,7 @@ def serve_campaigns(
     use_inline_workers(app.state.workspace)
 
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:
-        if not app.state.workspace.auth.requires_token():
+        if not app.state.workspace.auth.requires_login():
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
         yield client
 

@@ -272,7 +272,7 @@ def test_no_answer_is_acknowledged_for_a_file_that_is_gone(client: TestClient, f
         response = client.post(f"{AT}/{path}", json=body)
         assert response.status_code == 503, path
         detail = response.json()["detail"]
-        assert detail.startswith("texts.teeter was moved or removed while it is served")
+        assert detail.startswith("texts.teeter was moved or removed while the server was running")
 
     for page in ("", "/progress", "/items"):
         assert client.get(f"/c/texts{page}").status_code == 503

@@ -147,9 +147,9 @@ def test_errors_of_users_and_of_ours_are_told_apart(
 def test_a_request_that_kills_the_process_every_time_is_given_up(
     light_worker: BackgroundWorker,
 ) -> None:
-    with pytest.raises(BackgroundTaskError, match="stopped 3 times at Die"):
+    with pytest.raises(BackgroundTaskError, match="stopped 3 times while handling Die"):
         light_worker.submit(Die("a")).result(PATIENCE)
-    assert "models are not trained" in light_worker.status("a").describe()
+    assert "no models are trained" in light_worker.status("a").describe()
 
     questions = EnsureQuestions("b", "me", batch=10)
     assert light_worker.submit(questions).result(PATIENCE).is_finished is False
@@ -246,7 +246,7 @@ def test_the_status_is_described_in_words(monkeypatch: pytest.MonkeyPatch) -> No
         assert status.describe().endswith(".")
 
     status.is_restarting = True
-    assert "No answer is lost" in status.describe()
+    assert "No answers were lost" in status.describe()
     status.error = str(StoreError("The disk is full."))
     assert status.describe() == "The disk is full."
 

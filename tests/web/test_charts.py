@@ -45,7 +45,7 @@ def test_accuracy_is_drawn_with_its_interval() -> None:
         "40",
         "labels",
     ]
-    description = "Accuracy after 40 labels is 75%, between 60% and 90%; 2 rounds."
+    description = "Accuracy after 40 labels is 75%, between 60% and 90%. The chart shows 2 models."
     assert f'aria-label="{description}"' in chart
 
 

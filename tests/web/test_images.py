@@ -80,7 +80,8 @@ def test_the_paths_of_images_are_not_disclosed(tmp_path: Path) -> None:
         (scans / "003.png").symlink_to("/etc/hostname")
         linked = client.get(IMAGE, params={"id": "003.png"}).json()
         assert linked["detail"] == (
-            "003.png leads out of the campaign's folder scans: only files inside it are read."
+            "003.png is outside the campaign's folder scans: "
+            "only files inside that folder are read."
         )
 
         workspace = client.app.state.workspace  # type: ignore[attr-defined]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 import pytest
@@ -17,7 +20,8 @@ from fastapi.testclient import TestClient
 
 pytest.importorskip("joserfc")
 
-from joserfc.jwk import KeySet
+from joserfc import jwt
+from joserfc.jwk import KeySet, RSAKey
 
 from teeter.web.auth import LoginConfig, SecurityConfig
 from teeter.web.tokens import Tokens
@@ -56,7 +60,8 @@ def security_config(provider: MockProvider, **settings: Any) -> SecurityConfig:
         "client_secret": CLIENT_SECRET,
         "name": "the lab's account",
     }
-    content = {"url": BASE, "oidc": oidc, "access": {"domains": ["example.org"]}, **settings}
+    domains = ["example.org", "staff.example", "keys.example", "strasse.example"]
+    content = {"url": BASE, "oidc": oidc, "access": {"domains": domains}, **settings}
     tokens = Tokens()
     tokens.add("tom", TOKEN)
     login = LoginConfig.model_validate(content)
@@ -98,6 +103,11 @@ def is_logged_in(client: TestClient) -> bool:
     return client.get(AT).status_code == 200
 
 
+def land(client: TestClient, next_page: str) -> str:
+    """Log in, and return the address that the browser is sent to then."""
+    return client.get(begin(client, next_page), follow_redirects=False).headers["location"]
+
+
 # ---- logins
 
 
@@ -110,7 +120,7 @@ def test_a_person_logs_in_and_labels_under_their_address(client: TestClient) -> 
 
     response = log_in(client, "/c/texts/progress")
     assert response.status_code == 200
-    assert '<meta http-equiv="refresh" content="0;url=/c/texts/progress">' in response.text
+    assert response.url.path == "/c/texts/progress"
 
     session = client.get("/api/v1/session").json()
     assert session["annotator"] == "ann@example.org"
@@ -135,7 +145,57 @@ def test_the_cookie_of_the_login_is_for_this_server_and_short(client: TestClient
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
     assert "max-age=600" in cookie
-    assert "path=/login" in cookie
+    assert "secure" not in cookie, "browsers would not send it to http://127.0.0.1"
+
+
+def test_over_tls_no_sibling_domain_can_set_the_cookies(
+    provider: MockProvider, tmp_path: Path
+) -> None:
+    """evil.example.org sets cookies for example.org, to log a visitor in as the attacker."""
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    url = "https://label.example.org"
+    with serve_campaigns(file, security=security_config(provider, url=url)) as client:
+        client.base_url = url
+        sent_to = client.get("/login/oidc", follow_redirects=False)
+        names = [cookie.partition("=")[0] for cookie in sent_to.headers.get_list("set-cookie")]
+        assert sorted(names) == ["__Host-teeter_session", "__Host-teeter_session_login"]
+        for cookie in sent_to.headers.get_list("set-cookie"):
+            assert {"secure", "path=/"} <= set(cookie.lower().split("; "))
+            assert "domain" not in cookie.lower()
+
+        answer = httpx.get(sent_to.headers["location"]).headers["location"]
+        planted = {name.removeprefix("__Host-"): client.cookies[name] for name in names}
+        client.cookies.clear()
+        client.cookies.update(planted)
+        assert "not begun here" in client.get(answer).text
+
+
+@pytest.mark.parametrize("seconds", [-30, 30])
+def test_clocks_may_differ_by_less_than_a_minute(
+    client: TestClient, provider: MockProvider, seconds: int
+) -> None:
+    now = int(time.time()) + seconds
+    provider.changed_claims = {"iat": now, "nbf": now, "exp": min(now, int(time.time())) + 5}
+    assert log_in(client).status_code == 200
+
+
+def test_addresses_of_the_provider_are_used_as_published(
+    client: TestClient, provider: MockProvider
+) -> None:
+    """Authentik's end in a slash, without which it does not answer; others have a query."""
+    provider.changed_discovery = {
+        "issuer": f"{provider.issuer}/",
+        "authorization_endpoint": f"{provider.issuer}/authorize?policy=lab",
+        "token_endpoint": f"{provider.issuer}/token/",
+        "jwks_uri": f"{provider.issuer}/keys/",
+    }
+    provider.moved_paths = {"/token/": "/token", "/keys/": "/keys"}
+    provider.answer_issuer = f"{provider.issuer}/"
+    provider.changed_claims = {"iss": f"{provider.issuer}/"}
+
+    sent_to = client.get("/login/oidc", follow_redirects=False).headers["location"]
+    assert "/authorize?policy=lab&response_type=code" in sent_to
+    assert client.get(httpx.get(sent_to).headers["location"]).status_code == 200
 
 
 def test_a_new_key_of_the_provider_is_fetched(client: TestClient, provider: MockProvider) -> None:
@@ -144,6 +204,72 @@ def test_a_new_key_of_the_provider_is_fetched(client: TestClient, provider: Mock
     provider.keys = KeySet([rsa_key("second")])
     provider.make_token = lambda claims: sign(claims, rsa_key("second"))
     assert log_in(client).status_code == 200
+
+
+def test_a_new_key_of_the_same_name_is_fetched(client: TestClient, provider: MockProvider) -> None:
+    assert log_in(client).status_code == 200
+    client.cookies.clear()
+    renamed = rsa_key("second").as_dict(private=True) | {"kid": "first"}
+    provider.keys = KeySet([RSAKey.import_key(renamed)])
+    provider.make_token = lambda claims: sign(claims, RSAKey.import_key(renamed))
+    assert log_in(client).status_code == 200
+
+
+def unnamed(claims: dict[str, Any]) -> str:
+    """Return a token that does not say which key it is signed with."""
+    return jwt.encode({"alg": "RS256"}, claims, rsa_key("first"), algorithms=["RS256"])
+
+
+def test_a_single_key_needs_no_name(client: TestClient, provider: MockProvider) -> None:
+    key = rsa_key("first").as_dict(private=False)
+    del key["kid"]
+    provider.changed_responses["/keys"] = json.dumps({"keys": [key]}).encode()
+    provider.make_token = unnamed
+    assert log_in(client).status_code == 200
+
+
+def test_a_token_that_does_not_name_its_key_is_refused_if_there_are_several(
+    client: TestClient, provider: MockProvider
+) -> None:
+    provider.keys = KeySet([rsa_key("first"), rsa_key("second")])
+    provider.make_token = unnamed
+    assert "InvalidKeyIdError" in refused(log_in(client), client)
+
+
+def test_keys_that_cannot_be_used_do_not_hide_the_others(
+    client: TestClient, provider: MockProvider
+) -> None:
+    good = rsa_key("first").as_dict(private=False)
+    others = [
+        {"kty": "AKP", "kid": "post-quantum"},
+        {"kty": "EC", "crv": "P-unknown", "kid": "x", "x": "AA", "y": "AA"},
+        {"kty": "RSA", "kid": "incomplete"},
+        {"kty": ["RSA"]},
+        "no key",
+    ]
+    provider.changed_responses["/keys"] = json.dumps({"keys": [*others, good]}).encode()
+    assert log_in(client).status_code == 200
+
+
+def test_a_key_for_encryption_signs_nothing(client: TestClient, provider: MockProvider) -> None:
+    keys = [
+        rsa_key("first").as_dict(private=False) | {"use": "enc"},
+        rsa_key("second").as_dict(private=False),
+    ]
+    provider.changed_responses["/keys"] = json.dumps({"keys": keys}).encode()
+    assert "InvalidKeyIdError" in refused(log_in(client), client)
+
+
+def test_a_key_that_is_no_longer_published_is_refused_after_an_hour(
+    client: TestClient, provider: MockProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Someone has stolen the key, and the provider uses another one since."""
+    assert log_in(client).status_code == 200
+    client.cookies.clear()
+    provider.keys = KeySet([rsa_key("second")])
+    now = time.monotonic()
+    monkeypatch.setattr("teeter.web.auth.oidc.time.monotonic", lambda: now + 3601)
+    assert "InvalidKeyIdError" in refused(log_in(client), client)
 
 
 def test_a_session_ends_after_its_hours(
@@ -232,6 +358,44 @@ def test_an_answer_of_another_provider_is_refused(client: TestClient) -> None:
     assert "Another provider" in refused(client.get("/login/callback", params=other), client)
 
 
+def test_a_provider_that_promises_its_name_must_give_it(
+    client: TestClient, provider: MockProvider
+) -> None:
+    provider.changed_discovery = {"authorization_response_iss_parameter_supported": True}
+    assert log_in(client).status_code == 200
+    client.cookies.clear()
+    provider.answer_issuer = None
+    assert "Another provider" in refused(log_in(client), client)
+    assert len(provider.token_requests) == 1, "the code was sent to nobody"
+
+
+def test_a_provider_may_leave_its_name_out(client: TestClient, provider: MockProvider) -> None:
+    provider.answer_issuer = None
+    assert log_in(client).status_code == 200
+
+
+def test_a_login_replaces_the_session_that_was_there_before(client: TestClient) -> None:
+    """Session fixation: what an attacker knows of the session before the login is of no use."""
+    before = find_csrf_token(client.get("/login").text)
+    cookie = client.cookies["teeter_session"]
+    log_in(client)
+    session = client.get("/api/v1/session").json()
+    assert session["csrf"] != before
+    assert client.cookies["teeter_session"] != cookie
+
+    client.cookies.clear()
+    client.cookies.set("teeter_session", cookie)
+    assert not is_logged_in(client)
+
+
+def test_attempts_take_no_memory_until_they_come_back(client: TestClient) -> None:
+    attempts = client.app.state.oidc_login.attempts  # type: ignore[attr-defined]
+    size = len(attempts._used_at)
+    for _ in range(20):
+        client.get("/login/oidc", follow_redirects=False)
+    assert len(attempts._used_at) == size
+
+
 def test_a_refusal_of_the_provider_is_reported(client: TestClient) -> None:
     state = parse_qs(urlsplit(begin(client)).query)["state"][0]
     error = {"state": state, "error": "access_denied<script>"}
@@ -270,18 +434,35 @@ def test_a_code_cannot_be_used_without_its_verifier(
         "/login",
         "c/texts",
         "/" + "x" * 600,
+        "////evil.example",
+        "/\r\n//evil.example",
+        "/\N{FULLWIDTH SOLIDUS}evil.example",
+        "/\N{ZERO WIDTH SPACE}/evil.example",
+        "\N{NO-BREAK SPACE}//evil.example",
+        " //evil.example",
+        "http:evil.example",
+        "//127.0.0.1:8765@evil.example/",
+        "/login/oidc",
+        "/login/callback?code=1",
     ],
     ids=lambda next_page: next_page[:20],
 )
 def test_next_leads_to_no_other_site(client: TestClient, next_page: str) -> None:
-    page = log_in(client, next_page).text
-    assert 'content="0;url=/">' in page
+    assert land(client, next_page) == "/"
 
     client.cookies.clear()
     page = client.get("/login", params={"next": next_page}).text
     assert 'href="/login/oidc?next=/"' in page
     form = {"csrf": find_csrf_token(page), "token": TOKEN, "next": next_page}
     assert client.post("/login", data=form, follow_redirects=False).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("path", ["/%2Fevil.example", "/%5Cevil.example", "/%09/evil.example"])
+def test_an_encoded_address_of_another_site_stays_encoded(client: TestClient, path: str) -> None:
+    """Browsers do not decode it: it is a page of this server that does not exist."""
+    redirect = client.get(path, follow_redirects=False).headers["location"]
+    assert redirect == f"/login?next={quote(path, safe='')}"
+    assert land(client, path) == path
 
 
 # ---- attacks by ID tokens
@@ -389,14 +570,22 @@ def test_the_token_of_an_earlier_login_cannot_be_replayed(
         ({"email": "eve@evil.example"}, "not let in"),
         ({"email": "eve@example.org.evil.example"}, "not let in"),
         ({"email": "eve@sub.example.org"}, "not let in"),
-        ({"email": "ann@example.org@evil.example"}, "not let in"),
+        ({"email": "ann@example.org@evil.example"}, "no e-mail address"),
         ({"email": "x" * 100 + "@example.org"}, "not let in"),
-        ({"email": "a\nb@example.org"}, "name"),
+        ({"email": "a\nb@example.org"}, "no e-mail address"),
+        ({"email": "ann@example.org\u00a0"}, "no e-mail address"),
+        ({"email": ["ann@example.org"]}, "no e-mail address"),
+        ({"email": "eve@\N{LATIN SMALL LETTER LONG S}taff.example"}, "not let in"),
+        ({"email": "eve@\N{KELVIN SIGN}eys.example"}, "not let in"),
+        ({"email": "eve@stra\N{LATIN SMALL LETTER SHARP S}e.example"}, "not let in"),
+        ({"email": "eve@evil.example,ann@example.org"}, "no e-mail address"),
         ({"email": "example.org"}, "no e-mail address"),
         ({"email": None}, "no e-mail address"),
         ({"email_verified": False}, "not verified"),
         ({"email_verified": None}, "not verified"),
         ({"email_verified": "false"}, "not verified"),
+        ({"email_verified": "true"}, "not verified"),
+        ({"email_verified": 1}, "not verified"),
     ],
     ids=str,
 )
@@ -405,6 +594,40 @@ def test_others_are_not_let_in(
 ) -> None:
     provider.changed_claims = claims
     assert message in refused(log_in(client), client)
+
+
+def test_an_address_that_is_not_verified_never_counts(
+    provider: MockProvider, tmp_path: Path
+) -> None:
+    """The setting is for providers that do not say whether they have checked it."""
+    security = security_config(provider)
+    assert security.login is not None
+    assert security.login.oidc is not None
+    oidc = security.login.oidc.model_copy(update={"require_verified_email": False})
+    login = security.login.model_copy(update={"oidc": oidc})
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    with serve_campaigns(file, security=replace(security, login=login)) as client:
+        provider.changed_claims = {"email_verified": False}
+        assert "not verified" in refused(log_in(client), client)
+        provider.changed_claims = {"email_verified": None}
+        assert log_in(client).status_code == 200
+
+
+def test_a_member_is_recognised_in_other_letters(provider: MockProvider, tmp_path: Path) -> None:
+    """The server would make her an owner; the campaign's word counts, however it spells her."""
+    from teeter.campaigns import Campaign
+
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    campaign = Campaign.open(file)
+    campaign.people.add("Olga@Example.org", "annotator", has_token=False)
+    campaign.people.add("OLGA@example.org", "reviewer", has_token=False)
+    campaign.database.close()
+
+    provider.email = "olgA@example.ORG"
+    with serve_campaigns(file, security=security_config(provider, roles=ROLES)) as client:
+        log_in(client)
+        assert client.get("/api/v1/session").json()["annotator"] == "olga@example.org"
+        assert client.get(AT).json()["permissions"] == ["answer"], "the lower of both roles"
 
 
 ROLES = {"olga@example.org": "owner", "guest@else.example": "reviewer"}
@@ -482,6 +705,80 @@ def test_a_provider_that_describes_itself_wrongly_is_not_used(
 ) -> None:
     provider.changed_discovery = discovery
     refused(client.get("/login/oidc", follow_redirects=False), client, 502)
+
+
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"null", b'{"keys": 1}', b'{"keys": []}', b"<html>", b"[" * 100_000, b"\xff"],
+    ids=lambda body: repr(body[:12]),
+)
+def test_any_answer_but_the_right_one_is_an_error_of_the_provider(
+    client: TestClient, provider: MockProvider, path: str, body: bytes
+) -> None:
+    provider.changed_responses[path] = body
+    response = client.get("/login/oidc", follow_redirects=False)
+    if path == "/keys":
+        response = client.get(httpx.get(response.headers["location"]).headers["location"])
+    assert "does not answer as it should" in refused(response, client, 502)
+
+
+def test_an_endless_answer_is_cut_off(client: TestClient, provider: MockProvider) -> None:
+    keys = [rsa_key("first").as_dict(private=False)]
+    provider.changed_responses["/keys"] = json.dumps({"keys": keys}).encode() + b" " * 1_000_001
+    assert "too long" in refused(log_in(client), client, 502)
+
+
+def test_an_answer_that_trickles_is_cut_off(
+    client: TestClient, provider: MockProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each piece comes in time, but they never end."""
+    clock = iter(range(0, 1000, 6))
+    monkeypatch.setattr("teeter.web.auth.oidc.time.monotonic", lambda: next(clock))
+    provider.changed_responses["/.well-known/openid-configuration"] = b" " * 900_000
+    response = client.get("/login/oidc", follow_redirects=False)
+    assert "takes too long" in refused(response, client, 502)
+
+
+def test_a_redirect_of_the_provider_is_not_followed(
+    client: TestClient, provider: MockProvider
+) -> None:
+    provider.changed_discovery = {"jwks_uri": f"{provider.issuer}/authorize?{AUTHORIZE_QUERY}"}
+    assert "status 302" in refused(log_in(client), client, 502)
+
+
+AUTHORIZE_QUERY = (
+    f"response_type=code&client_id={CLIENT_ID}&code_challenge_method=S256&scope=openid%20email"
+    "&state=s&redirect_uri=http://127.0.0.1/"
+)
+
+
+def test_a_silent_provider_does_not_stop_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can begin logins. Threads that wait for the provider must not be all."""
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+    monkeypatch.setattr("teeter.web.auth.oidc._TIMEOUT", 2.0)
+    monkeypatch.setattr("teeter.web.oidc_pages._QUEUE_SECONDS", 0.2)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        provider = MockProvider(silent.getsockname()[1])
+        with serve_campaigns(file, security=security_config(provider)) as client:
+            statuses: list[int] = []
+
+            def begin_login() -> None:
+                statuses.append(client.get("/login/oidc", follow_redirects=False).status_code)
+
+            threads = [threading.Thread(target=begin_login) for _ in range(50)]
+            for thread in threads:
+                thread.start()
+            headers = {"authorization": f"Bearer {TOKEN}"}
+            assert client.get(AT, headers=headers).status_code == 200
+            assert len(statuses) < 50, "some still wait"
+
+            for thread in threads:
+                thread.join()
+            assert set(statuses) == {502}
 
 
 def test_the_pages_exist_only_with_a_provider(tmp_path: Path) -> None:

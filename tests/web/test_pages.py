@@ -76,7 +76,7 @@ def test_the_export_page_explains_every_format(client: TestClient) -> None:
     page = client.get("/c/texts/export").text
     assert "export?form=spreadsheet" in page
     assert "safe to open in a spreadsheet" in page
-    assert "exactly as it is, for programs" in page
+    assert "every value unchanged, for programs" in page
 
 
 def test_reports_open_and_nothing_outside_them(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
         for name, message in (
             ("wide", "unpacks to"),
             ("many", "unpacks to"),
-            ("broken", "not a Parquet file"),
+            ("broken", "cannot be read as a Parquet file"),
         ):
             with (tmp_path / f"{name}.parquet").open("rb") as file:
                 job = create_campaign(client, name=name, classes="a,b", file=file)

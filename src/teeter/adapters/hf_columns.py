@@ -38,7 +38,7 @@ def labels_of(
     feature = table.features[column]
     if not isinstance(feature, datasets.ClassLabel | datasets.Value):
         raise InputError(
-            f"Column {column!r} holds {_type_name(feature)}: one label a row is needed."
+            f"Column {column!r} holds {_type_name(feature)}: it must hold one label per row."
         )
 
     # Without a format, which might turn values into tensors. [:] reads all rows at once.
@@ -149,11 +149,11 @@ def _choose_column(table: Table, candidates: list[str], kind: str, plural: str) 
 
     if candidates:
         raise InputError(
-            f"The table has several columns of {plural} ({', '.join(candidates)}): name the one to "
-            "look at."
+            f"The table has several columns of {plural} ({', '.join(candidates)}): name the one "
+            f"to use."
         )
     raise InputError(
-        f"The table has no column of {plural}: name the one to look at. It has: "
+        f"The table has no column of {plural}: name the column to use. It has: "
         f"{', '.join(table.column_names)}."
     )
 
@@ -189,8 +189,8 @@ def _encode_names(
     """Return the position of each value among the names, and -1 for None."""
     if names is None:
         raise InputError(
-            f"Column {column!r} holds names: give them in the order of the model's outputs by "
-            "classes= (for a classifier, list(model.config.id2label.values()))."
+            f"Column {column!r} holds names: give them in the order of the model's outputs as "
+            f"classes= (for a classifier, list(model.config.id2label.values()))."
         )
     if len(set(names)) < len(names):
         raise InputError(f"A name occurs twice in classes, {list(names)}: give each once.")
@@ -225,14 +225,14 @@ def _require_list(values: Any, named: Any, plural: str) -> None:
             f"A list has no column {named!r}: give a table of datasets, or leave columns out."
         )
     if not len(values):
-        raise InputError("The list is empty: there is no row to look at.")
+        raise InputError("The list is empty: it has no rows.")
 
 
 def _require_table(table: Any) -> None:
     if not isinstance(table, datasets.Dataset):
         raise InputError(f"This is a {type(table).__name__}: give a table of datasets.")
     if not len(table):
-        raise InputError("The table is empty: there is no row to look at.")
+        raise InputError("The table is empty: it has no rows.")
 
 
 def _require_column(table: Table, name: str) -> None:

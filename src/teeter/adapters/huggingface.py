@@ -86,13 +86,13 @@ class Texts(_TableSubset):
         """
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             raise InputError(
-                f"The tokenizer is a {type(tokenizer).__name__}: give the model's, by "
-                "AutoTokenizer.from_pretrained."
+                f"The tokenizer is a {type(tokenizer).__name__}: give the model's tokenizer, "
+                f"loaded with AutoTokenizer.from_pretrained."
             )
         if tokenizer.pad_token_id is None:
             raise InputError(
-                f"This {type(tokenizer).__name__} has no padding token, so texts cannot be put in "
-                "batches: set tokenizer.pad_token = tokenizer.eos_token, and "
+                f"This {type(tokenizer).__name__} has no padding token, so texts cannot be put "
+                f"into batches: set tokenizer.pad_token = tokenizer.eos_token, and "
                 "model.config.pad_token_id = tokenizer.pad_token_id."
             )
 
@@ -165,8 +165,8 @@ class Texts(_TableSubset):
         least = self._tokenizer.num_special_tokens_to_add(pair=is_pair) + 1
         if max_length < least:
             raise InputError(
-                f"max_length is {max_length}: with the tokenizer's own tokens it must be {least} "
-                "or more."
+                f"max_length is {max_length}: because of the tokenizer's special tokens it must "
+                f"be {least} or more."
             )
         return max_length
 
@@ -186,8 +186,8 @@ class Texts(_TableSubset):
 
         if len(self._tokenizer) > config.vocab_size:
             raise InputError(
-                f"The tokenizer has {len(self._tokenizer):,} tokens and the model knows "
-                f"{config.vocab_size:,}: load both from one place."
+                f"The tokenizer has {len(self._tokenizer):,} tokens, but the model knows "
+                f"{config.vocab_size:,}: load both from the same source."
             )
 
     def _encode(self, rows: Integers) -> dict[str, list[list[int]]]:
@@ -254,8 +254,8 @@ class Images(_TableSubset):
         """
         if not isinstance(processor, BaseImageProcessor):
             raise InputError(
-                f"The processor is a {type(processor).__name__}: give the model's, by "
-                "AutoImageProcessor.from_pretrained."
+                f"The processor is a {type(processor).__name__}: give the model's image "
+                f"processor, loaded with AutoImageProcessor.from_pretrained."
             )
 
         self._processor = processor
@@ -311,8 +311,8 @@ def _require_texts(values: Sequence[Any], rows: Integers) -> list[str]:
     for row, value in zip(rows, values, strict=True):
         if not isinstance(value, str):
             raise InputError(
-                f"Text {row} is {value!r}, a {type(value).__name__}: fill such rows in, or drop "
-                "them."
+                f"Text {row} is {value!r}, a {type(value).__name__}: replace it with a text, or "
+                f"drop the row."
             )
     return list(values)
 
@@ -344,8 +344,8 @@ def _open_image(value: Any, row: int) -> Any:
     # Modes I, I;16 and F have 16 or 32 bits.
     if value.mode[0] in "IF":
         raise InputError(
-            f"Image {row} has mode {value.mode}, more than 8 bits a pixel, and Pillow would cut "
-            "all above 255: scale it to bytes first."
+            f"Image {row} has mode {value.mode}, more than 8 bits per pixel, and Pillow would "
+            f"clip all values above 255: scale the image to bytes first."
         )
     return ImageOps.exif_transpose(value)
 
@@ -406,15 +406,19 @@ def _require_classifier(model: PreTrainedModel) -> None:
     is_of_transformers = type(model).__module__.startswith("transformers.")
     if is_of_transformers and "Classification" not in name:
         raise InputError(
-            f"{name} is no classifier: load it by AutoModelForSequenceClassification, or by "
-            "AutoModelForImageClassification for images."
+            f"{name} is not a classifier: load the model with "
+            f"AutoModelForSequenceClassification, or with AutoModelForImageClassification for "
+            f"images."
         )
     if model.config.num_labels < 2:
         raise InputError(
-            f"This {name} has one output, a number and not a class: teeter picks rows to classify."
+            f"This {name} has one output, so it predicts a number and not a class, but teeter "
+            f"needs a classifier."
         )
     if model.config.problem_type == "multi_label_classification":
-        raise InputError(f"This {name} gives several labels a row: teeter takes one class a row.")
+        raise InputError(
+            f"This {name} predicts several labels per row: teeter needs one class per row."
+        )
 
 
 def _max_tokens(model: PreTrainedModel) -> int | None:

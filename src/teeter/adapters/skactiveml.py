@@ -132,7 +132,9 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
             seed=seed,
         )
         if self._must_start_cold(strategy, models, y):
-            logger.info("There are too few labels for %s: the cold start picks.", strategy.name)
+            logger.info(
+                "There are too few labels for %s, so the cold start picks instead.", strategy.name
+            )
             strategy = make_strategy(self.cold_start)
             models = []
 
@@ -169,7 +171,9 @@ class TeeterStrategy(SingleAnnotatorPoolQueryStrategy):  # type: ignore[misc]
 
         is_integer = isinstance(self.members, int | np.integer)
         if not is_integer or isinstance(self.members, bool) or self.members < 2:
-            raise InputError(f"members is {self.members!r}: it must be a whole number from 2 up.")
+            raise InputError(
+                f"members is {self.members!r}: it must be a whole number of 2 or more."
+            )
 
     def _fit_classifiers(
         self,

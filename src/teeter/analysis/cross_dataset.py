@@ -219,8 +219,8 @@ def _common_names(datasets: Sequence[Dataset]) -> tuple[str, ...]:
         if unshared_names:
             unshared = ", ".join(sorted(unshared_names))
             raise InputError(
-                f"All datasets must have the same strategies, but not all have {unshared}: "
-                "leave those out."
+                f"All datasets must have the same strategies, but some datasets lack {unshared}: "
+                f"leave those strategies out."
             )
 
     return names
@@ -240,8 +240,8 @@ def _stack_rounds(dataset: Dataset, names: tuple[str, ...]) -> FloatArray:
         shape_texts = [str(runs.shape) for runs in dataset.values()]
         all_shapes = ", ".join(shape_texts)
         raise InputError(
-            "The accuracies of a dataset must all have one shape, (repetitions, rounds), with at "
-            f"least two rounds: these have {all_shapes}."
+            "The accuracies of a dataset must all have the same shape, (repetitions, rounds), "
+            f"with at least two rounds, but they have {all_shapes}."
         )
 
     later_rounds = [dataset[name][:, 1:] for name in names]

@@ -393,7 +393,7 @@ def plot_picks(
         linewidths=1.4,
         label="picked",
     )
-    axes.set(xticks=[], yticks=[], title="The pool in two dimensions: dark rows flip easily")
+    axes.set(xticks=[], yticks=[], title="The pool in two dimensions (dark rows flip easily)")
     axes.legend(loc="upper right", frameon=False)
     pool_side.colorbar(dots, ax=axes, label="log10 of the LDM", shrink=0.8)
 

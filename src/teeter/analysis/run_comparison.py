@@ -184,16 +184,21 @@ def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
     notes += notes_on_values
 
     if len(repetitions) == 1:
-        notes.append("A single repetition has no spread and no test: any difference may be chance.")
+        notes.append(
+            "With a single repetition there is no spread and no test, so any difference "
+            "may be due to chance."
+        )
     if strategies and len(curves.labelled) < 2:
         notes.append(
-            "Only the initial round is finished: nothing was picked yet, so there is nothing to "
-            "compare."
+            "Only the initial round is finished. Nothing has been picked yet, so there is "
+            "nothing to compare."
         )
     if strategies and BASELINE not in strategies:
-        notes.append("Random was not run, so there are no gains over it and no labels saved.")
+        notes.append(
+            "Random was not run, so gains over Random and saved labels cannot be computed."
+        )
     if not strategies:
-        notes.append("No round can be compared.")
+        notes.append("There is no round to compare.")
 
     accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
 
@@ -260,13 +265,13 @@ def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
     notes = []
     for name in complete:
         if name not in strategies:
-            sentence = f"{name} is left out: accuracies of its runs are not numbers."
+            sentence = f"{name} is left out, because some of its accuracies are not numbers."
             notes.append(sentence)
 
     if not shared.all():
         dropped_repetitions = np.flatnonzero(~shared)
         dropped = ", ".join(f"repetition {index}" for index in dropped_repetitions)
-        notes.append(f"Left out because accuracies are not numbers: {dropped}.")
+        notes.append(f"Left out because some accuracies are not numbers: {dropped}.")
 
     return strategies, np.flatnonzero(shared).tolist(), notes
 
@@ -284,16 +289,16 @@ def _notes_on_run(run: Run) -> Iterator[str]:
     """Say what limits all results of a run: its setting, its end and its failures."""
     if run.setting.quick:
         yield (
-            "This is a quick setting for trying things out: its numbers are not comparable to the "
-            "paper's."
+            "This is a quick setting for trying things out. Its numbers cannot be compared with "
+            "the paper's."
         )
     elif run.setting.paper is None:
         yield "The paper has no numbers for this setting."
 
     if not run.finished:
-        yield "The run is not finished: results may change."
+        yield "The run is not finished, so the results may change."
     if run.is_shortened:
-        yield f"The run ends at round {run.last_round} of {run.setting.rounds}, as it was asked to."
+        yield f"The run ends at round {run.last_round} of {run.setting.rounds}, as requested."
 
     if run.failures:
         failed = [f"{strategy}, repetition {repetition}" for strategy, repetition in run.failures]
@@ -308,7 +313,7 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
     """Say which strategies, rounds and repetitions are missing from the curves."""
     missing = [name for name in run.strategies if name not in curves.accuracy]
     if missing:
-        yield f"Without a finished round: {', '.join(missing)}."
+        yield f"Strategies without a finished round: {', '.join(missing)}."
 
     if len(curves.labelled) > 0:
         last_compared = float(curves.labelled[-1])
@@ -317,15 +322,16 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
         last_finished = max(finished, default=0)
         if last_finished > last_compared:
             yield (
-                f"Some strategies have reached {last_finished:,} labels. Compared are the rounds "
-                f"that all have, up to {last_compared:,.0f}."
+                f"Some strategies have reached {last_finished:,} labels. Only the rounds that "
+                f"all strategies have finished are compared, up to {last_compared:,.0f} labels."
             )
 
         final = _final_labels(run)
         if run.setting.paper and last_compared < final:
             yield (
                 f"The paper's runs go to {final:,} labels and its gains are means over all rounds. "
-                f"Ours end at {last_compared:,.0f}, so the two are not quite comparable."
+                f"Our runs end at {last_compared:,.0f} labels, so our gains and the paper's are "
+                f"not quite comparable."
             )
 
     # Curves have the same repetitions for every strategy: those that all have started.
@@ -333,8 +339,8 @@ def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
     compared = len(any_curves)
     if compared < run.repetitions:
         yield (
-            f"{compared} of {run.repetitions} repetitions can be compared: those that every "
-            "strategy has started."
+            f"Only {compared} of {run.repetitions} repetitions are compared: those that every "
+            f"strategy has started."
         )
 
 

@@ -222,7 +222,7 @@ def _find_damage(path: Path) -> str | None:
 
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not {"campaigns", "migrations"} <= tables:
-            return "it has none of its tables"
+            return "it has none of a campaign's tables"
 
         versions = connection.execute("SELECT version FROM migrations")
         require_known_versions(version for (version,) in versions)

@@ -181,8 +181,8 @@ class Campaign:
         with database.writing() as connection:
             if name in list_campaigns(connection):
                 raise InputError(
-                    f"There is a campaign called {name!r} in {location} already: "
-                    "open it, or choose another name."
+                    f"{location} already has a campaign called {name!r}: open it, or choose "
+                    f"another name."
                 )
 
             campaign_id = add_campaign(
@@ -257,7 +257,7 @@ class Campaign:
 
         path = Path(path)
         if path.exists():
-            raise InputError(f"{path} already exists: continue it, or choose another name.")
+            raise InputError(f"{path} already exists: open it, or choose another name.")
         if not path.parent.is_dir():
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 
@@ -295,8 +295,8 @@ class Campaign:
             with target.reading() as connection:
                 if name in list_campaigns(connection):
                     raise InputError(
-                        f"There is a campaign called {name!r} in {target.display_url} already: "
-                        "open it, or choose another name."
+                        f"{target.display_url} already has a campaign called {name!r}: open it, "
+                        f"or choose another name."
                     )
 
             with TemporaryDirectory(prefix="teeter-") as folder:
@@ -1081,12 +1081,12 @@ class Campaign:
         if model is None or not (newer_answers or features_changed):
             return None
 
-        note = f"Predictions are of model {model.version}"
+        note = f"The predictions come from model {model.version}"
         if newer_answers:
             are = "1 answer is" if newer_answers == 1 else f"{newer_answers} answers are"
-            note += f"; {are} newer: train, and export again to use them"
+            note += f"; {are} newer than it, so train and export again to use them"
         if features_changed:
-            note += "; features changed since, and it was trained on its labels again"
+            note += "; the features have changed since, so it was trained again on the same labels"
 
         return f"{note}."
 
@@ -1098,7 +1098,7 @@ class Campaign:
             return read_snapshot(self.repository, connection, self.settings).consensus
 
     def disagreements(self) -> list[Disagreement]:
-        """Return the items that need a reviewer's decision, least clear first."""
+        """Return the items that need a reviewer's decision, the least certain first."""
         with self.database.reading() as connection:
             snapshot = read_snapshot(self.repository, connection, self.settings)
             item_ids = [item for item, _ in snapshot.disagreements()]
@@ -1246,7 +1246,7 @@ def _validate_answer(answer: Answer) -> Answer:
 
     kind = AnswerKind(answer.kind)
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
-        raise InputError("A label needs a class, and a skip, unsure or flag has none.")
+        raise InputError("A label needs a class, but a skip, unsure or flag must not have one.")
 
     return replace(answer, kind=kind, comment=answer.comment or None)
 

@@ -40,8 +40,7 @@ def copy_to_location(source: Database, name: str, location: str) -> tuple[str, d
         url, new_name = split_location(location)
         if new_name not in (None, name):
             raise InputError(
-                f"A campaign keeps its name, and this one is called {name!r}: leave out "
-                f"#{new_name}."
+                f"A copy keeps the name of the campaign, which is {name!r}: leave out #{new_name}."
             )
         # A database is written in one transaction: a copy that fails leaves nothing behind.
         return _copy_to_database(source, name, url)
@@ -184,6 +183,8 @@ def _require_copyable(source: Connection, target: Connection, name: str) -> Stor
         )
     # Checked inside the transaction, so that two copies at once cannot both succeed.
     if name in list_campaigns(target):
-        raise InputError(f"The target already has a campaign called {name!r}: nothing was copied.")
+        raise InputError(
+            f"Nothing was copied, because the target already has a campaign called {name!r}."
+        )
 
     return campaigns[name]

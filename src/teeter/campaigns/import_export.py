@@ -348,7 +348,8 @@ def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None)
 
     if form not in FORMATS:
         raise InputError(
-            f"{path} has no known format: end it in .csv, .jsonl or .parquet, or name one of "
+            f"Cannot tell the format of {path}: use the suffix .csv, .jsonl or .parquet, or name "
+            f"one of the formats "
             f"{', '.join(FORMATS)}."
         )
 
@@ -553,7 +554,8 @@ configs:
 
 Labels and predictions from a teeter campaign.
 
-Most labelled items were chosen by active learning, not at random: do not measure accuracy on them.
+Most labelled items were chosen by active learning, not at random, so do not measure accuracy on
+them.
 """
 
 FORMATS: dict[str, Writer] = {

@@ -58,7 +58,8 @@ def require_kind(items: Sequence[Item], kind: str) -> None:
     for item in items:
         if item.kind != kind:
             raise InputError(
-                f"This campaign is of {kind}, and {quote_id(item.key)} is of {item.kind}."
+                f"The items of this campaign are of kind {kind}, but {quote_id(item.key)} is of "
+                f"kind {item.kind}."
             )
 
 
@@ -177,9 +178,10 @@ def _prepare(
     names_encoder = settings.encoder not in (None, AUTO)
     has_own_features = len(missing) < len(new) or baseline.encoder == USER_ENCODER
     if has_own_features and not names_encoder:
+        lacking = "1 item has" if len(missing) == 1 else f"{len(missing)} items have"
         raise InputError(
-            f"{len(missing)} items have no features, and the others have features of your own: "
-            "give features to all, or an encoder."
+            f"{lacking} no features, but you gave features for the others: give features for all "
+            "items, or an encoder."
         )
 
     name = settings.encoder if has_own_features else None

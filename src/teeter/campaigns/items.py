@@ -97,7 +97,9 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
 
     if kind == ItemKind.FEATURES:
         if vector is None:
-            raise InputError("An item has no features, and this campaign shows nothing else.")
+            raise InputError(
+                "One of the items has no features, but every item of this campaign must have them."
+            )
         return _make_item(
             fields,
             kind,
@@ -264,15 +266,15 @@ def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
 
     if campaign_folder not in (folder, *folder.parents):
         raise FileError(
-            f"{folder} is not in the campaign's folder {root}: put new images there, and add that "
-            "folder."
+            f"{folder} is not in the campaign's folder {root}: put the new images into the "
+            f"campaign's folder first."
         )
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder of images.")
 
     paths = [path for path in folder.rglob("*") if _is_image(path)]
     if not paths:
-        raise FileError(f"{folder} has no images: files ending in {', '.join(IMAGE_SUFFIXES)}.")
+        raise FileError(f"{folder} has no images: no file ends in {', '.join(IMAGE_SUFFIXES)}.")
 
     for path in sorted(paths):
         relative = path.relative_to(campaign_folder).as_posix()
@@ -289,7 +291,7 @@ def _parse_vector(values: Any, key: object) -> Vector:
 
     # Converting a masked array would turn masked numbers into whatever lies below the mask.
     if np.ma.is_masked(values):
-        raise InputError(f"{what} have masked numbers: fill them, or leave the item out.")
+        raise InputError(f"{what} have masked values: fill them in, or leave the item out.")
 
     try:
         # Numbers too large for float32 become infinite, and are refused below.
@@ -300,14 +302,14 @@ def _parse_vector(values: Any, key: object) -> Vector:
 
     if vector.ndim != 1 or len(vector) == 0:
         raise InputError(
-            f"{what} must be a list of finite numbers, and are of shape {vector.shape}."
+            f"{what} must be a list of finite numbers, but have the shape {vector.shape}."
         )
 
     invalid = np.flatnonzero(~np.isfinite(vector))
     if len(invalid):
         position = invalid[0]
         raise InputError(
-            f"{what} must be a list of finite numbers: number {position} of them is "
+            f"{what} must be a list of finite numbers, but the value at position {position} is "
             f"{vector[position]}."
         )
 

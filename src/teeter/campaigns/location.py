@@ -65,13 +65,13 @@ def find_campaign(database: Database, name: str | None) -> StoredCampaign:
 
     if not campaigns:
         raise StoreError(
-            f"There is no campaign in {database.display_url}: make one with teeter campaign new."
+            f"There is no campaign in {database.display_url}: create one with teeter campaign new."
         )
 
     if name is None:
         if len(campaigns) > 1:
             raise InputError(
-                f"{database.display_url} has several campaigns: say which of "
+                f"{database.display_url} has several campaigns: name one of "
                 f"{', '.join(sorted(campaigns))}, as in {database.display_url}#NAME."
             )
         (name,) = campaigns

@@ -74,7 +74,7 @@ def require_permission(person: Person | None, permission: str) -> None:
     """
     if person is None:
         raise PermissionDeniedError(
-            f"Only members of this campaign may {permission}: an owner can add you."
+            f"Only members of this campaign may {permission}: ask an owner to add you."
         )
 
     if not role_allows(person.role, permission):
@@ -139,7 +139,7 @@ class People:
             if member is not None:
                 raise InputError(
                     f"{name} is already {_with_article(member.role)}: "
-                    "make another token, or change the role."
+                    "create a new token for them, or change their role."
                 )
 
             self._repository.people.add(connection, name, new_role, token_hash)
@@ -272,14 +272,14 @@ def require_name(annotator: str) -> None:
         InputError: it is blank, has control characters, or is reserved for imported labels.
     """
     if not annotator.strip():
-        raise InputError("An annotator needs a name, and this one is blank.")
+        raise InputError("The name of the annotator is blank: give a name.")
 
     require_printable(annotator, "annotator's name")
 
     if annotator == IMPORTED:
         raise InputError(
-            f"The name {IMPORTED!r} is reserved for labels that came with the items: "
-            "answer under another name."
+            f"The name {IMPORTED!r} is reserved for labels that came with the items: choose "
+            f"another name."
         )
 
 

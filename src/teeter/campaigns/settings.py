@@ -76,18 +76,18 @@ class Settings:
 
         if not 0 <= self.control < 1:
             raise InputError(
-                f"control is {self.control}: the random share of a batch is 0 or more and less "
-                "than 1."
+                f"control is {self.control}: the random share of a batch must be at least 0 and "
+                f"less than 1."
             )
         if self.audit < 0:
             raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
         if not 0 <= self.overlap <= 1:
             raise InputError(
-                f"overlap is {self.overlap}: the share that several annotators answer is from 0 "
-                "to 1."
+                f"overlap is {self.overlap}: the share of items that several annotators answer "
+                f"must be from 0 to 1."
             )
         if self.people < 2:
-            raise InputError(f"people is {self.people}: an overlap takes 2 or more.")
+            raise InputError(f"people is {self.people}: an overlap needs 2 or more annotators.")
 
         for name in ("cost", "budget", "lease"):
             value = getattr(self, name)
@@ -96,7 +96,7 @@ class Settings:
                 raise InputError(f"{name} is {value}: it must be 0 or more.")
 
         if not -(2**63) <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}: it must be an integer of 64 bits.")
+            raise InputError(f"seed is {self.seed}: it must be a 64-bit integer.")
 
     def require_strategy(self) -> None:
         """Check that the strategy and its options exist, and that the head serves it.
@@ -123,7 +123,7 @@ class Settings:
                 break
         raise InputError(
             f"{self.strategy} needs {' and '.join(sorted(missing))}, which the head {self.head} "
-            f"does not give: {hint}."
+            f"does not provide: {hint}."
         )
 
 
@@ -178,9 +178,8 @@ def settings_from_json(text: str, database: Database) -> Settings:
     unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
     if unknown:
         raise StoreError(
-            f"{database.display_url} has a setting of a newer teeter ({unknown[0]}): update teeter "
-            f"to "
-            "open it."
+            f"{database.display_url} has a setting of a newer version of teeter ({unknown[0]}): "
+            f"update teeter to open it."
         )
 
     try:

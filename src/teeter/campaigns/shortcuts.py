@@ -44,8 +44,8 @@ def shortcuts_by_class(classes: Sequence[str], chosen: Sequence[str] = ()) -> di
     """
     if len(chosen) > len(classes):
         raise InputError(
-            f"There are {len(chosen)} keys and {len(classes)} classes: give at most one key per "
-            "class."
+            f"There are {len(chosen)} shortcuts for {len(classes)} classes: give at most one "
+            f"shortcut per class."
         )
 
     keys: dict[str, str] = {}
@@ -76,15 +76,18 @@ def _parse_key(text: str, name: str, keys: Mapping[str, str]) -> str:
     """Return the key that was chosen for class ``name``, if no other class in ``keys`` has it."""
     key = text.strip().lower()
     if len(key) != 1 or not key.isprintable():
-        raise InputError(f"{text!r} is not a key for {name}: give one letter or digit.")
+        raise InputError(f"{text!r} cannot be the shortcut of {name}: give one letter or digit.")
 
     if key in RESERVED_KEYS:
         raise InputError(
-            f"Key {key!r} cannot stand for {name}: it means {RESERVED_KEYS[key]} on the page."
+            f"{key!r} cannot be the shortcut of {name}: on the page it means {RESERVED_KEYS[key]}."
         )
 
     for other_name, other_key in keys.items():
         if other_key == key:
-            raise InputError(f"Key {key!r} cannot stand for {name}: it stands for {other_name}.")
+            raise InputError(
+                f"{key!r} cannot be the shortcut of {name}: it is already the shortcut of "
+                f"{other_name}."
+            )
 
     return key

@@ -74,7 +74,7 @@ class CampaignSnapshot:
         return {item: consensus.label for item, consensus in self.consensus.items()}
 
     def disagreements(self) -> list[tuple[str, dict[str, str]]]:
-        """Return the items that need a decision and what each annotator says, least clear first."""
+        """Return items that need a decision, with the answers, the least certain first."""
         disagreements = find_disagreements(_without_imports(self.answers))
         undecided = [item for item in disagreements if item not in self.decisions]
         return [(item, disagreements[item]) for item in sorted(undecided, key=self.confidence)]
@@ -113,7 +113,7 @@ def read_snapshot(
 def describe_disagreements(
     snapshot: CampaignSnapshot, items: Mapping[str, StoredItem]
 ) -> list[Disagreement]:
-    """Return the disagreements about the given items, least clear first."""
+    """Return the disagreements about the given items, least certain first."""
     labels = snapshot.labels
     disagreements = []
     for item, by_annotator in snapshot.disagreements():

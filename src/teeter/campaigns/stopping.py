@@ -108,9 +108,9 @@ def give_advice(progress: Progress) -> list[str]:
     Example:
         >>> for sentence in give_advice(Progress(400, None, (), kappa=0.9, changed=0.08)):
         ...     print(sentence)
-        The accuracy is not known yet: no random item is labelled.
+        The accuracy is not known yet, because no random item has been labelled.
         The latest model changed 8.0% of the predictions (kappa 0.900).
-        Whether the accuracy still rises is not known yet: train at least four models.
+        It is not known yet whether the accuracy is still rising: train at least four models.
         The model is still changing: keep labelling.
     """
     advice = [_describe_accuracy(progress), _describe_change(progress), _describe_trend(progress)]
@@ -127,9 +127,9 @@ def give_advice(progress: Progress) -> list[str]:
 def _describe_accuracy(progress: Progress) -> str:
     estimate = progress.accuracy
     if estimate is None and progress.measurable:
-        return "The accuracy is not known yet: no random item is labelled."
+        return "The accuracy is not known yet, because no random item has been labelled."
     if estimate is None:
-        return "The accuracy cannot be measured: this campaign draws no random items."
+        return "The accuracy cannot be measured, because this campaign draws no random items."
 
     sentence = (
         f"The accuracy is about {estimate.share:.0%}, between {estimate.low:.0%} and "
@@ -137,13 +137,16 @@ def _describe_accuracy(progress: Progress) -> str:
         "items are predicted correctly."
     )
     if progress.labels < MANY_LABELS:
-        sentence += " This is a cautious estimate, from models trained on part of the labels."
+        sentence += (
+            " The estimate is cautious, because it comes from models trained on only part of the "
+            "labels."
+        )
     return sentence
 
 
 def _describe_change(progress: Progress) -> str:
     if progress.kappa is None or progress.changed is None:
-        return "How much the predictions change is not known yet: train a second model."
+        return "It is not known yet how much the predictions change: train a second model."
 
     return (
         f"The latest model changed {progress.changed:.1%} of the predictions "
@@ -162,17 +165,19 @@ def _describe_trend(progress: Progress) -> str:
         return f"The accuracy {direction} by {points:.1f} points over the last three models."
 
     if progress.measurable:
-        return "Whether the accuracy still rises is not known yet: train at least four models."
-    return "Whether the accuracy still rises cannot be measured either."
+        return (
+            "It is not known yet whether the accuracy is still rising: train at least four models."
+        )
+    return "Whether the accuracy is still rising cannot be measured."
 
 
 def _describe_budget(cost: float | None, budget: float) -> str:
     if cost is None:
-        return "How much of the budget is spent is not known: set the cost of a label."
+        return "It is not known how much of the budget is spent: set the cost of a label."
 
     left = budget - cost
     if left <= 0:
-        return f"The budget of {budget:g} is spent: the answers cost {cost:g}."
+        return f"The budget of {budget:g} is used up: the answers have cost {cost:g}."
     return f"{left:g} of the budget of {budget:g} is left."
 
 
@@ -184,11 +189,12 @@ def _recommend(kappa: float, accuracies: Sequence[float]) -> str:
     # A falling accuracy is no reason to stop either: it may be noise, or wrong labels.
     change = _change_over_three_models(accuracies)
     if change is not None and abs(change) < FLAT_CHANGE:
-        return "More labels of this kind will gain little: consider stopping."
+        return "More labels will probably improve the model very little: consider stopping."
 
-    reason = "the accuracy is not known" if change is None else "the accuracy still changes"
+    reason = "the accuracy is not known" if change is None else "the accuracy is still changing"
     return (
-        f"It is not clear yet whether more labels help: the predictions are stable, but {reason}."
+        f"It is not clear yet whether more labels will help: the predictions are stable, but "
+        f"{reason}."
     )
 
 

@@ -116,8 +116,8 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
     if len(seen) < 2:
         raise InputError(
-            f"There are labels of {len(seen)} of {len(state.classes)} classes: label items of two "
-            "or more, then train."
+            f"Labels exist for only {len(seen)} of {len(state.classes)} classes: label items of "
+            f"at least two classes, then train."
         )
 
     learner = _make_learner(state, settings)
@@ -378,7 +378,8 @@ def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]
         return models
 
     logger.info(
-        "Features changed since model %d was trained: it is trained on its labels again.",
+        "The features have changed since model %d was trained, so it is being trained again on "
+        "the same labels.",
         state.version,
     )
     learner = _make_learner(state, settings)

@@ -37,26 +37,30 @@ bench.command()(report)
 
 SettingArgument = Annotated[
     str,
-    typer.Argument(metavar="SETTING", help="A name from teeter bench settings, or a .toml file."),
+    typer.Argument(
+        metavar="SETTING", help="Name of a setting (see teeter bench settings), or a .toml file."
+    ),
 ]
 StrategiesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated strategy names. Default: those of the setting. A run that exists "
-        "gets the new ones added.",
+        help="Comma-separated strategy names. Default: those of the setting. If the run exists, "
+        "the new strategies are added to it.",
     ),
 ]
 RepetitionsOption = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Repetitions of each strategy. Default: those of the setting."
+        min=1, metavar="N", help="Number of repetitions per strategy. Default: as in the setting."
     ),
 ]
 RoundsOption = Annotated[
     int | None,
     typer.Option(
-        min=0, metavar="N", help="Stop after N rounds. Run the command without it to continue."
+        min=0,
+        metavar="N",
+        help="Stop after N rounds. To continue, run the command again without --rounds.",
     ),
 ]
 SetOption = Annotated[
@@ -68,12 +72,13 @@ SetOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="CPU threads that torch uses.")
+    int | None, typer.Option(min=1, metavar="N", help="Number of CPU threads for torch.")
 ]
 DataOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", help="Folder of the datasets. Default: TEETER_DATA, or the cache."
+        metavar="FOLDER",
+        help="Folder that holds the datasets. Default: TEETER_DATA if set, otherwise the cache.",
     ),
 ]
 OutOption = Annotated[
@@ -84,18 +89,18 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="local or ray: run groups of networks that are trained together in workers.",
+        help="Train in several workers: local for processes on this machine, ray for a cluster.",
     ),
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Workers of the engine. Default: the number of cores."),
+    typer.Option(min=1, metavar="N", help="Number of engine workers. Default: one per core."),
 ]
 TrackOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND:TARGET",
-        help="Send rounds to a tracker too, such as tensorboard:FOLDER. May be repeated.",
+        help="Also send each round to a tracker, such as tensorboard:FOLDER. May be repeated.",
     ),
 ]
 
@@ -117,7 +122,7 @@ def run(
     track: TrackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a setting, or continue a run that was interrupted: repeat its command.
+    """Run a setting. To continue an interrupted run, repeat its command.
 
     \b
     Examples:
@@ -194,18 +199,22 @@ def list_settings(
         typer.echo(f"{name}  {_describe(setting)}")
 
     networks = "|".join(network_names())
-    typer.echo(f"Other networks and datasets by --set: network={networks}; see teeter datasets.")
+    typer.echo(
+        f"To change the network or the dataset, use --set network={networks} or --set "
+        f"dataset=NAME (see teeter datasets)."
+    )
 
 
 @bench.command()
 def rounds(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A folder that teeter bench run has written.")
+        Path, typer.Argument(metavar="RUN", help="Run folder written by teeter bench run.")
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A .csv or .parquet file. Default: print CSV to standard output."
+            metavar="FILE",
+            help="A .csv or .parquet file to write. Without it, CSV is printed to standard output.",
         ),
     ] = None,
 ) -> None:
@@ -278,7 +287,7 @@ def _describe(setting: Setting) -> str:
     if setting.imbalance > 1:
         notes += f", long-tailed ({setting.imbalance:g} to 1)"
 
-    labels = f"{setting.initial:,} to {setting.final:,} labels by {setting.query:,}"
+    labels = f"{setting.initial:,} to {setting.final:,} labels in steps of {setting.query:,}"
     runs = f"{setting.repetitions} repetitions of {len(setting.strategies)} strategies"
     return f"{setting.network} on {setting.dataset}: {labels}, {runs}{notes}"
 
@@ -332,6 +341,6 @@ def _sentences(run: Run) -> list[str]:
         recorded = f"Rounds 0 to {run.last_round} of {run.setting.rounds} are"
     elif run.finished:
         recorded = "All rounds are"
-    advice = f"teeter bench report {run.folder} compares them"
+    advice = f"to compare the strategies, run teeter bench report {run.folder}"
     sentences.append(f"{recorded} in {run.folder}; {advice}.")
     return sentences

@@ -69,12 +69,16 @@ ItemsArgument = Annotated[
     Path,
     typer.Argument(
         metavar="ITEMS",
-        help="Table (.csv, .parquet), lines (.jsonl), arrays (.npz, .npy, .safetensors) or a "
+        help="Table (.csv, .parquet), JSON lines (.jsonl), arrays (.npz, .npy, .safetensors) or a "
         "folder of images.",
     ),
 ]
 MoreItemsArgument = Annotated[
-    Path, typer.Argument(metavar="ITEMS", help="File or folder of the same kind as before.")
+    Path,
+    typer.Argument(
+        metavar="ITEMS",
+        help="File or folder of new items, of the same kind as those in the campaign.",
+    ),
 ]
 ClassesOption = Annotated[str, typer.Option(metavar="NAMES", help="Comma-separated class names.")]
 FileOption = Annotated[
@@ -87,7 +91,7 @@ FileOption = Annotated[
 TextOption = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="Column of texts. Default: text, or another common name for it."
+        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
     ),
 ]
 IdOption = Annotated[
@@ -100,21 +104,25 @@ IdOption = Annotated[
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column of known labels; may be filled in part."),
+    typer.Option(metavar="COLUMN", help="Column of known labels; cells may be empty."),
 ]
 StrategyOption = Annotated[
     str, typer.Option(metavar="NAME", help="Strategy that picks items; see teeter strategies.")
 ]
 HeadOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Classifier on the features: linear or mlp.")
+    str, typer.Option(metavar="NAME", help="Classifier trained on the features: linear or mlp.")
 ]
 ControlOption = Annotated[
     float,
-    typer.Option(metavar="SHARE", help="Share of each batch drawn at random, to measure accuracy."),
+    typer.Option(
+        metavar="SHARE", help="Share of each batch that is drawn at random to measure accuracy."
+    ),
 ]
 AuditOption = Annotated[
     int,
-    typer.Option(metavar="N", help="Random items to measure accuracy on and never train on."),
+    typer.Option(
+        metavar="N", help="Number of random items used to measure accuracy and never for training."
+    ),
 ]
 CostOption = Annotated[float | None, typer.Option(metavar="AMOUNT", help="Cost of one label.")]
 BudgetOption = Annotated[
@@ -134,7 +142,8 @@ KeysOption = Annotated[
     str,
     typer.Option(
         metavar="KEYS",
-        help="Comma-separated shortcuts of the classes on the page. Default: 1 to 9, then letters.",
+        help="Comma-separated keyboard shortcuts for the classes on the page. Default: 1 to 9, "
+        "then letters.",
     ),
 ]
 LeaseOption = Annotated[
@@ -148,13 +157,19 @@ OverlapOption = Annotated[
     float, typer.Option(metavar="SHARE", help="Share of items that several annotators answer.")
 ]
 PeopleOption = Annotated[
-    int, typer.Option(metavar="N", help="Number of annotators for each of those items.")
+    int,
+    typer.Option(
+        metavar="N", help="Number of annotators for each item that several annotators answer."
+    ),
 ]
 ConsensusOption = Annotated[
     str,
-    typer.Option(metavar="NAME", help="How to combine several answers: majority or dawid-skene."),
+    typer.Option(
+        metavar="NAME",
+        help="How to combine several answers about an item: majority or dawid-skene.",
+    ),
 ]
-CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of items.")]
+CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of items to list.")]
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -183,15 +198,15 @@ def new(
 ) -> None:
     """Create a campaign from a file or folder of items.
 
-    A campaign holds the items, all answers and all models. Features are computed by the best
-    encoder that is installed, without a download; teeter encoders lists them. If that is
-    interrupted, teeter campaign encode continues it.
+    A campaign holds the items, all answers and all models. The best installed encoder computes the
+    features of the items; nothing is downloaded. Run teeter encoders for a list of encoders. If
+    encoding is interrupted, teeter campaign encode resumes it.
 
     Control items are drawn from all items. The audit set holds at most half of the items, and grows
-    with items that are added later. Each answer of an annotator renews their leases. The consensus
-    dawid-skene weighs annotators by their accuracy.
+    when items are added later. When an annotator answers an item, the leases on their other items
+    are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
 
-    A folder of images beside or below the campaign file can be moved together with it.
+    If the folder of images is next to or below the campaign file, you can move both together.
 
     \b
     Examples:
@@ -239,9 +254,9 @@ def add(
 ) -> None:
     """Add items to a campaign.
 
-    Duplicates are skipped and reported. An item that has no label yet gets the one that comes with
-    its duplicate; a different label is reported. Images are added from the folder of the campaign,
-    or from a folder inside it.
+    Duplicates are skipped and reported. If a duplicate comes with a label, an item without a label
+    gets that label; an item with a different label keeps its own, and the difference is reported.
+    New images must be in the campaign's image folder, or in a folder inside it.
 
     \b
     Examples:
@@ -342,13 +357,13 @@ def add_class(
 ) -> None:
     """Add a class to a campaign.
 
-    Existing labels stay as they are.
+    Existing labels are not changed.
     """
     with open_campaign(file) as opened:
         opened.add_class(name)
         count = len(opened.classes)
 
-    typer.echo(f"Added the class {name.strip()}. The campaign has {count} classes.")
+    typer.echo(f"Added the class {name.strip()}. The campaign now has {count} classes.")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -361,17 +376,19 @@ def label(
     ] = False,
     again: Annotated[
         bool,
-        typer.Option("--again", help="With --suspects: include labels that were confirmed before."),
+        typer.Option(
+            "--again", help="With --suspects, include labels that have already been confirmed."
+        ),
     ] = False,
 ) -> None:
     """Label in the terminal with one key per class.
 
     Space skips an item, u undoes the last answer, ? means unsure, f flags an item that does not
-    belong, and s stops. Every answer is on disk before the next item is shown. A new model is
+    belong, and s stops. Every answer is saved to disk before the next item is shown. A new model is
     trained after each round of N items.
 
     With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
-    later. A label that was kept is not shown again.
+    later. A label that you keep is not shown again.
 
     \b
     Examples:
@@ -425,7 +442,8 @@ def ask(
     """List the items to label next, and why each was picked.
 
     Prints the id, the reason (picked, control or audit) and the content of each item, separated by
-    tabs. Without answers in between, the same items are listed again.
+    tabs. Until some of the listed items are answered, running the command again lists the same
+    ones.
 
     \b
     Examples:
@@ -456,13 +474,13 @@ def tell(
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Item id.")],
     label: Annotated[
         str | None,
-        typer.Argument(metavar="LABEL", help="Class of the item. Leave it out with --other."),
+        typer.Argument(metavar="LABEL", help="Class of the item. Omit it if you use --other."),
     ] = None,
     *,
     annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
     other: Annotated[
         str | None,
-        typer.Option(metavar="ANSWER", help="Answer skip, unsure or flag instead of a class."),
+        typer.Option(metavar="ANSWER", help="Answer with skip, unsure or flag instead of a class."),
     ] = None,
     comment: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Comment to store with the answer.")
@@ -470,7 +488,7 @@ def tell(
 ) -> None:
     """Record an answer about an item.
 
-    It is on disk when the command returns. Earlier answers stay in the history.
+    The answer is on disk when the command returns. Earlier answers stay in the history.
 
     \b
     Examples:
@@ -497,9 +515,9 @@ def tell(
         # Two people may now answer one item, and they should know.
         holders = ""
         if receipt.asked_now:
-            holders = f", and {', '.join(receipt.asked_now)} has it now"
+            holders = f", and it is now assigned to {', '.join(receipt.asked_now)}"
         typer.echo(
-            f"Your lease on this item had expired{holders}. Your answer counts all the same.",
+            f"Your lease on this item had expired{holders}. Your answer still counts.",
             err=True,
         )
 
@@ -508,7 +526,7 @@ def tell(
 def undo(file: CampaignArgument, annotator: AnnotatorOption = DEFAULT_ANNOTATOR) -> None:
     """Undo the last answer of an annotator.
 
-    Their answer before it, if any, counts again.
+    If the annotator had answered the same item before, that earlier answer counts again.
     """
     with open_campaign(file) as opened:
         result = opened.undo(annotator)
@@ -521,7 +539,7 @@ def undo(file: CampaignArgument, annotator: AnnotatorOption = DEFAULT_ANNOTATOR)
     typer.echo(f"Undid {printable_line(result.answer.item)}: {answer}.")
     if result.before is not None:
         previous = result.before.label or result.before.kind
-        typer.echo(f"The answer before it counts again: {previous}.")
+        typer.echo(f"The earlier answer counts again: {previous}.")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -543,7 +561,7 @@ def train(file: CampaignArgument, as_json: JsonOption = False) -> None:
 def status(
     file: CampaignArgument,
     all_classes: Annotated[
-        bool, typer.Option("--all", help="List all classes, not only the most frequent 20.")
+        bool, typer.Option("--all", help="List all classes, not only the 20 most frequent.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -572,11 +590,11 @@ def status(
     if summary.disagreements:
         disagreements = pluralize(summary.disagreements, "disagreement")
         location = shlex.quote(_hide_password(file))
-        typer.echo(f"{disagreements} to decide: teeter campaign decide {location}")
+        typer.echo(f"{disagreements} to decide. Run: teeter campaign decide {location}")
     if summary.unencoded:
         location = shlex.quote(_hide_password(file))
         unencoded = pluralize(summary.unencoded, "item")
-        typer.echo(f"{unencoded} without features: teeter campaign encode {location}")
+        typer.echo(f"{unencoded} without features. Run: teeter campaign encode {location}")
     if summary.unreadable:
         typer.echo(f"{pluralize(summary.unreadable, 'item')} cannot be read and are left out.")
     for sentence in summary.advice:
@@ -586,16 +604,16 @@ def status(
 @campaign.command(rich_help_panel=Panel.LABEL)
 def suspects(
     file: CampaignArgument,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="Number of labels.")] = 20,
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Number of labels to list.")] = 20,
     again: Annotated[
-        bool, typer.Option("--again", help="Include labels that were confirmed before.")
+        bool, typer.Option("--again", help="Include labels that have already been confirmed.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List labels that may be wrong.
 
-    A model that was not trained on these labels finds them unlikely. To review them, run teeter
-    campaign label --suspects.
+    A label is listed if a model that was not trained on it finds it unlikely. To review the labels,
+    run teeter campaign label --suspects.
     """
     with open_campaign(file) as opened, spinner("Looking"):
         suspect_labels = opened.suspects(n, again=again)
@@ -627,22 +645,22 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: by the "
-            "suffix of OUT.",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: "
+            "chosen by the suffix of OUT.",
         ),
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the history of all changes too, as JSONL."),
+        typer.Option(
+            metavar="FILE", help="Also write the history of all changes to this file, as JSONL."
+        ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files that exist.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
     """Write labels, and predictions with their confidence.
 
-    The format csv has every cell exactly as it is. Choose spreadsheet for a file to open in a
-    spreadsheet program, which would run a text that begins with = as a formula.
+    The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
+    file in a spreadsheet program, because such programs run a text that begins with = as a formula.
 
     \b
     Examples:
@@ -727,8 +745,8 @@ def restore(
 ) -> None:
     """Restore a backup after checking that it is complete.
 
-    A file that is damaged, not a campaign, or from a newer version is refused. The campaign that
-    exists then stays as it is.
+    A backup that is damaged, is not a campaign, or comes from a newer version of teeter is refused,
+    and an existing campaign is left unchanged.
 
     \b
     Examples:
@@ -757,8 +775,8 @@ def copy_to(
 ) -> None:
     """Copy a campaign to a database server, or to a new file.
 
-    The original stays as it is: continue with one of the two. The address of a campaign on a server
-    is postgresql://…#NAME.
+    The original is not changed. After copying, work with only one of the two campaigns. The address
+    of a campaign on a server is postgresql://…#NAME.
 
     \b
     Examples:
@@ -774,7 +792,7 @@ def copy_to(
     typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
     # Out of habit people continue with the old file, and have their answers in two places.
     source = opened.database.display_url
-    typer.echo(f"{source} is unchanged. Continue with one of the two, not with both.")
+    typer.echo(f"{source} is unchanged. Continue with only one of the two campaigns.")
 
 
 @contextmanager
@@ -901,8 +919,8 @@ def create_campaign(
     _report_conflicts(result)
     if result.audit < settings.audit:
         typer.echo(
-            f"The audit set has {result.audit:,} instead of {settings.audit:,} items: "
-            "at most half of all items."
+            f"The audit set has {result.audit:,} instead of {settings.audit:,} items, because it "
+            "holds at most half of all items."
         )
 
 
@@ -913,7 +931,7 @@ def _default_path(items: Path) -> Path:
         # ``.`` and ``..`` have no name of their own. What they point to has.
         path = path.resolve()
     if not path.name:
-        raise InputError(f"{items} has no name to call the campaign by: give one with --file.")
+        raise InputError(f"Cannot derive a campaign name from {items}: give one with --file.")
     return path.with_name(f"{path.name.removesuffix(path.suffix)}.teeter")
 
 
@@ -940,7 +958,9 @@ def _report_conflicts(result: ImportResult) -> None:
 
     if len(result.conflicts) > _NAMED_ITEMS:
         rest = len(result.conflicts) - _NAMED_ITEMS
-        typer.echo(f"{pluralize(rest, 'more item')} kept labels that differ from the file.")
+        typer.echo(
+            f"{pluralize(rest, 'more item')} kept labels that differ from those in the file."
+        )
 
 
 def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
@@ -973,8 +993,10 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
 def _require_history_path(history: Path, out: Path) -> None:
     """Check that the history goes to a file of its own, outside of the exported folder."""
     if history.resolve() == out.resolve():
-        raise InputError(f"Labels and history cannot both go to {out}: name another file.")
+        raise InputError(
+            f"Cannot write both the labels and the history to {out}: name another file."
+        )
     if history.is_dir():
-        raise InputError(f"The history cannot go to {history}, which is a folder: name a file.")
+        raise InputError(f"Cannot write the history to {history}, which is a folder: name a file.")
     if out.resolve() in history.resolve().parents:
-        raise InputError(f"The history cannot go to {history}: name a file outside of {out}.")
+        raise InputError(f"Cannot write the history to {history}: name a file outside {out}.")

@@ -55,7 +55,8 @@ def format_class_counts(
     hidden = dict(ranked[_LISTED:])
     lines = _format_columns(ranked[:_LISTED], width)
     if hidden:
-        lines.append(f"{len(hidden):,} more classes: --all lists them.")
+        classes = "class" if len(hidden) == 1 else "classes"
+        lines.append(f"{len(hidden):,} more {classes}: list with --all.")
     return lines + _describe_small_classes(hidden)
 
 

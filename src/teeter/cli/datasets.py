@@ -43,7 +43,7 @@ def list_datasets(
     folder: SearchFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the named datasets: rows, classes, shape, and where each was found or how to get it."""
+    """List the named datasets with their size, and where each was found or how to get it."""
     if context.invoked_subcommand is not None:
         # `teeter datasets --folder FOLDER get NAME` hands the folder on to `get`.
         context.obj = folder
@@ -65,11 +65,11 @@ def list_datasets(
 def get(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A name from the list of teeter datasets.")
+        str, typer.Argument(metavar="NAME", help="Name of a dataset, as listed by teeter datasets.")
     ],
     folder: TargetFolder = None,
 ) -> None:
-    """Download a dataset from where it is published, check it and unpack it.
+    """Download a dataset from its publisher, check it and unpack it.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def get(
         typer.echo(f"{name} is in {download_folder(name, folder)}.")
     else:
         location = _describe(name, folder)["found"]
-        typer.echo(f"{name} is already there: {location}.")
+        typer.echo(f"{name} is already available: {location}.")
 
 
 def _describe(name: str, folder: Path | None) -> dict[str, Any]:

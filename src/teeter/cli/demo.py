@@ -20,7 +20,7 @@ def demo(
         Path, typer.Option(metavar="FOLDER", help="Folder for the page and its figures.")
     ] = Path("teeter-demo"),
     repetitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Repetitions of each strategy.")
+        int, typer.Option(min=1, metavar="N", help="Number of repetitions per strategy.")
     ] = 5,
 ) -> None:
     """Compare strategies on handwritten digits, and show the picks on a page."""
@@ -46,14 +46,17 @@ def _sentences(result: DemoResult) -> list[str]:
         return []
 
     # The accuracy at which Random ends: LDM-S should be there with fewer labels.
-    target = f"Random's last accuracy of {random.last:.1%}"
-    saving = f"It never reached {target}."
+    target = f"Random's final accuracy of {random.last:.1%}"
+    saving = f"LDM-S never reached {target}."
     if ldm_s.labels is not None:
-        saving = f"It reached {target} with {ldm_s.labels:.0f} labels instead of {result.labels}."
+        saving = (
+            f"LDM-S reached {target} with {ldm_s.labels:.0f} labels instead of {result.labels}."
+        )
 
     return [
-        f"LDM-S was right on {ldm_s.accuracy:.1%} of new digits over the rounds, Random on "
-        f"{random.accuracy:.1%} ({gain.mean:+.1f} points, p = {gain.p:.2g}).",
+        f"Averaged over the rounds, LDM-S classified {ldm_s.accuracy:.1%} of new digits "
+        f"correctly and Random {random.accuracy:.1%} ({gain.mean:+.1f} points for LDM-S, p = "
+        f"{gain.p:.2g}).",
         saving,
-        f"Curves, table and the digits it asked about: {result.page}",
+        f"Curves, a table and the digits that LDM-S picked: {result.page}",
     ]

@@ -94,8 +94,8 @@ def shortcuts_for(classes: Sequence[str]) -> Shortcuts:
     """
     if len(classes) > len(_CLASS_KEYS):
         raise InputError(
-            f"The terminal has keys for {len(_CLASS_KEYS)} classes, and this campaign has "
-            f"{len(classes)}: label on the page, or with teeter campaign tell."
+            f"The terminal has keys for {len(_CLASS_KEYS)} classes, but this campaign has "
+            f"{len(classes)}: label on the web page, or with teeter campaign tell."
         )
     return dict(zip(_CLASS_KEYS, classes, strict=False))
 

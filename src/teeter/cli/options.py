@@ -27,7 +27,8 @@ CampaignArgument = Annotated[
     str,
     typer.Argument(
         metavar="CAMPAIGN",
-        help="Campaign file, or FILE#NAME if it holds several, or postgresql://…#NAME.",
+        help="Campaign file, FILE#NAME if the file holds several campaigns, or "
+        "postgresql://…#NAME.",
     ),
 ]
 AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Annotator name.")]

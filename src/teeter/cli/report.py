@@ -19,13 +19,13 @@ __all__ = ["report"]
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders that teeter bench run has written."),
+        typer.Argument(metavar="RUN...", help="Run folders written by teeter bench run."),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder of the report. Default: RUN/report, or teeter-report for several runs.",
+            help="Folder for the report. Default: RUN/report, or teeter-report for several runs.",
         ),
     ] = None,
     as_json: Annotated[

@@ -32,8 +32,8 @@ PoolArgument = Annotated[
     Path,
     typer.Argument(
         metavar="POOL",
-        help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet). With --engine also a "
-        "folder or a quoted pattern of Parquet or .npy files.",
+        help="Arrays (.npz, .npy, .safetensors) or a table (.csv, .parquet). With --engine, also "
+        "a folder or a quoted glob pattern of Parquet or .npy files.",
     ),
 ]
 CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of rows to pick.")]
@@ -42,19 +42,22 @@ StrategyOption = Annotated[
 ]
 HeadOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Weight and bias of the last layer, if POOL has none."),
+    typer.Option(
+        metavar="FILE",
+        help="File with the weight and bias of the last layer, if POOL does not hold them.",
+    ),
 ]
 ModelOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Model file of teeter.save_model. POOL then holds inputs of the model, which "
-        "computes their features.",
+        help="Model file written by teeter.save_model. POOL then holds inputs from which the "
+        "model computes features.",
     ),
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Label column, filled in part, to train a head on."),
+    typer.Option(metavar="COLUMN", help="Partly filled label column to train a head on."),
 ]
 IdOption = Annotated[
     str | None,
@@ -75,28 +78,31 @@ StrategyOptions = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Option of the strategy; commas make a list. May be repeated.",
+        help="Strategy option. Separate multiple values with commas. May be repeated.",
     ),
 ]
 EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Read the pool in shards: local for processes of this machine, ray for a cluster.",
+        help="Read the pool in shards: local for processes on this machine, ray for a cluster.",
     ),
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(
-        min=1, metavar="N", help="Number of workers of the engine. Default: one per core."
-    ),
+    typer.Option(min=1, metavar="N", help="Number of engine workers. Default: one per core."),
 ]
 WorkOption = Annotated[
     Path,
-    typer.Option(metavar="FOLDER", help="Where the engine keeps its scores, to resume from."),
+    typer.Option(
+        metavar="FOLDER", help="Folder in which the engine keeps its scores, so that it can resume."
+    ),
 ]
 ReferenceOption = Annotated[
-    int, typer.Option(min=1, metavar="M", help="Number of rows on which the engine counts flips.")
+    int,
+    typer.Option(
+        min=1, metavar="M", help="Number of sampled rows on which the engine counts label flips."
+    ),
 ]
 CandidatesOption = Annotated[
     int,
@@ -110,15 +116,16 @@ LabelledOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Labelled rows in the format of POOL, for an engine's strategy that avoids them.",
+        help="With --engine, a file of labelled rows in the same format as POOL, for strategies "
+        "that avoid similar rows.",
     ),
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write to this file. JSON if its name ends in .json."),
+    typer.Option(metavar="FILE", help="Write to this file, as JSON if its name ends in .json."),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Write JSON, with everything that the picks depend on.")
+    bool, typer.Option("--json", help="Write JSON that includes everything the picks depend on.")
 ]
 
 
@@ -146,15 +153,15 @@ def select(
 ) -> None:
     """Select the rows of a file to label next.
 
-    POOL holds features, and --head the model's last layer. Or POOL is a table with a label column
-    that is filled in part: name it with --labels, and the labelled rows train a head. Or POOL holds
-    inputs of a model, and --model computes their features.
+    POOL is one of three things: features, with the model's last layer in --head; a table with a
+    partly filled label column, named by --labels, whose labelled rows train a head; or inputs of a
+    model, from which --model computes features.
 
-    Writes CSV with the columns rank, id, row, ldm, predicted, margin and, for strategies that have
-    another, score.
+    Writes CSV with the columns rank, id, row, ldm, predicted, margin and, for strategies that rank
+    by another score, score.
 
-    A pool that does not fit in memory is read in shards with --engine local, or by many machines
-    with --engine ray. The picks are the same for any number of workers.
+    If the pool does not fit in memory, read it in shards with --engine local, or on several
+    machines with --engine ray. The picks are the same for any number of workers.
 
     \b
     Examples:

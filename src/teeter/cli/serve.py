@@ -55,7 +55,8 @@ FolderOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Serve all campaigns and reports of a folder, and create new campaigns in it.",
+        help="Serve all campaigns and reports in a folder, and allow new campaigns to be created "
+        "there.",
     ),
 ]
 DatabaseOption = Annotated[
@@ -70,7 +71,8 @@ ClassesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated class names: create campaigns from the items, unless they exist.",
+        help="Comma-separated class names. A campaign is created from the items unless it "
+        "already exists.",
     ),
 ]
 EncoderOption = Annotated[
@@ -82,7 +84,10 @@ EncoderOption = Annotated[
 ]
 HostOption = Annotated[
     str,
-    typer.Option(metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs tokens."),
+    typer.Option(
+        metavar="ADDRESS",
+        help="Address to listen on. Any address except 127.0.0.1 requires tokens.",
+    ),
 ]
 PortOption = Annotated[
     int | None,
@@ -96,7 +101,7 @@ PortOption = Annotated[
 BatchOption = Annotated[
     int,
     typer.Option(
-        metavar="N", min=2, max=1000, help="Items per batch; a model is trained after each."
+        metavar="N", min=2, max=1000, help="Items per batch; a model is trained after each batch."
     ),
 ]
 TokenOption = Annotated[
@@ -119,7 +124,7 @@ TokensOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File of token hashes. With it, tokens are needed on 127.0.0.1 too.",
+        help="File of token hashes. If given, tokens are required on 127.0.0.1 too.",
     ),
 ]
 LoginOption = Annotated[
@@ -145,7 +150,7 @@ OpenOption = Annotated[
     bool | None,
     typer.Option(
         "--open/--no-open",
-        help="Open the page in a browser. Default: if run in a terminal.",
+        help="Open the page in a browser. By default, only when run in a terminal.",
     ),
 ]
 
@@ -174,7 +179,7 @@ def serve(
     Prints the address of the page. It needs pip install 'teeter[label]' and no network: all
     data stays on this machine.
 
-    The hashes of tokens are in tokens.json in teeter's configuration folder, unless --tokens names
+    Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
 
     \b
@@ -286,7 +291,9 @@ def _make_token(name: str, tokens: Path | None) -> None:
 
     file = _tokens_file(tokens)
     typer.echo(make_token(file, name))
-    typer.echo(f"The token of {name} is not shown again. {file} holds its hash.", err=True)
+    typer.echo(
+        f"The token of {name} will not be shown again. {file} holds only its hash.", err=True
+    )
 
 
 def _remove_token(name: str, tokens: Path | None) -> None:
@@ -354,7 +361,7 @@ def _read_tokens(given: list[str], file: Path | None) -> Tokens:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError("--token takes NAME=TOKEN.")
+            raise InputError("--token must have the form NAME=TOKEN.")
         tokens.add(name.strip(), value)
     return tokens
 
@@ -468,7 +475,7 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
             ip_network(proxy)
         except ValueError:
             raise InputError(
-                f"--proxy takes the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
+                f"--proxy needs the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
             ) from None
 
     from teeter.web.connections import ConnectionLimits, limit_connections
@@ -533,11 +540,13 @@ def _run(
 
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.
-        open_page = sys.stdout.isatty() and not workspace.auth.requires_token()
+        open_page = sys.stdout.isatty() and not workspace.auth.requires_login()
     if open_page:
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 
-    typer.echo(f"{address}  (Ctrl+C stops. Answers that the page shows as saved are on disk.)")
+    typer.echo(
+        f"{address}  (Press Ctrl+C to stop. Answers that the page shows as saved are on disk.)"
+    )
     # Programs that start the server read the address from a pipe.
     sys.stdout.flush()
     try:

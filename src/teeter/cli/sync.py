@@ -43,7 +43,8 @@ TokenOption = Annotated[
     typer.Option(
         envvar="LABEL_STUDIO_API_KEY",
         metavar="TOKEN",
-        help="Legacy or personal access token. Default: LABEL_STUDIO_API_KEY. It is not stored.",
+        help="Legacy or personal access token. Default: LABEL_STUDIO_API_KEY. The token is not "
+        "stored.",
     ),
 ]
 TokenFileOption = Annotated[
@@ -51,29 +52,33 @@ TokenFileOption = Annotated[
     typer.Option(metavar="FILE", help="Read the token from a file that only you can read."),
 ]
 CountOption = Annotated[
-    int, typer.Option("-n", metavar="N", help="Number of items to keep waiting in Label Studio.")
+    int, typer.Option("-n", metavar="N", help="Number of unanswered items to keep in Label Studio.")
 ]
 TrainOption = Annotated[
     bool,
-    typer.Option(
-        "--train/--no-train", help="Train a model on new answers before items are picked."
-    ),
+    typer.Option("--train/--no-train", help="Train a model on new answers before picking items."),
 ]
 ImagesOption = Annotated[
     str | None,
     typer.Option(
         metavar="PREFIX",
-        help="URL prefix below which the images are served. Default: upload them.",
+        help="URL prefix under which the images are served. Without it, the images are uploaded.",
     ),
 ]
 NewProjectOption = Annotated[
     bool,
-    typer.Option("--new-project", help="Create another project. The answers stay in the campaign."),
+    typer.Option(
+        "--new-project", help="Create a new project. Imported answers stay in the campaign."
+    ),
 ]
 OnceOption = Annotated[bool, typer.Option("--once", help="Sync once (the default).")]
 WatchOption = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=1, help="Sync repeatedly, with this pause, until Ctrl-C."),
+    typer.Option(
+        metavar="SECONDS",
+        min=1,
+        help="Sync repeatedly until Ctrl-C, with a pause of this many seconds.",
+    ),
 ]
 
 
@@ -154,7 +159,10 @@ def _sync_once(label_studio: LabelStudio) -> SyncResult:
 
 def _sync_repeatedly(label_studio: LabelStudio, pause: float, as_json: bool) -> None:
     """Sync until Ctrl-C. Print only what is new, and wait for a server that is unavailable."""
-    typer.echo("Press Ctrl-C to stop. Every printed answer is stored in the campaign.", err=True)
+    typer.echo(
+        "Press Ctrl-C to stop. Every answer that is reported here is stored in the campaign.",
+        err=True,
+    )
 
     last_notes: tuple[str, ...] | None = None
     last_error: str | None = None

@@ -34,7 +34,7 @@ _UNKNOWN = "–"
 people = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    help="Add and remove annotators, and see how they work.",
+    help="Add and remove annotators, and list their pace and accuracy.",
     rich_markup_mode=None,
 )
 
@@ -45,20 +45,21 @@ RoleOption = Annotated[str, typer.Option(metavar="ROLE", help="annotator, review
 def decide(
     file: CampaignArgument,
     n: Annotated[
-        int | None, typer.Option("-n", metavar="N", help="Number of items. Default: all.")
+        int | None,
+        typer.Option("-n", metavar="N", help="Number of items to decide on. Default: all."),
     ] = None,
     reviewer: AnnotatorOption = DEFAULT_ANNOTATOR,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the disagreements as JSON and exit.")
     ] = False,
 ) -> None:
-    """Decide items on which annotators disagree, with one key per class.
+    """Decide on items about which annotators disagree, with one key per class.
 
-    The least clear items come first. Space leaves an item for later, u undoes the last decision, f
-    decides that the item does not belong, and s stops.
+    Items whose label is least certain come first. Space leaves an item for later, u undoes the last
+    decision, f decides that the item does not belong, and s stops.
 
     A decision overrides all answers. It stays in the history and can be undone. In a campaign with
-    members, only reviewers and owners decide.
+    members, only reviewers and owners may decide.
     """
     from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
 
@@ -75,15 +76,15 @@ def decide(
         print_legend(shortcuts)
         count = resolve_disagreements(opened, disagreements, shortcuts, reviewer)
 
-    typer.echo(f"{count} decided. Run the same command to continue.")
+    typer.echo(f"Decided on {pluralize(count, 'item')}. Run the same command to continue.")
 
 
 def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """Measure how far annotators agree: overall, by class and by pair.
+    """Measure how well annotators agree: overall, by class and by pair.
 
-    Counts items with labels of two or more annotators: the observed agreement, Krippendorff's alpha
-    overall and by class, and Cohen's kappa of each pair, with intervals. A dash means that there is
-    too little data.
+    Prints the observed agreement, Krippendorff's alpha overall and by class, and Cohen's kappa of
+    each pair, with 95% confidence intervals. Only items that two or more annotators labelled are
+    counted. A dash means that there is too little data.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         measured = opened.agreement()
@@ -119,8 +120,8 @@ def add_person(
 ) -> None:
     """Add an annotator and print their token.
 
-    The token is not shown again: only its hash is stored. An annotator labels, a reviewer also
-    decides and exports, and an owner also manages annotators. In a campaign without members,
+    The token is not shown again, because only its hash is stored. Annotators label items, reviewers
+    also decide and export, and owners also manage annotators. In a campaign without members,
     everyone may do everything.
 
     \b
@@ -142,12 +143,12 @@ def token(
     file: CampaignArgument,
     name: NameArgument,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="Revoke the token without a new one.")
+        bool, typer.Option("--revoke", help="Revoke the token without creating a new one.")
     ] = False,
 ) -> None:
     """Replace an annotator's token and print the new one.
 
-    It is not shown again: only its hash is stored.
+    The new token is not shown again, because only its hash is stored.
     """
     with open_campaign(file) as opened:
         if revoke:
@@ -161,7 +162,7 @@ def token(
 def remove(file: CampaignArgument, name: NameArgument) -> None:
     """Remove an annotator.
 
-    Their token no longer works. Their answers stay, and their open items go to others.
+    The annotator's token stops working, their answers stay, and their open items go to others.
     """
     with open_campaign(file) as opened:
         count = opened.people.remove(name)
@@ -173,8 +174,9 @@ def remove(file: CampaignArgument, name: NameArgument) -> None:
 def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """List the annotators with their pace and accuracy.
 
-    The pace is the median time between two answers, without breaks. Answers are compared with those
-    of most other annotators, with decisions of reviewers, and with both on items drawn at random.
+    The pace is the median time between two answers, not counting breaks. The accuracy is shown as
+    agreement with the majority of the other annotators, with the decisions of reviewers, and, on
+    items drawn at random, with the decision or else the majority.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}

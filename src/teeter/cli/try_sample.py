@@ -37,7 +37,7 @@ def try_sample(
     port: PortOption = None,
     open_page: OpenOption = None,
 ) -> None:
-    """Label a sample project in the browser: real data, some of it labelled, and a trained model.
+    """Try labelling on a sample project: real data, some of it labelled, and a trained model.
 
     The samples are 480 questions of a bank's customers and 360 photographs of clothes. They come
     with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to
@@ -48,6 +48,7 @@ def try_sample(
       teeter try
       teeter try images --fresh
     """
+    # Before anything is loaded or written, so that a missing extra is reported at once.
     require_web_packages()
 
     with spinner("Loading"):  # importing torch takes seconds
@@ -55,6 +56,7 @@ def try_sample(
 
     shown_first = find_sample(sample)
 
+    # Both samples share the folder, and each is a campaign of its own.
     if fresh:
         for entry in SAMPLES:
             remove_sample(entry, folder)
@@ -65,6 +67,7 @@ def try_sample(
             make_sample(shown_first, folder, on_step=on_step)
         typer.echo(f"Created a sample campaign in {folder}: delete the folder when you are done.")
 
+    # The other sample is served too if it was built by an earlier call.
     files = [sample_file(entry, folder) for entry in SAMPLES]
     serve_on_this_machine(
         [file for file in files if file.exists()],

@@ -70,7 +70,7 @@ def _require_space(archive: Path, size: int, folder: Path) -> None:
     if size > free:
         raise FileError(
             f"Cannot unpack {archive}: it needs {size / 1e9:,.1f} GB, "
-            f"and {free / 1e9:,.1f} GB are free."
+            f"but only {free / 1e9:,.1f} GB are free."
         )
 
 

@@ -43,7 +43,7 @@ _HEAD_NAMES = ("weight", "bias", "classes")
 
 # A .npz file is a .zip file of .npy files.
 _MAGIC_BYTES = {".npz": b"PK", ".npy": b"\x93NUMPY"}
-_PICKLE_ADVICE = "save numbers as a floating array and texts as a unicode array (dtype=str)"
+_PICKLE_ADVICE = "save numbers as a floating-point array and texts as a Unicode array (dtype=str)"
 
 Arrays: TypeAlias = dict[str, Any]
 """NumPy arrays or tensors by name."""
@@ -153,9 +153,7 @@ def _require_as_many_ids(
     if rows is None or rows.ndim == 0:
         return
     if len(ids) != len(rows):
-        raise FileError(
-            f"{path} holds {len(rows)} rows and {len(ids)} ids: one id per row is needed."
-        )
+        raise FileError(f"{path} holds {len(rows)} rows and {len(ids)} ids: give one id per row.")
 
 
 def read_head(path: str | Path) -> Head:
@@ -253,7 +251,7 @@ def _read_npz(path: Path, also: Collection[str]) -> Arrays:
                 with file.zip.open(f"{name}.npy") as member:
                     if _has_object_dtype(member):
                         raise FileError(
-                            f"{name!r} in {path} is pickled Python objects, which teeter never "
+                            f"{name!r} in {path} holds pickled Python objects, which teeter never "
                             f"loads: {_PICKLE_ADVICE}."
                         ) from None
                 raise
@@ -333,7 +331,7 @@ def _find_features(arrays: Arrays, path: Path) -> Array | None:
         return None
 
     contents = _describe(arrays)
-    raise FileError(f"{path} holds {contents}: name the array to pick from features.")
+    raise FileError(f"{path} holds {contents}: call the array of candidates features.")
 
 
 def _rename_inputs(arrays: Arrays) -> Arrays:
@@ -497,7 +495,7 @@ def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = F
     notes = []
     left_out += table.nested
     if left_out:
-        notes.append(f"Left out, not being numbers: {', '.join(left_out)}.")
+        notes.append(f"Left out because they are not numbers: {', '.join(left_out)}.")
 
     features = np.hstack(numbers).astype(np.float32)  # (N, D)
     return PoolFile(features, ids=ids, notes=tuple(notes))

@@ -239,7 +239,10 @@ _ISOLET = DatasetSpec(
     split=without_columns(ISOLET_DROPPED_COLUMNS, 617, shuffled_split("openml-44135", sort=True)),
     folder_names=("isolet",),
     unsupported_files=(
-        ("isolet*.data.Z", "compressed in a format that Python cannot read: run uncompress on it"),
+        (
+            "isolet*.data.Z",
+            "compressed in a format that Python cannot read: decompress it with uncompress",
+        ),
     ),
 )
 
@@ -277,8 +280,8 @@ _FASHION_MNIST = DatasetSpec(
 )
 
 _PICKLE_ADVICE = (
-    "a pickle, which teeter never loads: get CIFAR's binary version, {archive}, "
-    "or run teeter datasets get {name}"
+    "a pickle, which teeter never loads: get the binary version of CIFAR, {archive}, or run "
+    "teeter datasets get {name}"
 )
 
 _CIFAR10 = DatasetSpec(

@@ -134,8 +134,8 @@ def class_indices_from_array(
     class_count = classes if isinstance(classes, int) else len(classes)
     if has_names or not _are_indices(labels, class_count):
         raise FileError(
-            f"{name!r} in {path} must hold class indices from 0 to {class_count - 1}, "
-            "and it holds other values."
+            f"{name!r} in {path} must hold class indices from 0 to {class_count - 1}, but it "
+            f"holds other values."
         )
 
     return labels.astype(np.int64)

@@ -125,8 +125,9 @@ def fetch_file(remote: Remote, home: Path, progress: Progress = _ignore_progress
     if remote.md5 not in (None, md5):
         part.unlink()
         raise FileError(
-            f"{remote.url} sent a file with the MD5 {md5}, and {remote.md5} is published: "
-            "it was deleted. Try again, and do not trust the file if this happens again."
+            f"{remote.url} sent a file with the MD5 {md5}, but the published MD5 is "
+            f"{remote.md5}, so the file was deleted. Try again. If it happens again, do not "
+            f"trust the file."
         )
 
     part.replace(target)
@@ -159,7 +160,7 @@ def _receive(remote: Remote, part: Path, progress: Progress) -> None:
     # http.client does not raise if a response is cut short.
     if total and received != total:
         raise FileError(
-            f"The connection to {remote.url} broke off after {received} of {total} bytes: "
+            f"The connection to {remote.url} was lost after {received} of {total} bytes: "
             f"{_advise_rerun(remote)}."
         )
 
@@ -169,7 +170,7 @@ def _read_chunk(response: Any, remote: Remote) -> bytes:
         chunk: bytes = response.read(_CHUNK_BYTES)
     except (OSError, HTTPException) as error:
         raise FileError(
-            f"The connection to {remote.url} broke off ({_reason(error)}): {_advise_rerun(remote)}."
+            f"The connection to {remote.url} was lost ({_reason(error)}): {_advise_rerun(remote)}."
         ) from None
 
     return chunk
@@ -186,7 +187,7 @@ def _request(url: str, start: int = 0) -> Any:
     """Return the HTTP response with the contents of ``url`` from byte ``start``."""
     # urlopen would open local files as well.
     if urlsplit(url).scheme not in ("http", "https"):
-        raise FileError(f"{url} is not an HTTP address: nothing is downloaded from there.")
+        raise FileError(f"{url} is not an HTTP address, so nothing was downloaded.")
 
     # Content that is compressed on the way could not be resumed at a byte of the file.
     headers = {"User-Agent": "teeter", "Accept-Encoding": "identity"}
@@ -201,12 +202,13 @@ def _request(url: str, start: int = 0) -> Any:
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return _request(url)
         raise FileError(
-            f"{url} answered {error.code} {error.reason}: see teeter datasets for other ways."
+            f"{url} answered {error.code} {error.reason}: run teeter datasets to see other ways "
+            f"to get the dataset."
         ) from None
     except (URLError, OSError, HTTPException) as error:
         raise FileError(
-            f"Cannot reach {urlsplit(url).hostname} ({_reason(error)}): check the network, or put "
-            "the files in place by hand, see teeter datasets."
+            f"Cannot reach {urlsplit(url).hostname} ({_reason(error)}): check the network, or "
+            f"put the files in place by hand (run teeter datasets to see how)."
         ) from None
 
 
@@ -226,7 +228,7 @@ def _find_openml_file(name: str) -> Remote:
             raise FileError(f"{url} did not return the description of a dataset.") from None
         except (OSError, HTTPException) as error:
             raise FileError(
-                f"The connection to {url} broke off ({_reason(error)}): run the command again."
+                f"The connection to {url} was lost ({_reason(error)}): run the command again."
             ) from None
 
 

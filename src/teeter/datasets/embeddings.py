@@ -95,7 +95,7 @@ def _labelled_rows(
     # Nothing else ties a row of features to its label, so at least the numbers must agree.
     if len(inputs) != len(labels):
         raise FileError(
-            f"{name} in {path} has {len(inputs)} rows, and the dataset has {len(labels)}."
+            f"{name} in {path} has {len(inputs)} rows, but the dataset has {len(labels)}."
         )
 
     return LabelledRows(inputs, labels)

@@ -16,7 +16,7 @@ from teeter.errors import InputError
 
 __all__ = ["Labels", "read_labels"]
 
-_ONE_LABEL = "teeter picks for one class per row, so keep one label in each cell"
+_ONE_LABEL = "teeter needs one class per row, so keep one label in each cell"
 
 _MAX_NUMERIC_CLASSES = 20
 """More different numbers than this are a regression target, if most rows have a different one."""
@@ -116,8 +116,8 @@ def _refuse_several_labels(counts: Counter[str], source: str) -> None:
 
     if several is not None:
         raise InputError(
-            f"The cell {several!r} in {source} seems to hold several labels: {_ONE_LABEL}, "
-            "and write class names without ; | or ,."
+            f"The cell {several!r} in {source} seems to hold several labels: {_ONE_LABEL}, and "
+            f"use no ; | or , in class names."
         )
 
 
@@ -162,7 +162,7 @@ def _refuse_regression_target(counts: Counter[str], source: str) -> None:
     if numbers is None:
         return
 
-    advice = "teeter picks for classes, so group the numbers into a few."
+    advice = "teeter needs classes, so group the numbers into a few classes."
     for text, number in zip(counts, numbers, strict=True):
         if not number.is_integer():
             raise InputError(f"It seems that {source} holds fractions such as {text}: {advice}")

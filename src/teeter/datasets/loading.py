@@ -102,8 +102,8 @@ def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles
     folders = [str(root) for root in search_folders(folder)]
     searched = " or ".join(folders)
     raise FileError(
-        f"There is no {spec.name} in {searched}: run teeter datasets get {spec.name}, "
-        "or see teeter datasets."
+        f"There is no {spec.name} in {searched}: run teeter datasets get {spec.name}, or run "
+        f"teeter datasets to see other ways."
     )
 
 
@@ -130,7 +130,8 @@ def _read_dataset(spec: DatasetSpec, located: LocatedFiles) -> LabelledDataset:
     # Users may load their own subset under the name of a dataset, so this is no error.
     if len(train) != spec.train or len(test) != spec.test:
         logger.warning(
-            "%s has %d training and %d test rows here, but %d and %d are published.",
+            "%s has %d training rows and %d test rows here, but the published dataset has %d and "
+            "%d.",
             spec.name,
             len(train),
             len(test),

@@ -343,7 +343,7 @@ def _cut_array(
 ) -> tuple[list[Shard], RowShape]:
     if id_column is not None:
         raise FileError(
-            f"{path} is an array, with no column {id_column!r} for ids as the files before it have."
+            f"{path} is an array without an id column {id_column!r}, unlike the files before it."
         )
 
     fingerprint = _fingerprint(path)
@@ -375,9 +375,7 @@ def _cut_parquet(
     fingerprint = _fingerprint(path)
     with open_parquet(path) as file:
         if id_column is not None and id_column not in file.schema_arrow.names:
-            raise FileError(
-                f"{path} has no column {id_column!r} for ids as the files before it have."
-            )
+            raise FileError(f"{path} has no id column {id_column!r}, unlike the files before it.")
 
         columns, shape = _find_feature_columns(file, path, id_column, raw)
         groups = range(file.metadata.num_row_groups)
@@ -451,7 +449,7 @@ def _fingerprint(path: Path) -> str:
 
 def _require_unchanged(path: Path, shard: Shard) -> None:
     if _fingerprint(path) != shard.fingerprint:
-        raise FileError(f"{path} has changed since the pool was opened: start again.")
+        raise FileError(f"{path} has changed since the pool was opened: start the selection again.")
 
 
 def _map_array(path: Path, *, raw: bool) -> npt.NDArray[Any]:
@@ -489,7 +487,7 @@ def _find_feature_columns(
         if len(shape) > 1 and not raw:
             raise FileError(
                 f"{path} holds rows of shape {shape} in {column}: "
-                "features are one list of numbers per row."
+                "give one list of numbers per row as features."
             )
         return (column,), shape
 
@@ -591,7 +589,7 @@ def _columns_to_features(columns: Sequence[Any], path: Path, shard: Shard, row: 
 
     if features.shape[1] != shard.width:
         raise FileError(
-            f"Lists of features in {path}, near row {row}, have another length than the first."
+            f"Lists of features in {path}, near row {row}, differ in length from the first list."
         )
     return _require_finite(features, path, row)
 

@@ -161,8 +161,8 @@ def published_split(contents: RawDataset) -> tuple[LabelledRows, LabelledRows]:
     """
     if contents.test is None:
         raise FileError(
-            "This dataset has a published test set, and the file has none: "
-            "name its arrays x_train, y_train, x_test and y_test."
+            "This dataset has a published test set, but the file has none: name the arrays in "
+            "the file x_train, y_train, x_test and y_test."
         )
 
     return contents.train, contents.test
@@ -324,7 +324,7 @@ def _checked_sizes(part: LabelledRows, counts: Sequence[int]) -> list[int]:
     class_count = int(part.labels.max()) + 1
     if len(counts) < class_count or min(counts) < 0:
         raise InputError(
-            f"The rows have {class_count} classes, and counts is {list(counts)}: "
+            f"The rows have {class_count} classes, but counts is {list(counts)}: "
             f"give {class_count} counts of 0 or more, one per class."
         )
 

@@ -67,10 +67,10 @@ def encode_table(table: Table, *, leave_out: Collection[str] = ()) -> TableFeatu
 
     notes = []
     if free_text:
-        notes.append(f"Left out as free text: {', '.join(free_text)}.")
+        notes.append(f"Left out because they hold free text: {', '.join(free_text)}.")
     nested = [name for name in table.nested if name not in leave_out]
     if nested:
-        notes.append(f"Left out as nested: {', '.join(nested)}.")
+        notes.append(f"Left out because they hold nested values: {', '.join(nested)}.")
 
     return TableFeatures(np.hstack(blocks), tuple(notes))
 

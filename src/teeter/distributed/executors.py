@@ -242,8 +242,8 @@ def _run_in_worker(task: Task, idle_workers: SimpleQueue[WorkerProcess]) -> None
         idle_workers.put(worker)
 
     raise TeeterError(
-        f"Workers were killed in {MAX_ATTEMPTS} attempts while writing {task.output}: "
-        "use fewer workers if memory runs out."
+        f"Workers were killed in {MAX_ATTEMPTS} attempts while writing {task.output}: if memory "
+        f"ran out, use fewer workers."
     )
 
 

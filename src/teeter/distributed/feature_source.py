@@ -88,7 +88,7 @@ class LoadedSource:
             row = describe_row(int(is_bad.nonzero()[0]))
             raise InputError(
                 f"{self.model.description} computes NaN or infinity for {row}: "
-                "scale the rows as those it was trained on."
+                "scale the rows like those that it was trained on."
             )
         return features
 
@@ -141,15 +141,15 @@ def make_feature_source(
         if shards.shape not in accepted_shapes:
             raise InputError(
                 f"{loaded.model.description} takes rows of shape {loaded.model.shape}, flat or "
-                f"not, and the pool has rows of shape {shards.shape}."
+                f"not, but the pool has rows of shape {shards.shape}."
             )
     else:
         weight = loaded.head.weight
         fits = weight.ndim == 2 and weight.shape[1] == shards.width
         if not fits:
             raise InputError(
-                f"The head in {path} has shape {tuple(weight.shape)}, "
-                f"and rows have {shards.width} features."
+                f"The head in {path} has the shape {tuple(weight.shape)}, but rows have "
+                f"{shards.width} features."
             )
 
     _check_head(loaded, path)
@@ -170,6 +170,6 @@ def _check_head(loaded: LoadedSource, path: str | Path) -> None:
     class_names = loaded.head.classes
     if class_names is not None and len(class_names) != len(weight):
         raise InputError(
-            f"The head in {path} names {len(class_names)} classes, "
-            f"and has weights for {len(weight)}."
+            f"The head in {path} names {len(class_names)} classes, but has weights for "
+            f"{len(weight)}."
         )

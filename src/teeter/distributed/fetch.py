@@ -164,7 +164,7 @@ def _run_fetch_tasks(tasks: Sequence[Task], executor: Executor, folder: Path) ->
 
     raise TeeterError(
         f"{folder} was removed {MAX_ATTEMPTS} times while its rows were fetched: "
-        "give each process another work folder."
+        "give each process its own work folder."
     )
 
 

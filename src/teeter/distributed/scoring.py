@@ -144,7 +144,7 @@ def score_shard(output: Path, folder: str, shard: Shard) -> None:
     # A damaged Parquet file may end early without an error.
     if start != shard.rows:
         raise FileError(
-            f"{shard.path} holds {start:,} rows and declares {shard.rows:,}: it is damaged."
+            f"{shard.path} holds {start:,} rows but declares {shard.rows:,}, so it is damaged."
         )
     all_scores = torch.cat(scores).float()
     write_state(output, {"least": smallest}, {"scores": all_scores})

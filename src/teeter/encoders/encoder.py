@@ -187,8 +187,8 @@ def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
     has_expected_shape = vectors.ndim == 2 and len(vectors) == len(contents)
     if not has_expected_shape or not np.isfinite(vectors).all():
         raise InputError(
-            f"The encoder gave {vectors.shape} for {len(contents)} items: it must return "
-            "(items, features), all finite."
+            f"The encoder returned an array of shape {vectors.shape} for {len(contents)} items: "
+            f"it must return finite numbers of shape (items, features)."
         )
 
     return vectors

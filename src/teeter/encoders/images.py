@@ -37,7 +37,7 @@ _MOST_DECODERS = 8
 _WHITE_VALUES = {"I;16": (65535.0,), "I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}
 """Values that may stand for white, by the mode of a one-channel image, in ascending order."""
 
-_HINT = "fix it, remove it, or flag it if a campaign already has it"
+_HINT = "fix or remove the file, or flag the item if it is already in a campaign"
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ def read_image(path: str, side: int, folder: Path | None = None) -> Picture:
         folder: The folder that the image must be in.
 
     Raises:
-        FileError: If the file is missing, outside the folder, or not an image that can be read.
+        FileError: If the file is missing, outside the folder, or cannot be read as an image.
         MissingExtraError: If Pillow is not installed.
     """
     # Pillow warns about large images and about transparent palettes.
@@ -187,7 +187,7 @@ def _read_image(path: str, side: int, folder: Path | None) -> Picture:
             resized = _convert_to_rgb(upright).resize((side, side), Image.Resampling.BICUBIC)
             return np.asarray(resized, dtype=np.uint8)
     except Exception:  # Pillow raises almost anything for a damaged file.
-        raise FileError(f"{path} is not an image that can be read: {_HINT}.") from None
+        raise FileError(f"{path} cannot be read as an image: {_HINT}.") from None
 
 
 def _convert_to_rgb(image: Any) -> Any:

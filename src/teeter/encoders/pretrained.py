@@ -269,7 +269,7 @@ def _load(name: str, load: Callable[[], ModelT]) -> ModelT:
         reasons = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
             f"Cannot load the encoder {name!r} ({reasons[0]}): name one of teeter's own encoders, "
-            "a folder with a model, or a package that has one."
+            "a folder that holds a model, or a package that contains one."
         ) from None
 
 

@@ -80,7 +80,7 @@ class TfidfEncoder(Encoder):
             for vectorizer in vectorizers.values():
                 vectorizer.fit(_shorten(contents))
         except ValueError:
-            raise InputError("The texts have no words to tell them apart by.") from None
+            raise InputError("The texts have no words that tell them apart.") from None
 
         # Only now: an encoder that could not be fitted stays as it was.
         self._vectorizers = vectorizers

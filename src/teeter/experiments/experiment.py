@@ -83,7 +83,7 @@ class Experiment:
         needed = self.setting.initial + rounds * self.setting.query
         if needed > len(self.train):
             raise InputError(
-                f"{self.setting.name} needs {needed} training rows, and there are "
+                f"{self.setting.name} needs {needed} training rows, but there are only "
                 f"{len(self.train)}: lower final."
             )
 

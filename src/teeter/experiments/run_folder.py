@@ -138,8 +138,8 @@ class RunFolder:
         manifest = self.read_manifest()
         if manifest is None:
             raise FileError(
-                f"There is no run in {self.path}: it has no {_MANIFEST}. Name a folder that "
-                "teeter bench run has written."
+                f"There is no run in {self.path}, because it has no {_MANIFEST}. Name a folder "
+                f"that teeter bench run wrote."
             )
 
         rounds: list[Round] = []
@@ -194,11 +194,12 @@ class RunFolder:
         except OSError as error:
             raise FileError(f"Cannot read {path}: {error.strerror or error}.") from None
         except (ValueError, KeyError, TypeError):
-            raise FileError(f"{path} is damaged, or is not a run of teeter.") from None
+            raise FileError(f"{path} is damaged, or is not part of a run folder.") from None
 
         if manifest is None:
             raise FileError(
-                f"{path} was written by a newer teeter (format {format_number}): update teeter to "
+                f"{path} was written by a newer version of teeter (format {format_number}): "
+                f"update teeter to "
                 "read it."
             )
         return manifest
@@ -285,7 +286,9 @@ class RunFolder:
                 )
                 failures.append(failure)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise FileError(f"{path} is damaged: it has a line that is not a failure.") from None
+            raise FileError(
+                f"{path} is damaged: it has a line that does not describe a failure."
+            ) from None
         return failures
 
     def failed_rounds(self, group: int, cells: Sequence[Cell]) -> dict[Cell, int]:
@@ -357,7 +360,8 @@ def _lock_file(handle: int, folder: Path, *, wait: bool) -> None:
         fcntl.flock(handle, mode)
     except OSError:
         raise InputError(
-            f"Another process is running {folder}: wait for it, or choose another folder."
+            f"Another process is using {folder}: wait until it has finished, or choose another "
+            f"folder."
         ) from None
 
 
@@ -375,12 +379,14 @@ def _read_rounds(path: Path) -> list[Round]:
             values["picks"] = tuple(values["picks"])
             rounds.append(Round(**values))
     except (ValueError, TypeError, KeyError):
-        raise FileError(f"{path} is damaged: it has a line that is not a round.") from None
+        raise FileError(
+            f"{path} is damaged: it has a line that does not describe a round."
+        ) from None
 
     # A gap means that lines were lost or edited: resuming would tell the wrong labels.
     numbers = [result.number for result in rounds]
     if numbers != list(range(len(rounds))):
-        raise FileError(f"{path} is damaged: its rounds are not 0, 1, 2 and so on.")
+        raise FileError(f"{path} is damaged: its rounds are not numbered 0, 1, 2 and so on.")
     return rounds
 
 
@@ -432,6 +438,6 @@ def _write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FileError(
-            f"Cannot write {path}: {error.strerror or error}. What was recorded before is safe: "
-            "run it again to continue."
+            f"Cannot write {path}: {error.strerror or error}. Everything recorded so far is "
+            f"safe. Start the run again to continue."
         ) from None

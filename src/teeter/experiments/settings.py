@@ -76,8 +76,8 @@ _TYPE_DESCRIPTIONS: dict[Any, str] = {
     int | None: "a whole number, or all",
     float: "a number",
     bool: "yes or no",
-    tuple[int, ...]: "whole numbers with commas between them",
-    tuple[str, ...]: "names with commas between them",
+    tuple[int, ...]: "whole numbers separated by commas",
+    tuple[str, ...]: "names separated by commas",
     dict[str, dict[str, Any]]: "a table for each strategy, as [options.ldm-s] in a .toml file",
 }
 
@@ -185,8 +185,8 @@ class Setting:
         # At least one round, or there is nothing to compare.
         if self.final < self.initial + self.query:
             raise InputError(
-                f"A run from {self.initial} labels by {self.query} does not end at {self.final}: "
-                f"final must be {self.initial + self.query} or more."
+                f"A run that starts with {self.initial} labels and adds {self.query} per round "
+                f"cannot end with {self.final}: final must be {self.initial + self.query} or more."
             )
         # Written this way round, it also refuses NaN.
         if not self.imbalance >= 1:
@@ -262,7 +262,7 @@ def read_setting(path: Path) -> Setting:
     except FileNotFoundError:
         raise FileError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileError(f"{path} is not a TOML file that can be read: {error}.") from None
+        raise FileError(f"{path} cannot be read as a TOML file: {error}.") from None
 
     base = values.pop("base", None)
     if base is not None:
@@ -276,7 +276,8 @@ def read_setting(path: Path) -> Setting:
     missing = sorted(_required_values() - set(parsed) - {"name"})
     if missing:
         raise InputError(
-            f"{path} does not say {', '.join(missing)}: add them, or name a setting as its base."
+            f"{path} does not set {', '.join(missing)}: add what is missing, or name a setting "
+            f"as base."
         )
     return Setting(name=name, **parsed)
 

@@ -212,7 +212,9 @@ class TrackerSet:
             try:
                 tracker.end()
             except Exception as error:
-                logger.warning("Tracker %s failed at its end: %s", _name(tracker), error)
+                logger.warning(
+                    "Tracker %s failed while it was being closed: %s", _name(tracker), error
+                )
 
 
 def _name(tracker: Tracker) -> str:

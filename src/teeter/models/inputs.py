@@ -79,7 +79,7 @@ def count_rows(data: Any) -> int:
         counts = {name: count_rows(part) for name, part in data.items()}
         distinct_counts = set(counts.values())
         if len(distinct_counts) != 1:
-            raise InputError(f"The parts of the data differ in rows: {counts}.")
+            raise InputError(f"The parts of the data have different numbers of rows: {counts}.")
         return distinct_counts.pop()
 
     if isinstance(data, DataLoader):
@@ -200,7 +200,7 @@ def flat_rows(data: Any) -> npt.NDArray[np.float32]:
         array = np.asarray(data, dtype=np.float32)
     except (TypeError, ValueError):
         raise InputError(
-            "The data are not numbers, so a cold start by features cannot use them: choose the "
+            "The data are not numbers, so the cold start cannot use them as features: choose the "
             "cold start random."
         ) from None
     return array.reshape(len(array), -1)
@@ -238,9 +238,7 @@ def _require_all_rows_in_order(loader: DataLoader[Any]) -> None:
             "shuffle=False."
         )
     if getattr(loader.batch_sampler, "drop_last", False):
-        raise InputError(
-            "The data loader leaves out the last rows: create it with drop_last=False."
-        )
+        raise InputError("The data loader drops the last rows: create it with drop_last=False.")
 
 
 def _load_batches(loader: DataLoader[Any]) -> Iterator[Any]:

@@ -41,8 +41,8 @@ def fit_head(
     all_classes = np.arange(n_classes)
     if n_classes < 2 or not np.array_equal(classes_present, all_classes):
         raise InputError(
-            f"{len(classes_present)} of {n_classes} classes occur: a head needs 2 or more, each "
-            "with a labelled row."
+            f"Only {len(classes_present)} of {n_classes} classes have labelled rows: a head "
+            f"needs at least 2."
         )
 
     with warnings.catch_warnings():

@@ -103,7 +103,8 @@ def build_network(
 
     if len(shape) != 3 or shape[1] != shape[2]:
         raise InputError(
-            f"{name} takes square images, and the rows are of shape {shape}: choose mlp or linear."
+            f"{name} takes square images, but the rows have the shape {shape}: choose mlp or "
+            f"linear."
         )
 
     # ResNet-18 ends in an average over the whole image, so it needs no side.
@@ -160,12 +161,12 @@ def _build_plugin_network(
         raise
     except Exception as error:
         raise PluginError(
-            f"{description} cannot be made for rows of shape {shape} and {classes} classes: "
+            f"{description} cannot be created for rows of shape {shape} and {classes} classes: "
             f"{error}."
         ) from error
 
     if not isinstance(network, nn.Module):
         raise PluginError(
-            f"{description} made a {type(network).__name__}: it must make a torch module."
+            f"{description} returned a {type(network).__name__}: it must return a torch module."
         )
     return network

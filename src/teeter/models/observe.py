@@ -106,8 +106,8 @@ def observe(
     elif is_estimator(model):
         if isinstance(data, BatchedInputs):
             raise InputError(
-                f"{type(data).__name__} are a network's inputs: give a {type(model).__name__} the "
-                "columns."
+                f"{type(data).__name__} are inputs for a network: give the columns themselves to "
+                f"a {type(model).__name__}."
             )
         outputs = observe_sklearn(model, data)
     elif callable(model):
@@ -126,8 +126,8 @@ def observe(
     row_count = count_rows(data)
     if len(outputs) != row_count:
         raise InputError(
-            f"The model returned {len(outputs)} rows, and the data has {row_count}: it must return "
-            "one for each."
+            f"The model returned {len(outputs)} rows, but the data has {row_count}: it must "
+            f"return one row for each."
         )
     return outputs
 
@@ -158,7 +158,7 @@ def _observe_ensemble(
 ) -> Outputs:
     """Observe several models: all that is needed of the first, and logits of the others."""
     if not models:
-        raise InputError("An ensemble needs one model or more, and this list is empty.")
+        raise InputError("An ensemble needs at least one model, but this list is empty.")
 
     first = observe(models[0], data, needs, **options)
     other_outputs = [observe(model, data, ("logits",), **options) for model in models[1:]]
@@ -201,7 +201,7 @@ def _name_parts(result: Any) -> Mapping[str, Any]:
         names = {"logits", "features", "weight", "bias", "posterior_logits"}
         if not result or set(result) - names:
             raise InputError(
-                f"The model returned {sorted(result)}: use names out of {sorted(names)}."
+                f"The model returned {sorted(result)}: use names from {sorted(names)}."
             )
         return {name: value for name, value in result.items() if value is not None}
 

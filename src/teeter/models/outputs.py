@@ -230,7 +230,7 @@ class Outputs:
 
         if self.posterior_logits is not None and len(self.posterior_logits) < 1:
             raise InputError(
-                "posterior_logits holds no sample: its shape is (samples, rows, classes)."
+                "posterior_logits holds no samples: its shape must be (samples, rows, classes)."
             )
 
     def _check_classes(self) -> None:
@@ -256,8 +256,8 @@ class Outputs:
         weight_columns = self.weight.shape[1]
         if feature_columns != weight_columns:
             raise InputError(
-                f"features has {feature_columns} columns and weight has {weight_columns}: a head's "
-                "weight is (classes, features)."
+                f"features has {feature_columns} columns and weight has {weight_columns}: the "
+                f"weight of a head must have the shape (classes, features)."
             )
 
         if self.logits is not None and len(self):
@@ -288,8 +288,8 @@ class Outputs:
         if largest_difference > tolerance:
             raise InputError(
                 f"logits differ from features @ weight.T + bias by up to "
-                f"{float(largest_difference):.3g}: the features must be the input of the head that "
-                "gives these logits."
+                f"{float(largest_difference):.3g}: the features must be the inputs of the head "
+                f"that computes these logits."
             )
 
 
@@ -343,8 +343,8 @@ def _require_safe_range(tensor: Tensor, name: str) -> None:
     if is_large or is_small:
         size = "large" if is_large else "small"
         raise InputError(
-            f"{name} has values up to {peak:.3g}, too {size} to be multiplied: scale them "
-            "towards 1."
+            f"{name} has values up to {peak:.3g}, too {size} to be multiplied: scale them to "
+            f"about 1."
         )
 
 

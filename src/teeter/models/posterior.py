@@ -116,7 +116,7 @@ def stacked_logits(members: Sequence[Outputs]) -> Tensor:
     if has_missing or len(shapes) != 1:
         logit_shapes = [None if logits is None else tuple(logits.shape) for logits in all_logits]
         raise InputError(
-            "The models of an ensemble must give logits of one shape, and these give "
+            "The models of an ensemble must return logits of the same shape, but these return "
             f"{logit_shapes}."
         )
     return torch.stack(present)

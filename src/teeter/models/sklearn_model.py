@@ -126,7 +126,7 @@ def _require_fitted_classifier(model: Any) -> None:
 
     name = type(model).__name__
     if not is_classifier(model):
-        raise InputError(f"{name} is not a classifier: teeter picks rows to classify.")
+        raise InputError(f"{name} is not a classifier, but teeter needs one.")
 
     try:
         check_is_fitted(model)
@@ -147,8 +147,8 @@ def _require_one_class_per_row(model: Any, data: Any) -> None:
 
     if predicts_several:
         raise InputError(
-            f"This {type(model).__name__} predicts several labels a row: teeter takes one class a "
-            "row."
+            f"This {type(model).__name__} predicts several labels per row: teeter needs one "
+            f"class per row."
         )
 
 
@@ -160,8 +160,8 @@ def _as_dense(rows: Any) -> Floats:
         N, D = rows.shape
         if N * D > _MAX_DENSE_NUMBERS:
             raise InputError(
-                f"The features are sparse, {N:,} x {D:,}, too many to unfold: put TruncatedSVD "
-                "before the classifier, or pick from fewer rows."
+                f"The features are sparse, {N:,} x {D:,}, too many to convert to a dense array: "
+                f"put TruncatedSVD before the classifier, or pick from fewer rows."
             )
         rows = rows.toarray()
 
@@ -184,7 +184,7 @@ def _observe_linear(model: Any, features: Floats) -> Outputs:
     if is_one_vs_one or coefficient_rows not in (1, classes):
         raise InputError(
             f"{type(model).__name__} keeps {coefficient_rows} rows of coefficients for {classes} "
-            "classes: it is no linear head (for SVC use LinearSVC)."
+            "classes: it is not a linear head (use LinearSVC instead of SVC)."
         )
 
     # Without an intercept, scikit-learn stores a single 0.
@@ -240,7 +240,7 @@ def _log_probabilities(model: Any, rows: Any) -> Floats:
     if not _has_probabilities(model):
         raise InputError(
             f"This {type(model).__name__} has neither coefficients nor probabilities: use a "
-            "classifier that has predict_proba or coef_ (for SVC, LinearSVC)."
+            "classifier that has predict_proba or coef_ (LinearSVC instead of SVC)."
         )
 
     probabilities = np.asarray(model.predict_proba(rows), dtype=np.float64)

@@ -50,7 +50,7 @@ def unwrap_network(model: Any, data: Any) -> tuple[Any, Any]:
     steps, net = split_pipeline(model)
     name = type(net).__name__
     if not is_classifier(net):
-        raise InputError(f"{name} is not a classifier: teeter picks rows to classify.")
+        raise InputError(f"{name} is not a classifier, but teeter needs one.")
     if not net.initialized_:
         raise InputError(f"This {name} is not fitted yet: fit it to the labelled rows first.")
 
@@ -143,8 +143,8 @@ def _explain_split(net: Any, classes: npt.NDArray[np.int64]) -> str | None:
     if rows_to_split >= split.cv:
         return None
     return (
-        f"skorch splits the labelled rows into {split.cv} parts to hold one back, and there are "
-        "too few: give it train_split=None, or label more."
+        f"skorch splits the labelled rows into {split.cv} parts to hold one back, but there are "
+        f"too few rows: set train_split=None, or label more rows."
     )
 
 
@@ -170,8 +170,8 @@ def _explain_outputs(
     if outputs >= needed:
         return None
     return (
-        f"The network has {outputs} outputs, fewer classes than the labels have ({needed}): make "
-        "its last layer wider."
+        f"The network has {outputs} outputs, but the labels have {needed} classes: make its last "
+        f"layer wider."
     )
 
 
@@ -189,8 +189,8 @@ def _explain_precision(net: Any, data: Any) -> str | None:
 
     network_precision = ", ".join(sorted(expected))
     return (
-        f"The rows are {row_precision} and the network is {network_precision}: give the pool as "
-        "float32."
+        f"The rows are {row_precision}, but the network is {network_precision}: give the pool as "
+        f"float32."
     )
 
 

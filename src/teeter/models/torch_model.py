@@ -183,8 +183,8 @@ def find_head(
     if len(matching_names) > 1:
         names = ", ".join(sorted(matching_names))
         raise InputError(
-            f"{type(model).__name__} answers with several linear layers ({names}): name the one to "
-            "look at with head=."
+            f"{type(model).__name__} computes its output with several linear layers ({names}): "
+            f"pass the name of one as head=."
         )
     if matching_names:
         return matching_names.pop()
@@ -197,8 +197,8 @@ def find_head(
 
     names = ", ".join(call.layer for call in calls)
     raise InputError(
-        f"None of the linear layers of {type(model).__name__} ({names}) gives its answer: name the "
-        "one to look at with head=."
+        f"None of the linear layers of {type(model).__name__} ({names}) computes its output: "
+        f"pass the name of one as head=."
     )
 
 
@@ -250,7 +250,7 @@ def forward_with_features(
     if features.ndim != 2:
         raise InputError(
             f"The layer {head!r} of {type(model).__name__} gets features of shape "
-            f"{tuple(features.shape)}: one vector a row is needed."
+            f"{tuple(features.shape)}: it must get one vector per row."
         )
 
     if logits.shape[1] == 1:
@@ -279,8 +279,8 @@ def forward_logits(
     if len(results) != 1 or results[0].ndim != 2:
         shapes = [tuple(result.shape) for result in results]
         raise InputError(
-            f"{type(model).__name__} has no linear layer and answers {shapes}: logits are "
-            "(rows, classes)."
+            f"{type(model).__name__} has no linear layer and returns {shapes}: it must return "
+            f"logits of shape (rows, classes)."
         )
 
     result = results[0].detach()
@@ -549,13 +549,14 @@ def _copy_to_tensor(batch: Any) -> Tensor:
         array = np.array(batch)
     except ValueError:
         raise InputError(
-            "The rows of the data differ in shape: a torch module takes them in batches."
+            "The rows of the data differ in shape, so they cannot be put into batches for a "
+            "torch module."
         ) from None
 
     if array.dtype.kind == "U":
         raise InputError(
-            "The data hold texts, and a torch module takes numbers: Texts of "
-            "teeter.adapters makes them."
+            "The data hold texts, but a torch module takes numbers: convert them with "
+            "teeter.adapters.Texts."
         )
     if array.dtype.kind not in "biuf":
         raise InputError(f"The data hold {array.dtype} values: a torch module takes numbers.")

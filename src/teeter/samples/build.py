@@ -112,7 +112,7 @@ def remove_sample(sample: Sample, folder: Path) -> None:
 
 
 class _PastClock:
-    """A clock that starts in the past and moves only when it is told to."""
+    """A clock that starts in the past and moves only by ``advance``."""
 
     def __init__(self, end: datetime) -> None:
         duration = timedelta(seconds=_SECONDS_PER_ANSWER * (AUDIT_SET + BATCH * ROUNDS))

@@ -153,7 +153,7 @@ def load_candidates(request: SelectionRequest, strategy: Strategy) -> FileCandid
         pool = read_pool(path, id_column=request.id_column)
         if request.labels is not None:
             raise InputError(
-                f"labels= names a column of a table, and {path} holds arrays: pass head= instead."
+                f"labels= names a column of a table, but {path} holds arrays: pass head= instead."
             )
         return _apply_head(request, pool, device)
 
@@ -194,7 +194,8 @@ def _apply_head(request: SelectionRequest, pool: PoolFile, device: torch.device)
         classes = tuple(str(number) for number in range(n_classes))
     elif len(classes) != n_classes:
         raise InputError(
-            f"There are names for {len(classes)} classes, and the head or logits have {n_classes}."
+            f"There are names for {len(classes)} classes, but the head or the logits have "
+            f"{n_classes}."
         )
 
     return FileCandidates(
@@ -222,8 +223,8 @@ def _run_model(
     row_shape = tuple(pool.features.shape[1:])
     if row_shape not in (model.shape, (model.width,)):
         raise InputError(
-            f"{model.description} takes rows of shape {model.shape}, flat or not, "
-            f"and {path} holds rows of shape {row_shape}."
+            f"{model.description} takes rows of shape {model.shape}, flat or not, but {path} "
+            f"holds rows of shape {row_shape}."
         )
 
     inputs = as_tensor(pool.features, "features").float()
@@ -234,7 +235,9 @@ def _run_model(
     try:
         outputs = observe(model.network, shaped, device=device, head=model.layer)
     except InputError as error:
-        raise InputError(f"{model.description} computes unusable outputs: {error}") from None
+        raise InputError(
+            f"{model.description} returned outputs that cannot be used: {error}"
+        ) from None
 
     return FileCandidates(
         request=request,

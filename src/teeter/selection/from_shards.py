@@ -312,7 +312,7 @@ class ShardCandidates:
 
         stored = read_pool(path, raw=model is not None).features
         if stored is None or tuple(stored.shape[1:]) not in accepted_shapes:
-            raise InputError(f"{path} does not hold {expected}, as the pool does.")
+            raise InputError(f"{path} must hold {expected}, as the pool does.")
 
         rows = as_tensor(stored, "features").float()
         if loaded is None:
@@ -377,7 +377,7 @@ def _ambiguous_id_notes(ids: list[str]) -> list[str]:
         return []
 
     share = f"{len(ambiguous):,} of {len(ids):,} picks"
-    return [f"{share} have an empty or repeated id: use the row number."]
+    return [f"{share} have an empty or repeated id: identify them by their row number."]
 
 
 def _draw_rows(n_rows: int, count: int, seed: int, *name: str) -> Rows:

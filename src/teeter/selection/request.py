@@ -97,13 +97,13 @@ class SelectionRequest:
             memory_only = self._given("labels", "device")
             if memory_only:
                 names = " and ".join(memory_only)
-                raise InputError(f"A pool read by engine= takes no {names}: leave one of them out.")
+                raise InputError(f"engine= cannot be combined with {names}: leave one of them out.")
         else:
             shards_only = self._given("labelled", "workers")
             if shards_only:
                 names = " and ".join(shards_only)
                 raise InputError(
-                    f"A pool in memory takes no {names}: leave it out, or pass engine='local'."
+                    f"{names} can be used only with engine=: leave it out, or pass engine='local'."
                 )
 
     def _given(self, *names: str) -> list[str]:
@@ -118,7 +118,7 @@ class SelectionRequest:
         if self.reference < 1 or self.candidates < 1:
             raise InputError(
                 f"Cannot draw {self.reference} reference rows and {self.candidates} candidates: "
-                "ask for 1 or more of both."
+                "ask for 1 or more of each."
             )
 
     def strategy_options(self) -> dict[str, Any]:
@@ -148,8 +148,8 @@ class SelectionRequest:
         # Workers rank rows along rays; a strength limit or Gaussian draws have no ranks.
         if strategy.method != "rays" or strategy.sigma_max is not None:
             raise InputError(
-                "Over shards the LDM is estimated by rays of any strength: "
-                "leave method= and sigma_max= out."
+                "With engine=, the LDM is always estimated by rays of any strength: leave out "
+                "method= and sigma_max=."
             )
         return strategy
 
@@ -181,7 +181,7 @@ def check_needs(
 
     # Features first: a pool without them has no use for a head either.
     if "features" in missing:
-        raise MissingOutputError(f"{strategy.name} needs features, and {pool} holds none.")
+        raise MissingOutputError(f"{strategy.name} needs features, but {pool} holds none.")
 
     if missing & {"head", "logits"}:
         if request.labels is not None:
@@ -189,9 +189,9 @@ def check_needs(
             if classes:
                 content = f"only the class {classes[0]!r}"
             raise MissingOutputError(
-                f"Column {request.labels!r} of {pool} holds {content}, "
-                f"and {strategy.name} needs rows of 2 classes or more: label some more, "
-                f"or start with {_HEADLESS_STRATEGIES}, which need no labels."
+                f"Column {request.labels!r} of {pool} holds {content}, but {strategy.name} needs "
+                f"rows of at least 2 classes: label more rows, or start with "
+                f"{_HEADLESS_STRATEGIES}, which need no labels."
             )
 
         # The command line turns arguments such as head= into its options.
@@ -200,8 +200,8 @@ def check_needs(
         if is_table and request.engine is None:
             advice = "pass head= or model=, or train one on its labelled rows with labels="
         raise MissingOutputError(
-            f"{strategy.name} needs a head, and {pool} holds none: {advice}. "
-            f"Or use {_HEADLESS_STRATEGIES}, which need none."
+            f"{strategy.name} needs a head, but {pool} holds none: {advice}. You can also use "
+            f"{_HEADLESS_STRATEGIES}, which need no head."
         )
 
     if "labelled" in missing:

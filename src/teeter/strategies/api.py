@@ -253,7 +253,7 @@ def make_strategy(strategy: str | Strategy, options: Mapping[str, Any] | None = 
     if isinstance(strategy, Strategy):
         if options:
             raise InputError(
-                f"{strategy.name} is an instance already: pass its options to its class."
+                f"{strategy.name} is already an instance: pass the options when you create it."
             )
         return strategy
     if not isinstance(strategy, str):
@@ -340,8 +340,8 @@ def _validate_labelled(outputs: Outputs, labelled: object) -> None:
         labelled_width = labelled_value.shape[axis]
         if width != labelled_width:
             raise InputError(
-                f"The candidates' {name} have {width} columns and "
-                f"the labelled rows' {labelled_width}."
+                f"The {name} of the candidates have {width} columns, but those of the labelled "
+                f"rows have {labelled_width}."
             )
 
 

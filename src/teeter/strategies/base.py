@@ -113,7 +113,9 @@ class Strategy(ABC):
             )
         best = getattr(cls, "best", "smallest")
         if best not in ("smallest", "largest"):
-            raise StrategyError(f"{cls.__name__}.best is {best!r}: it is 'smallest' or 'largest'.")
+            raise StrategyError(
+                f"{cls.__name__}.best is {best!r}: it must be 'smallest' or 'largest'."
+            )
 
     @abstractmethod
     def choose(self, context: Context, n: int) -> Tensor:
@@ -150,8 +152,8 @@ class Strategy(ABC):
             if not context.outputs.has(need):
                 usable = ", ".join(_usable_strategies(context))
                 raise MissingOutputError(
-                    f"{self.name} needs {_describe_need(need)}, and this model has none. "
-                    f"With the outputs it has you can use {usable}."
+                    f"{self.name} needs {_describe_need(need)}, but this model has none. With "
+                    f"the outputs of this model you can use {usable}."
                 )
         if "labelled" in self.needs and context.labelled is None:
             raise MissingOutputError(

@@ -19,7 +19,7 @@ __all__ = ["BatchBald", "Dbal", "Ensemble"]
 @registry.register("dbal")
 @dataclass(frozen=True, kw_only=True)
 class Dbal(TopKStrategy):
-    """BALD with dropout: the labels that inform most about the model [Houlsby 2011, Gal 2017]."""
+    """Pick rows whose labels tell most about the model, by dropout [Houlsby 2011, Gal 2017]."""
 
     needs = frozenset({"dropout_logits"})
     best: ClassVar[Literal["largest"]] = "largest"
@@ -34,7 +34,7 @@ class Dbal(TopKStrategy):
 @registry.register("ensemble")
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(TopKStrategy):
-    """Variation ratio: rows on which an ensemble of networks agrees least [Beluch et al. 2018]."""
+    """Pick rows on which an ensemble of networks agrees least [Beluch et al. 2018]."""
 
     needs = frozenset({"ensemble_logits"})
     best: ClassVar[Literal["largest"]] = "largest"
@@ -49,7 +49,7 @@ class Ensemble(TopKStrategy):
 @registry.register("batchbald")
 @dataclass(frozen=True, kw_only=True)
 class BatchBald(ScoringStrategy):
-    """BatchBALD: rows whose joint labels inform most about the model [Kirsch et al. 2019]."""
+    """Pick rows whose labels together tell most about the model [Kirsch et al. 2019]."""
 
     needs = frozenset({"dropout_logits"})
     best: ClassVar[Literal["largest"]] = "largest"
@@ -61,7 +61,8 @@ class BatchBald(ScoringStrategy):
         """Validate the options."""
         if not is_count(self.configurations):
             raise InputError(
-                f"configurations is {self.configurations!r}: it must be a whole number from 1 up."
+                f"configurations is {self.configurations!r}: it must be a whole number of 1 or "
+                f"more."
             )
 
     def score(self, context: Context) -> Tensor:

@@ -39,11 +39,11 @@ class ClusterOptions:
         for name in ("cluster_size", "candidates_per_pick"):
             value = getattr(self, name)
             if not is_count(value):
-                raise InputError(f"{name} is {value!r}: it must be a whole number from 1 up.")
+                raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
 
         # The distances to link need at least two rows.
         if not is_count(self.sample) or self.sample < 2:
-            raise InputError(f"sample is {self.sample!r}: it must be a whole number from 2 up.")
+            raise InputError(f"sample is {self.sample!r}: it must be a whole number of 2 or more.")
 
     def spread(self, uncertainty: Tensor, context: Context, n: int) -> Tensor:
         """Pick n uncertain rows round-robin from their clusters, smallest cluster first.
@@ -101,7 +101,7 @@ class ClusterOptions:
 @registry.register("cluster-margin")
 @dataclass(frozen=True, kw_only=True)
 class ClusterMargin(ClusterOptions, ScoringStrategy):
-    """Rows of small margin from different clusters, smallest first [Citovsky et al. 2021]."""
+    """Pick rows with small margins from different clusters [Citovsky et al. 2021]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["smallest"]] = "smallest"

@@ -22,7 +22,7 @@ __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 @registry.register("coreset")
 @dataclass(frozen=True, kw_only=True)
 class CoreSet(Strategy):
-    """Greedy k-center: the row farthest from labelled rows and earlier picks [Sener 2018]."""
+    """Pick the row farthest from labelled rows and earlier picks, each time [Sener 2018]."""
 
     needs = frozenset({"features", "labelled"})
 
@@ -36,7 +36,7 @@ class CoreSet(Strategy):
 @registry.register("probcover")
 @dataclass(frozen=True, kw_only=True)
 class ProbCover(Strategy):
-    """Rows whose ball covers the most rows not yet covered [Yehuda et al. 2022]."""
+    """Pick rows whose ball covers the most rows not covered yet [Yehuda et al. 2022]."""
 
     needs = frozenset({"features"})
     optional_needs = frozenset({"labelled"})
@@ -50,7 +50,7 @@ class ProbCover(Strategy):
         if self.radius is not None and not is_positive(self.radius):
             raise InputError(f"radius is {self.radius!r}: it must be a positive number.")
         if not (is_number(self.purity) and 0 < self.purity <= 1):
-            raise InputError(f"purity is {self.purity!r}: it must be a share above 0, up to 1.")
+            raise InputError(f"purity is {self.purity!r}: it must be greater than 0 and at most 1.")
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return the row that covers most, then the row that covers most of the rest, and so on."""
@@ -70,8 +70,8 @@ class ProbCover(Strategy):
     def _estimate_radius(self, context: Context) -> float:
         if context.n_classes is None:
             raise InputError(
-                "probcover derives its radius from the number of classes, which is unknown here: "
-                "pass radius=."
+                "probcover derives its radius from the number of classes, which is unknown: pass "
+                "radius=."
             )
 
         # The paper's estimate of delta: the largest radius at which the share ``purity`` of balls
@@ -85,7 +85,7 @@ class ProbCover(Strategy):
 @registry.register("typiclust")
 @dataclass(frozen=True, kw_only=True)
 class TypiClust(Strategy):
-    """Typical rows of clusters with few labels, for a cold start [Hacohen et al. 2022]."""
+    """Pick typical rows of clusters with few labels, for a cold start [Hacohen et al. 2022]."""
 
     needs = frozenset({"features"})
     optional_needs = frozenset({"labelled"})
@@ -99,7 +99,7 @@ class TypiClust(Strategy):
         for name in ("neighbours", "max_clusters"):
             value = getattr(self, name)
             if not is_count(value):
-                raise InputError(f"{name} is {value!r}: it must be a whole number from 1 up.")
+                raise InputError(f"{name} is {value!r}: it must be a whole number of 1 or more.")
 
     def choose(self, context: Context, n: int) -> Tensor:
         """Return one row per cluster. There is a cluster for each labelled row and each pick."""
@@ -131,5 +131,5 @@ def _labelled_features(context: Context) -> Tensor:
         return context.features[:0]
     features = context.labelled.features
     if features is None:
-        raise MissingOutputError("The candidates have features and the labelled rows have none.")
+        raise MissingOutputError("The candidates have features, but the labelled rows have none.")
     return features.to(context.features)

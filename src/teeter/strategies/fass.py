@@ -29,7 +29,7 @@ class CandidateFilter:
         if not is_count(self.candidates_per_pick):
             raise InputError(
                 f"candidates_per_pick is {self.candidates_per_pick!r}: "
-                "it must be a whole number from 1 up."
+                "it must be a whole number of 1 or more."
             )
 
     def representatives(self, order: Tensor, features: Tensor, n: int) -> Tensor:
@@ -56,7 +56,7 @@ class CandidateFilter:
 @registry.register("fass")
 @dataclass(frozen=True, kw_only=True)
 class Fass(CandidateFilter, ScoringStrategy):
-    """Represent the rows of largest entropy by facility location [Wei et al. 2015]."""
+    """Pick rows that represent those with the largest entropy [Wei et al. 2015]."""
 
     needs = frozenset({"logits", "features"})
     best: ClassVar[Literal["largest"]] = "largest"

@@ -18,7 +18,7 @@ __all__ = ["Badge", "Bait"]
 @registry.register("badge")
 @dataclass(frozen=True, kw_only=True)
 class Badge(Strategy):
-    """Rows whose loss gradients are large and diverse [Ash et al. 2020]."""
+    """Pick rows whose loss gradients are large and diverse [Ash et al. 2020]."""
 
     needs = frozenset({"logits", "features"})
 
@@ -33,7 +33,7 @@ class Badge(Strategy):
 @registry.register("bait")
 @dataclass(frozen=True, kw_only=True)
 class Bait(Strategy):
-    """Rows whose Fisher information, for the head, is closest to the pool's [Ash et al. 2021]."""
+    """Pick rows whose Fisher information for the head is nearest the pool's [Ash et al. 2021]."""
 
     form: Form = "exact"
     """The Fisher information: "exact", of the ``top`` classes only, or "binary"."""
@@ -49,7 +49,7 @@ class Bait(Strategy):
         if self.form not in ("exact", "top", "binary"):
             raise InputError(f"bait has no form {self.form!r}: choose 'exact', 'top' or 'binary'.")
         if not is_count(self.top):
-            raise InputError(f"top is {self.top!r}: it must be a whole number from 1 up.")
+            raise InputError(f"top is {self.top!r}: it must be a whole number of 1 or more.")
         if not is_positive(self.regularisation):
             raise InputError(
                 f"regularisation is {self.regularisation!r}: it must be a positive number."
@@ -77,7 +77,7 @@ def _labelled_outputs(context: Context) -> tuple[Tensor, Tensor] | None:
 
     labelled = context.labelled.with_logits()
     if labelled.logits is None:
-        raise MissingOutputError("The candidates have logits and the labelled rows have none.")
+        raise MissingOutputError("The candidates have logits, but the labelled rows have none.")
     if labelled.features is None:
-        raise MissingOutputError("The candidates have features and the labelled rows have none.")
+        raise MissingOutputError("The candidates have features, but the labelled rows have none.")
     return labelled.logits, labelled.features

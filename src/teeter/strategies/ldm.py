@@ -53,28 +53,30 @@ class LdmEstimator:
             raise InputError(f"method is {self.method!r}: choose 'rays' or 'gaussian'.")
         if self.reference_rows is not None and not is_count(self.reference_rows):
             raise InputError(
-                f"reference_rows is {self.reference_rows!r}: it must be a whole number from 1 up."
+                f"reference_rows is {self.reference_rows!r}: it must be a whole number of 1 or "
+                f"more."
             )
         self._validate_rays()
         self._validate_gaussian()
 
     def _validate_rays(self) -> None:
         if self.rays is not None and not is_count(self.rays):
-            raise InputError(f"rays is {self.rays!r}: it must be a whole number from 1 up.")
+            raise InputError(f"rays is {self.rays!r}: it must be a whole number of 1 or more.")
         if self.sigma_max is not None and not is_positive(self.sigma_max):
             raise InputError(f"sigma_max is {self.sigma_max!r}: it must be a positive number.")
 
         has_ray_options = self.rays is not None or self.sigma_max is not None
         if self.method == "gaussian" and has_ray_options:
             raise InputError(
-                "rays= and sigma_max= belong to method='rays': leave them out for 'gaussian'."
+                "rays= and sigma_max= work only with method='rays': leave them out for 'gaussian'."
             )
 
     def _validate_gaussian(self) -> None:
         if self.sigmas is not None:
             if self.method == "rays":
                 raise InputError(
-                    "sigmas= belongs to method='gaussian': 'rays' looks at every strength."
+                    "sigmas= works only with method='gaussian', because 'rays' covers every "
+                    "strength."
                 )
 
             is_list = np.ndim(self.sigmas) == 1 and len(self.sigmas) > 0
@@ -83,7 +85,9 @@ class LdmEstimator:
                     f"sigmas is {self.sigmas!r}: it must be a list of positive numbers."
                 )
         if not is_count(self.patience):
-            raise InputError(f"patience is {self.patience!r}: it must be a whole number from 1 up.")
+            raise InputError(
+                f"patience is {self.patience!r}: it must be a whole number of 1 or more."
+            )
 
     def ldm(
         self,
@@ -141,7 +145,7 @@ class LdmEstimator:
 @registry.register("ldm")
 @dataclass(frozen=True, kw_only=True)
 class Ldm(LdmEstimator, TopKStrategy):
-    """Pick the rows of smallest least disagree metric, however similar [Cho et al. 2024]."""
+    """Pick the rows with the smallest least disagree metric, even if similar [Cho et al. 2024]."""
 
     needs = frozenset({"features", "head"})
     best: ClassVar[Literal["smallest"]] = "smallest"

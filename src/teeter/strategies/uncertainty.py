@@ -65,7 +65,7 @@ class Margin(TopKStrategy):
 @registry.register("least-confidence")
 @dataclass(frozen=True, kw_only=True)
 class LeastConfidence(TopKStrategy):
-    """Pick the rows with the least probable prediction [Lewis and Gale 1994]."""
+    """Pick the rows whose predicted class is least probable [Lewis and Gale 1994]."""
 
     needs = frozenset({"logits"})
     best: ClassVar[Literal["largest"]] = "largest"

@@ -374,7 +374,7 @@ class _BatchedTrainer:
         highest_label = int(self.labels.max())
         if highest_label >= class_count:
             raise TrainingError(
-                f"{name} returns {class_count} classes, and the labels have {highest_label + 1}: "
+                f"{name} returns {class_count} classes, but the labels have {highest_label + 1}: "
                 "make its last layer wider."
             )
 

@@ -87,8 +87,9 @@ def explain_unusable_rows(data: Any, model: Any) -> str | None:
                 numbers[position] = float(value)
             except (TypeError, ValueError):
                 return (
-                    f"The data contain {str(value)!r}, and {name} takes numbers only: encode texts "
-                    "and categories first, for example by a vectorizer or an encoder in a pipeline."
+                    f"The data contain {str(value)!r}, but {name} takes only numbers: encode "
+                    f"texts and categories first, for example with a vectorizer or an encoder in "
+                    f"a pipeline."
                 )
         array = numbers
 

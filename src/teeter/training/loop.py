@@ -291,8 +291,8 @@ def _require_logits(network: nn.Module, batch: Any) -> None:
     sums_to_one = torch.allclose(row_sums, output.new_ones(()), atol=1e-4)
     if sums_to_one and bool((output >= 0).all()):
         raise TrainingError(
-            f"{type(network).__name__} returns probabilities, and training needs logits: "
-            "remove its softmax."
+            f"{type(network).__name__} returns probabilities, but training needs logits: remove "
+            f"its softmax."
         )
 
 
@@ -346,7 +346,7 @@ def _require_class_columns(
     class_count = logits.shape[1]
     if highest_label >= class_count:
         raise TrainingError(
-            f"{name} returns {class_count} classes, and the labels have {highest_label + 1}: "
+            f"{name} returns {class_count} classes, but the labels have {highest_label + 1}: "
             "make its last layer wider."
         )
 

@@ -124,19 +124,19 @@ def describe_campaign(request: Request, service: CampaignService) -> CampaignOut
 
 @router.get("/session")
 def get_session(request: Request) -> SessionOut:
-    """Return who answers, and the CSRF token that a program must send with every change."""
+    """Return the name you answer under, and the CSRF token to send with every change."""
     return SessionOut(
         annotator=current_user(request),
         csrf=current_session(request).csrf_token,
-        needs_token=get_workspace(request).auth.requires_token(),
+        needs_token=get_workspace(request).auth.requires_login(),
     )
 
 
 @router.post("/session")
 def choose_name(request: Request, body: SessionIn) -> SessionOut:
-    """Choose a name to answer under, where no token is required."""
+    """Choose the name to answer under, on a server that requires no login."""
     auth = get_workspace(request).auth
-    if auth.requires_token():
+    if auth.requires_login():
         raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     session = auth.session_for_name(body.annotator)
@@ -223,7 +223,7 @@ def create_campaign(
 
 @router.get("/jobs/{job_id}")
 def get_job(request: Request, job_id: str) -> JobOut:
-    """Return the state of background work that you started."""
+    """Return the state of a background job that you started."""
     return get_workspace(request).describe_job(job_id)
 
 
@@ -242,7 +242,7 @@ def list_questions(
 ) -> QuestionsOut:
     """Return items to label.
 
-    If there are none and ``finished`` is false, they are being picked: ask again.
+    If there are none and ``finished`` is false, items are still being picked: repeat the request.
     """
     workspace = get_workspace(request)
     service = require_permission(request, slug, Permission.ANSWER)
@@ -275,7 +275,7 @@ def _lacks_explanation(question: QuestionOut) -> bool:
 
 @router.post("/campaigns/{slug}/answers")
 def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
-    """Record an answer. It is on disk when this returns."""
+    """Record an answer. The answer is on disk when the request returns."""
     service = require_permission(request, slug, Permission.ANSWER)
     annotator = current_user(request)
 
@@ -289,7 +289,7 @@ def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
 def list_recent_answers(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[RecentAnswer]:
-    """Return your last answers, newest first."""
+    """Return your latest answers, newest first."""
     service = require_permission(request, slug, Permission.ANSWER)
     return service.recent_answers(current_user(request), count)
 
@@ -303,14 +303,14 @@ def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoOut:
 
 @router.post("/campaigns/{slug}/keep")
 def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerOut:
-    """Record that a label was reviewed and is right."""
+    """Record that a label was reviewed and is correct."""
     service = require_permission(request, slug, Permission.REVIEW)
     return service.confirm_label(current_user(request), body.item, body.comment)
 
 
 @router.get("/campaigns/{slug}/suspects")
 def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsOut:
-    """Return labels that may be wrong. Ask again while the state is ``waiting``."""
+    """Return labels that may be wrong. Repeat the request while the state is ``waiting``."""
     service = require_permission(request, slug, Permission.REVIEW)
     status = get_workspace(request).find_suspects(service, again=again)
 
@@ -360,7 +360,7 @@ def get_item(
     slug: str,
     id: Annotated[str | None, Query(max_length=4096)] = None,
     index: Annotated[
-        int | None, Query(ge=0, le=_MAX_ROW_ID, description="Its index on the map.")
+        int | None, Query(ge=0, le=_MAX_ROW_ID, description="The item's index on the map.")
     ] = None,
 ) -> ItemOut:
     """Return an item, by its id or its index on the map. Annotators see only their own answer."""
@@ -406,7 +406,7 @@ def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Respons
 
     The number is an int32. PCA and t-SNE have the columns x and y (float32) and the index of the
     predicted class (int32, -1 for none); ``ldm`` has the LDM (float32). Maps are drawn in the
-    background: ask again while the status is 202.
+    background: repeat the request while the status is 202.
     """
     service = require_permission(request, slug, Permission.REVIEW)
     drawing = get_workspace(request).draw_map(service, kind)
@@ -436,8 +436,8 @@ async def export_labels(
 ) -> Response:
     """Return labels and predictions as a file.
 
-    In ``spreadsheet``, cells that a spreadsheet would run as formulas begin with an apostrophe.
-    ``csv`` is exact, for programs.
+    In the format ``spreadsheet``, values that a spreadsheet program would run as formulas begin
+    with an apostrophe. The format ``csv`` keeps every value unchanged, for programs.
     """
     service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
     workspace = get_workspace(request)

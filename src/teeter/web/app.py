@@ -68,6 +68,7 @@ def status_of(error: TeeterError) -> HTTPStatus:
         >>> int(status_of(UnknownItemError())), int(status_of(UnknownNameError()))
         (404, 422)
     """
+    # The closest base class decides.
     for error_class in type(error).__mro__:
         if error_class in STATUS_BY_ERROR:
             return STATUS_BY_ERROR[error_class]
@@ -107,6 +108,7 @@ def make_app(
         version=__version__,
         summary="Label a pool of items, a few at a time.",
         openapi_url="/api/v1/openapi.json",
+        # FastAPI's pages load scripts of other sites, which the security headers forbid.
         docs_url=None,
         redoc_url=None,
         lifespan=run_workspace,
@@ -138,6 +140,7 @@ def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
     if security.login is None or security.login.oidc is None:
         return
 
+    # Imported here: joserfc and httpx are needed for this login only.
     try:
         from teeter.web import oidc_pages
     except ModuleNotFoundError as error:
@@ -186,8 +189,8 @@ async def _on_os_error(request: Request, error: OSError) -> Response:
         problem = "is full"
 
     sentence = (
-        f"The server's disk {problem}. Acknowledged answers are safe; tell the person who runs the "
-        "server, and try again."
+        f"The server's disk {problem}. Saved answers are safe. Tell the person who runs the "
+        f"server, and try again."
     )
     return _error_response(request, sentence, HTTPStatus.SERVICE_UNAVAILABLE)
 

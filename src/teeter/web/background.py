@@ -45,7 +45,7 @@ _MAX_EXPLANATIONS = 2000
 
 _SENTENCES = {
     Activity.PICKING: "The next items are being picked.",
-    Activity.FINDING_SUSPECTS: "Labels that may be wrong are being searched for.",
+    Activity.FINDING_SUSPECTS: "The server is searching for labels that may be wrong.",
     Activity.EXPORTING: "Labels are being exported.",
     Activity.DRAWING_MAP: "The map is being drawn.",
     Activity.CREATING: "A campaign is being created.",
@@ -125,7 +125,7 @@ class WorkerStatus:
         if self.error is not None:
             return self.error
         if self.is_restarting:
-            return "The trainer stopped and is being restarted. No answer is lost."
+            return "The trainer stopped and is being restarted. No answers were lost."
         if self.activity is Activity.TRAINING:
             return f"Model {self.version} is being trained on {self.labels} labels."
         if self.activity is Activity.ENCODING:
@@ -304,14 +304,14 @@ class BackgroundWorker:
                 return self._process.run(request, status.update)
             except WorkerDiedError:
                 if self._stopped.is_set():
-                    raise BackgroundTaskError("The server is being stopped.") from None
+                    raise BackgroundTaskError("The server is shutting down.") from None
 
-            logger.warning("The trainer stopped while it handled %s.", name)
+            logger.warning("The trainer stopped while handling %s.", name)
             status.activity = None
             status.is_restarting = True
             self._stopped.wait(RESTART_PAUSE)
 
         raise BackgroundTaskError(
-            f"The trainer stopped {MAX_ATTEMPTS} times at {name}. Answers are saved, but models "
-            "are not trained."
+            f"The trainer stopped {MAX_ATTEMPTS} times while handling {name}. Answers are still "
+            f"saved, but no models are trained."
         )

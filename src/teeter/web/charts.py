@@ -106,7 +106,7 @@ def accuracy_chart(points: Sequence[AccuracyPoint]) -> Markup | None:
     last = points[-1]
     description = (
         f"Accuracy after {last.labels} labels is {last.share:.0%}, between {last.low:.0%} and "
-        f"{last.high:.0%}; {len(points)} rounds."
+        f"{last.high:.0%}. The chart shows {len(points)} models."
     )
     return _render(
         _Chart(

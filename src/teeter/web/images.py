@@ -67,5 +67,5 @@ def _convert_to_png(path: Path) -> bytes:
         with Image.open(path, formats=("TIFF",)) as image:
             image.convert("RGB").save(png, "PNG")
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError):
-        raise FileError(f"{path.name} is not an image that can be shown.") from None
+        raise FileError(f"{path.name} cannot be displayed as an image.") from None
     return png.getvalue()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from teeter.errors import PermissionDeniedError
 from teeter.web.auth import CALLBACK_PATH, SecurityConfig
-from teeter.web.auth.local_paths import local_path
-from teeter.web.auth.login_attempts import LoginAttempts
+from teeter.web.auth.local_paths import HOME, local_path
+from teeter.web.auth.login_attempts import LoginAttempt, LoginAttempts
 from teeter.web.auth.oidc import LoginRefusedError, OidcProvider, ProviderUnavailableError
+from teeter.web.auth.sessions import protect_cookie_name
 from teeter.web.pages import render_page
 from teeter.web.permissions import get_workspace
 
@@ -24,7 +28,14 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 _COOKIE_SECONDS = 600
-_COOKIE_PATH = "/login"
+
+_MAX_CONCURRENT = 8
+"""Threads of the server that may wait for the provider at the same time."""
+
+_QUEUE_SECONDS = 10.0
+"""Time for which a login waits for one of these threads."""
+
+T = TypeVar("T")
 
 ParameterQuery = Annotated[str, Query(max_length=4000)]
 NextQuery = Annotated[str, Query(alias="next", max_length=4000)]
@@ -37,6 +48,32 @@ class OidcLogin:
     provider: OidcProvider
     attempts: LoginAttempts
     cookie_name: str
+    is_https: bool
+    """Whether browsers reach this server by TLS. The cookie must be Secure even if a proxy does not
+    say so with the request."""
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MAX_CONCURRENT))
+
+    async def run(self, handle: Callable[[], T]) -> T:
+        """Run a function that may wait for the provider, in a thread.
+
+        Stops a provider that is slow, and anybody who begins many logins meanwhile, from taking all
+        threads of the server: requests wait here, where waiting costs nothing.
+
+        Raises:
+            ProviderUnavailableError: too many others wait.
+        """
+        try:
+            async with asyncio.timeout(_QUEUE_SECONDS):
+                await self.slots.acquire()
+        except TimeoutError:
+            raise ProviderUnavailableError(
+                "Too many logins wait for the login provider: try again, or log in with a token."
+            ) from None
+
+        try:
+            return await run_in_threadpool(handle)
+        finally:
+            self.slots.release()
 
 
 def make_oidc_login(security: SecurityConfig) -> OidcLogin | None:
@@ -45,19 +82,24 @@ def make_oidc_login(security: SecurityConfig) -> OidcLogin | None:
     if login is None or login.oidc is None:
         return None
 
-    provider = OidcProvider(login.oidc, f"{login.url}{CALLBACK_PATH}")
-    return OidcLogin(provider, LoginAttempts(security.secret), f"{security.cookie_name}_login")
+    is_https = str(login.url).startswith("https://")
+    return OidcLogin(
+        OidcProvider(login.oidc, f"{login.url}{CALLBACK_PATH}"),
+        LoginAttempts(security.secret),
+        protect_cookie_name(f"{security.cookie_name}_login", is_https=is_https),
+        is_https,
+    )
 
 
 @router.get("/login/oidc")
-def begin_login(request: Request, next_page: NextQuery = "") -> Response:
+async def begin_login(request: Request, next_page: NextQuery = "") -> Response:
     """Send the browser to the login page of the provider."""
     oidc: OidcLogin = request.app.state.oidc_login
     attempt = oidc.attempts.begin(local_path(next_page))
     try:
-        address = oidc.provider.authorization_url(attempt)
+        address = await oidc.run(lambda: oidc.provider.authorization_url(attempt))
     except ProviderUnavailableError as error:
-        return _render_failure(request, error, status=502)
+        return await _render_failure(request, error, status=502, next_page=attempt.next)
 
     response = RedirectResponse(address, 303)
     # Lax, unlike the session's cookie: the browser comes back from another site.
@@ -65,16 +107,15 @@ def begin_login(request: Request, next_page: NextQuery = "") -> Response:
         oidc.cookie_name,
         oidc.attempts.encode(attempt),
         max_age=_COOKIE_SECONDS,
-        path=_COOKIE_PATH,
         httponly=True,
         samesite="lax",
-        secure=request.url.scheme == "https",
+        secure=oidc.is_https,
     )
     return response
 
 
 @router.get(CALLBACK_PATH)
-def complete_login(
+async def complete_login(
     request: Request,
     code: ParameterQuery = "",
     state: ParameterQuery = "",
@@ -83,49 +124,42 @@ def complete_login(
 ) -> Response:
     """Log in the person whom the provider sends back."""
     oidc: OidcLogin = request.app.state.oidc_login
-    try:
-        page = _log_in(request, oidc, code=code, state=state, iss=iss, error=error)
-    except ProviderUnavailableError as failure:
-        response = _render_failure(request, failure, status=502)
-    except (LoginRefusedError, PermissionDeniedError) as failure:
-        response = _render_failure(request, failure, status=403)
-    else:
-        # A page and not a redirect: browsers count a redirect as part of the navigation that began
-        # at the provider, and would not send the session's cookie, which is SameSite=Strict.
-        response = render_page(request, "logged_in.html", next_page=page)
+    # Taken before anything else, so that every answer uses an attempt up, refusals too.
+    attempt = oidc.attempts.take(request.cookies.get(oidc.cookie_name, ""), state)
+    next_page = HOME if attempt is None else attempt.next
 
-    response.delete_cookie(oidc.cookie_name, path=_COOKIE_PATH)
+    try:
+        if attempt is None:
+            raise LoginRefusedError("This login was not begun here, or too long ago: log in again.")
+        if error or not code:
+            raise LoginRefusedError("The provider did not log you in: log in again.")
+
+        email = await oidc.run(lambda: _fetch_email(oidc.provider, code, iss, attempt))
+        seconds = oidc.provider.config.session_hours * 3600
+        auth = get_workspace(request).auth
+        request.state.session = auth.log_in_by_account(email, seconds)
+    except ProviderUnavailableError as failure:
+        response = await _render_failure(request, failure, status=502, next_page=next_page)
+    except (LoginRefusedError, PermissionDeniedError) as failure:
+        response = await _render_failure(request, failure, status=403, next_page=next_page)
+    else:
+        response = RedirectResponse(next_page, 303)
+
+    # Browsers ignore a deletion of a protected cookie that is not Secure.
+    response.delete_cookie(oidc.cookie_name, secure=oidc.is_https, httponly=True, samesite="lax")
     return response
 
 
-def _log_in(
-    request: Request, oidc: OidcLogin, *, code: str, state: str, iss: str, error: str
-) -> str:
-    """Open a session for a person, and return the page to show.
-
-    Raises:
-        LoginRefusedError: this is not the answer to a login of this browser, or it is no proof.
-        PermissionDeniedError: the person is not let in.
-        ProviderUnavailableError: the provider does not answer.
-    """
-    attempt = oidc.attempts.take(request.cookies.get(oidc.cookie_name, ""), state)
-    if attempt is None:
-        raise LoginRefusedError("This login was not begun here, or too long ago: log in again.")
-
-    # Providers that say who they are must be the one that was asked: a code of another provider
-    # would otherwise be sent to this one.
-    if iss and iss.removesuffix("/") != oidc.provider.config.issuer:
-        raise LoginRefusedError("Another provider answered this login: log in again.")
-    if error or not code:
-        raise LoginRefusedError("The provider did not log you in: log in again.")
-
-    email = oidc.provider.fetch_email(code, attempt)
-    auth = get_workspace(request).auth
-    seconds = oidc.provider.config.session_hours * 3600
-    request.state.session = auth.log_in_by_account(email, seconds)
-    return attempt.next
+def _fetch_email(provider: OidcProvider, code: str, issuer: str, attempt: LoginAttempt) -> str:
+    provider.require_issuer(issuer)
+    return provider.fetch_email(code, attempt)
 
 
-def _render_failure(request: Request, failure: Exception, *, status: int) -> Response:
+async def _render_failure(
+    request: Request, failure: Exception, *, status: int, next_page: str
+) -> Response:
     logger.warning("Login refused: %s", failure)
-    return render_page(request, "login.html", status=status, error=str(failure))
+    # In a thread: whether a login is required may take a query.
+    return await run_in_threadpool(
+        render_page, request, "login.html", status=status, error=str(failure), next_page=next_page
+    )

@@ -81,9 +81,9 @@ _REPORT_POLICY = (
 """The Content-Security-Policy of reports, which may come from anywhere: no script of them runs."""
 
 _EXPORT_FORMATS = {
-    "csv": "CSV with every cell exactly as it is, for programs.",
-    "spreadsheet": "CSV that is safe to open in a spreadsheet: no cell runs as a formula.",
-    "jsonl": "A JSON object per line, with all answers.",
+    "csv": "CSV with every value unchanged, for programs.",
+    "spreadsheet": "CSV that is safe to open in a spreadsheet program: no value runs as a formula.",
+    "jsonl": "One JSON object per line, with all answers.",
     "parquet": "A typed table, smaller than CSV.",
     "datasets": "A zipped folder for the Hugging Face datasets library.",
     "prodigy": "JSON lines for Prodigy.",
@@ -109,7 +109,7 @@ def render_page(
     shared: dict[str, object] = {
         "csrf": session.csrf_token,
         "annotator": session.annotator,
-        "needs_token": workspace.auth.requires_token(),
+        "needs_login": workspace.auth.requires_login(),
         "provider": _provider_name(workspace.auth.config),
         "can_store": workspace.can_create_campaigns,
     }
@@ -117,7 +117,7 @@ def render_page(
 
 
 def _provider_name(config: SecurityConfig) -> str | None:
-    """Return what the login page calls the login provider; None if there is none."""
+    """Return what the login page calls the login provider; None without one."""
     if config.login is None or config.login.oidc is None:
         return None
     return config.login.oidc.name
@@ -293,19 +293,19 @@ def log_out(request: Request) -> Response:
     """End the session of the browser."""
     auth = get_workspace(request).auth
     request.state.session = auth.new_session()
-    return RedirectResponse("/login" if auth.requires_token() else "/", 303)
+    return RedirectResponse("/login" if auth.requires_login() else "/", 303)
 
 
 @router.post("/name")
 def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)] = "") -> Response:
-    """Choose a name to answer under, where no token is required."""
+    """Choose a name to answer under, where no login is required."""
     auth = get_workspace(request).auth
-    if auth.requires_token():
+    if auth.requires_login():
         raise InputError("Names cannot be chosen on this server: your login has your name.")
 
     name = annotator.strip()
     if not name or not name.isprintable():
-        raise InputError("The name has characters that cannot be displayed: enter another one.")
+        raise InputError("The name has characters that cannot be displayed: enter another name.")
     request.state.session = auth.session_for_name(name)
 
     # Back to the page with the form, if it is one of this server.
@@ -429,7 +429,7 @@ def train(request: Request, slug: str) -> Response:
 
     label_counts = service.campaign.status().by_class.values()
     if sum(count > 0 for count in label_counts) < 2:
-        return PlainTextResponse("A model needs labels of two classes.")
+        return PlainTextResponse("Training needs labels of at least two classes.")
 
     get_workspace(request).train(service)
     return PlainTextResponse("A model is being trained in the background.")
@@ -579,7 +579,7 @@ def show_report_file(request: Request, name: str, path: str) -> Response:
     require_campaign_creator(request)
     file = _find_report_file(get_workspace(request).find_reports().get(name), path)
     if file is None:
-        raise UnknownResourceError(f"There is no file {path[:100]!r} in a report {name[:100]!r}.")
+        raise UnknownResourceError(f"There is no file {path[:100]!r} in the report {name[:100]!r}.")
     return FileResponse(file, headers={"content-security-policy": _REPORT_POLICY})
 
 

@@ -9,6 +9,7 @@ campaign may do everything, except for accounts on a server that gives them role
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from fastapi import Request
 
@@ -17,6 +18,7 @@ from teeter.campaigns.enums import Permission, Role
 from teeter.campaigns.people import PERMISSIONS, Person, role_allows
 from teeter.errors import PermissionDeniedError, StoreError
 from teeter.web.auth import Session
+from teeter.web.auth.login_config import normalize_name
 from teeter.web.service import CampaignService
 from teeter.web.workspace import Workspace
 
@@ -64,6 +66,8 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
     # A name that was chosen without a login is no proof of being a named annotator.
     if session.is_authenticated:
         member = people.find(name)
+        if member is None and session.has_account:
+            member = _find_account(people.list(), name)
         if member is not None:
             return member
 
@@ -75,6 +79,21 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
         return None
     # A campaign without members is open: anyone who reaches the server may do everything.
     return Person(name, Role.OWNER, "", has_token=False)
+
+
+def _find_account(people: list[Person], account: str) -> Person | None:
+    """Return the member whom a campaign calls by an account's name in other letters, or None.
+
+    Owners write ``Ann@Example.org`` into a campaign. If it did not count, neither would the role
+    that they gave her, which may be a lower one than the server's.
+    """
+    namesakes = [person for person in people if normalize_name(person.name) == account]
+    if not namesakes:
+        return None
+
+    # Of several, it is unclear which was meant: the one who may do least does no harm.
+    member = min(namesakes, key=lambda person: len(PERMISSIONS[person.role]))
+    return replace(member, name=account)
 
 
 def _has_server_role(request: Request) -> bool:
@@ -145,5 +164,6 @@ def require_campaign_creator(request: Request) -> None:
     """Raise ``PermissionDeniedError`` unless the annotator of a request may create campaigns."""
     if not can_create_campaigns(request):
         raise PermissionDeniedError(
-            f"{current_user(request)} owns no campaign here and may not create one: ask an owner."
+            f"{current_user(request)} may not create campaigns on this server, because they own "
+            f"none: ask an owner."
         )

@@ -77,7 +77,7 @@ class _RequestBody(BaseModel, ABC):
 
 def _require_printable(name: str) -> str:
     if not name.isprintable():
-        raise ValueError("a name may only have characters that can be displayed")
+        raise ValueError("a name may contain only characters that can be displayed")
     return name
 
 
@@ -97,7 +97,7 @@ Comment = Annotated[str, Field(max_length=10_000)]
 
 
 class SessionIn(_RequestBody):
-    """The name to answer under, where no token is required."""
+    """The name to answer under, where no login is required."""
 
     annotator: Name
 
@@ -118,14 +118,14 @@ class ClassOut(BaseModel):
 
     name: str
     shortcut: str | None
-    """None if there are more classes than shortcuts."""
+    """The keyboard shortcut; None if there are more classes than shortcuts."""
 
 
 class CampaignOut(BaseModel):
     """A campaign and its progress."""
 
     slug: str
-    """Its name in addresses."""
+    """The name of the campaign in URLs."""
     name: str
     kind: ItemKind
     strategy: str
@@ -139,11 +139,11 @@ class CampaignOut(BaseModel):
     model: int
     """The version of the newest model; 0 before there is one."""
     news: str
-    """What is being done in the background, in one sentence; empty if there is nothing to say."""
+    """One sentence about work in the background; empty while nothing runs."""
     permissions: list[Permission]
     """What you may do in the campaign."""
     is_team: bool
-    """Whether several people work on it."""
+    """Whether several people work on the campaign."""
 
 
 class CreatedCampaign(BaseModel):
@@ -152,50 +152,50 @@ class CreatedCampaign(BaseModel):
     slug: str
     file: str
     new: int
-    """Items in the campaign."""
+    """Number of items in the campaign."""
     duplicates: int
-    """Items that were left out because another one has the same content."""
+    """Number of items that were left out because another item has the same content."""
     labelled: int
-    """Items that came with a label."""
+    """Number of items that came with a label."""
     encoder: str | None = None
     """Which encoder computed the features and why, in one sentence."""
     unreadable: int = 0
-    """Items that could not be read, and are not asked about."""
+    """Number of items that could not be read. Annotators never see them."""
 
 
 class EncodedItems(BaseModel):
-    """What an encoding resulted in."""
+    """The result of an encoding."""
 
     encoder: str
     encoded: int
-    """Items that were encoded."""
+    """Number of items that were encoded."""
     unreadable: int
-    """Items that could not be read, and are not asked about."""
+    """Number of items that could not be read. Annotators never see them."""
 
 
 class EncodeIn(_RequestBody):
     """A switch to another encoder."""
 
     encoder: str | None = Field(default=None, max_length=200)
-    """One of teeter's own encoders; None to continue with the current one."""
+    """Name of a built-in encoder, or None to resume with the current one."""
 
 
 class TrainedModel(BaseModel):
-    """What a training resulted in."""
+    """The result of a training run."""
 
     trained: ModelInfo | None
-    """None if fewer than two classes have labels."""
+    """The model; None if fewer than two classes have labels."""
 
 
 class JobStarted(BaseModel):
     """Work that was started in the background."""
 
     job: str
-    """Its id, for ``GET /jobs/{job}``. Everyone who knows it can see the result."""
+    """The job's id, for ``GET /jobs/{job}``. Anyone who knows the id can see the result."""
 
 
 class JobState(StrEnum):
-    """How far background work is."""
+    """The states of background work."""
 
     WAITING = "waiting"
     DONE = "done"
@@ -207,14 +207,14 @@ class JobOut(BaseModel):
 
     state: JobState
     detail: str | None = None
-    """Why it failed."""
+    """Why the work failed."""
     result: CreatedCampaign | EncodedItems | TrainedModel | None = None
     done: int | None = None
-    """Items that are encoded, while items are being encoded."""
+    """Number of items encoded so far, while an encoding runs."""
     total: int | None = None
-    """Items to encode, with those that are done."""
+    """Number of items to encode, including those already encoded."""
     seconds_left: float | None = None
-    """How long the encoding will take from now, if that is known."""
+    """Estimated seconds until the encoding is complete, if known."""
 
 
 # Items
@@ -241,7 +241,7 @@ class PickOut(BaseModel):
 
     arm: PickArm
     rank: int
-    """The position in its batch, from 1."""
+    """The position of the item in its batch, from 1."""
     is_shared: bool = False
     """Whether several annotators answer the item."""
     scores: dict[str, float] = Field(default_factory=dict)
@@ -263,15 +263,15 @@ class QuestionOut(BaseModel):
     content: ItemContent
     pick: PickOut
     explanation: Explanation | None = None
-    """None if it is not computed yet, or must not be seen."""
+    """The explanation of the prediction; None if it is not computed yet or must not be shown."""
 
 
 class QuestionsOut(BaseModel):
-    """Items to label, and what is going on."""
+    """Items to label, and the state of the background work."""
 
     questions: list[QuestionOut]
     finished: bool
-    """Whether no item is left for you."""
+    """Whether there are no items left for you."""
     news: str
     busy: bool
     """Whether work is being done in the background."""
@@ -283,7 +283,7 @@ class ItemRow(BaseModel):
     """An item as a row of a table."""
 
     row_id: int
-    """Its position in the order of all items, for ``after`` and ``before``."""
+    """The item's position in the order of all items, for ``after`` and ``before``."""
     item: str
     kind: ItemKind
     excerpt: str
@@ -318,7 +318,7 @@ class ItemOut(BaseModel):
     by: str | None
     annotators: int
     audit: bool
-    """Whether it is in the audit set: used to measure, never to train."""
+    """Whether the item is in the audit set, which measures accuracy and is never trained on."""
     answers: list[Answer]
 
 
@@ -350,9 +350,9 @@ class AnswerOut(BaseModel):
 
     stored: bool = True
     new: bool
-    """False if it was stored before, as when it is sent twice."""
+    """False if it had already been stored, for example because it was sent twice."""
     labelled: int
-    """Labelled items of the campaign."""
+    """Number of labelled items in the campaign."""
 
 
 class RecentAnswer(BaseModel):
@@ -361,21 +361,21 @@ class RecentAnswer(BaseModel):
     item: str
     content: ItemContent
     pick: PickOut | None = None
-    """None for a decision, and for an item that was not picked for you."""
+    """Why the item was picked; None for a decision, and for an item that was not picked for you."""
     answer: str
     """The class, or the kind of an answer that is not a label."""
     comment: str | None
 
 
 class ConfirmationIn(_RequestBody):
-    """An item whose label was reviewed and is right."""
+    """An item whose label was reviewed and is correct."""
 
     item: ItemId
     comment: Comment | None = None
 
 
 class UndoIn(_RequestBody):
-    """The item whose answer to undo, if that is your newest answer. Without it, the newest is."""
+    """Undo only if your newest answer is about this item. None undoes the newest in any case."""
 
     item: str | None = Field(default=None, max_length=4096)
 
@@ -389,7 +389,7 @@ class UndoneAnswer(BaseModel):
     answer: str
     """The class, or the kind of an answer that is not a label."""
     previous: str | None = None
-    """Your answer before it, which is valid again."""
+    """Your earlier answer about the item, which is valid again."""
 
 
 class UndoOut(BaseModel):
@@ -408,7 +408,7 @@ class ShareOut(BaseModel):
     low: float
     high: float
     total: int
-    """Number of items that it was measured on."""
+    """Number of items that the share was measured on."""
 
     @classmethod
     def from_estimate(cls, estimate: AccuracyEstimate | None) -> ShareOut | None:
@@ -423,21 +423,21 @@ class ModelRound(BaseModel):
 
     version: int
     trained: str
-    """When it was trained."""
+    """When the model was trained."""
     labels: int
-    """Labels that it was trained on."""
+    """Number of labels that the model was trained on."""
     classes: list[str]
-    """Classes among those labels."""
+    """Number of classes among those labels."""
     control: tuple[int, int]
-    """Labelled control items that it predicts correctly, and all of them."""
+    """Labelled control items: the number predicted correctly, and the total."""
     audit: tuple[int, int]
-    """Labelled items of the audit set that it predicts correctly, and all of them."""
+    """Labelled items of the audit set: the number predicted correctly, and the total."""
     kappa: float | None
     """Cohen's kappa with the predictions of the previous model; None for the first model."""
     changed: float | None
     """The share of predictions that differ from those of the previous model."""
     accuracy: ShareOut | None
-    """Measured on randomly drawn items; None if none of them was labelled."""
+    """The accuracy on randomly drawn items; None if none of them has been labelled."""
 
 
 class ProgressOut(BaseModel):
@@ -495,11 +495,11 @@ class DisagreementOut(BaseModel):
 
 
 class DisagreementsOut(BaseModel):
-    """Items that need a decision, the least clear first."""
+    """Items that need a decision, the least certain first."""
 
     disagreements: list[DisagreementOut]
     waiting: int
-    """How many there are in total."""
+    """Total number of disagreements."""
 
 
 class DecisionIn(_RequestBody):
@@ -507,33 +507,33 @@ class DecisionIn(_RequestBody):
 
     item: ItemId
     label: Label | None = None
-    """None: the item does not belong in the campaign."""
+    """The class; None if the item does not belong in the campaign."""
     comment: Comment | None = None
 
 
 class MemberOut(BaseModel):
-    """A person who works on a campaign. None stands for what is not known yet."""
+    """A person who works on a campaign. None means not known yet."""
 
     name: str
     role: Role | None
-    """None if they have answered and are not a member."""
+    """None for someone who has answered but is not a member."""
     has_token: bool
     answers: int
     per_hour: int | None
-    """Answers in an hour of work, without breaks."""
+    """Answers per hour of work, not counting breaks."""
     matches_consensus: ShareOut | None
-    """Their labels that equal the label of the item, where two or more people labelled it."""
+    """Share of their labels that equal the consensus, on items that several people labelled."""
     matches_decisions: ShareOut | None
-    """Their labels that equal the decision of a reviewer."""
+    """Share of their labels that equal the decision of a reviewer."""
     open: int
-    """Items that are assigned to them and not answered yet."""
+    """Number of items that are assigned to them but not answered yet."""
 
 
 class AgreementOut(BaseModel):
-    """How far annotators agree, with 95 % confidence intervals. None: not known yet."""
+    """How well annotators agree, with 95 % confidence intervals. None means not known yet."""
 
     items: int
-    """Items that two or more annotators labelled."""
+    """Number of items that two or more annotators labelled."""
     observed: AgreementScore | None
     """The share of answers that agree."""
     alpha: AgreementScore | None
@@ -544,7 +544,7 @@ class AgreementOut(BaseModel):
     consensus: str
     """How several answers become one label."""
     methods: list[ConsensusMethod]
-    """What can be chosen for ``consensus``."""
+    """The methods that can be chosen for ``consensus``."""
 
 
 class ConsensusIn(_RequestBody):
@@ -574,11 +574,11 @@ class TokenOut(BaseModel):
 
 
 class MemberChanged(BaseModel):
-    """A change that is done."""
+    """A change to a member that was made."""
 
     name: str
     released: int = 0
-    """Open items of the member that others can get now."""
+    """Number of the member's open items that were released to others."""
 
 
 # Pages

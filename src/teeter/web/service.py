@@ -187,8 +187,8 @@ class CampaignService:
 
         name = self.name if self.path is None else self.path.name
         raise StoreError(
-            f"{name} was moved or removed while it is served: move it back, then restart the "
-            "server."
+            f"{name} was moved or removed while the server was running: move it back, then "
+            f"restart the server."
         )
 
     def is_team(self) -> bool:

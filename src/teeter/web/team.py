@@ -54,7 +54,7 @@ class TeamService:
     # Disagreements
 
     def list_disagreements(self, count: int) -> DisagreementsOut:
-        """Return items that need a decision, the least clear first.
+        """Return items that need a decision, the least certain first.
 
         Args:
             count: how many to return at most.
@@ -207,7 +207,7 @@ class TeamService:
         if not self.has_members():
             is_user = not is_authenticated or name == self._user
             if role != Role.OWNER or not is_user:
-                raise InputError("The first member must be an owner: add yourself.")
+                raise InputError("Add yourself first, as an owner.")
 
         token = self._service.campaign.people.add(name, role, who=self._user)
         return TokenOut(name=name, token=token)

@@ -53,13 +53,13 @@ def require_team_permission(request: Request, slug: str, permission: Permission)
 def list_disagreements(
     request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> DisagreementsOut:
-    """Return items that annotators disagree about, the least clear first."""
+    """Return items that annotators disagree about, the least certain first."""
     return require_team_permission(request, slug, Permission.DECIDE).list_disagreements(n)
 
 
 @router.post("/decisions")
 def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
-    """Decide on the label of an item. The decision is on disk when this returns."""
+    """Decide on the label of an item. The decision is on disk when the request returns."""
     team = require_team_permission(request, slug, Permission.DECIDE)
     return team.decide(body.item, body.label, body.comment)
 
@@ -68,7 +68,7 @@ def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
 def list_recent_decisions(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> list[RecentAnswer]:
-    """Return your last decisions, newest first."""
+    """Return your latest decisions, newest first."""
     return require_team_permission(request, slug, Permission.DECIDE).recent_decisions(count)
 
 
@@ -83,7 +83,7 @@ def undo_decision(request: Request, slug: str, body: UndoIn) -> UndoOut:
 
 @router.get("/team")
 def list_members(request: Request, slug: str) -> list[MemberOut]:
-    """Return all members and others who have answered, and how they work."""
+    """Return all members and others who have answered, with their pace and accuracy."""
     return require_team_permission(request, slug, Permission.REVIEW).list_members()
 
 
@@ -91,12 +91,13 @@ def list_members(request: Request, slug: str) -> list[MemberOut]:
 def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
     """Add a member and return their token, which is shown only once.
 
-    The first member is an owner. From then on everyone needs a token.
+    The first member must be an owner. From then on, everyone needs a token.
     """
     team = require_team_permission(request, slug, Permission.MANAGE)
     is_authenticated = current_session(request).is_authenticated
 
     token = team.add_member(body.name, body.role, is_authenticated=is_authenticated)
+    # With the first member everybody needs a login, from the next request on.
     get_workspace(request).campaign_tokens.refresh()
     return token
 
@@ -128,7 +129,7 @@ def remove_member(request: Request, slug: str, body: NameIn) -> MemberChanged:
 
 @router.post("/people/release")
 def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
-    """Let others have the open items of an annotator."""
+    """Release the open items of an annotator to others."""
     return require_team_permission(request, slug, Permission.MANAGE).release_items(body.name)
 
 
@@ -137,7 +138,7 @@ def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
 
 @router.get("/agreement")
 def get_agreement(request: Request, slug: str) -> AgreementOut:
-    """Return how far annotators agree: overall, by class and by pair."""
+    """Return how well annotators agree: overall, by class and by pair."""
     return require_team_permission(request, slug, Permission.REVIEW).describe_agreement()
 
 

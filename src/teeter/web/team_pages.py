@@ -103,7 +103,7 @@ def add_member(
     is_authenticated = current_session(request).is_authenticated
 
     if not name.strip().isprintable():
-        raise InputError("The name has characters that cannot be displayed: enter another one.")
+        raise InputError("The name has characters that cannot be displayed: enter another name.")
     try:
         token = team.add_member(name, role, is_authenticated=is_authenticated)
     except _SHOWN_ERRORS as error:
@@ -150,11 +150,11 @@ def _change_member(team: TeamService, name: str, action: str, role: str) -> str:
             return f"{name} now has the role {role}."
         case MemberAction.REVOKE:
             team.revoke_token(name)
-            return f"The token of {name} is revoked."
+            return f"The token of {name} was revoked."
         case MemberAction.RELEASE:
             return f"{_describe_release(team.release_items(name))}."
         case MemberAction.REMOVE:
-            return f"{name} is removed. {_describe_release(team.remove_member(name))}."
+            return f"{name} was removed. {_describe_release(team.remove_member(name))}."
 
     raise InputError(f"There is no action {action!r}: choose {', '.join(MemberAction)}.")
 
@@ -173,4 +173,6 @@ def choose_consensus(request: Request, slug: str, method: ChoiceField = "") -> R
         team.choose_consensus(method)
     except _SHOWN_ERRORS as error:
         return _render_team(request, slug, error=str(error))
-    return _render_team(request, slug, notice=f"Several answers are now combined by {method}.")
+    return _render_team(
+        request, slug, notice=f"Several answers about an item are now combined by {method}."
+    )

@@ -135,7 +135,7 @@ class Tokens:
             hashes = _read_hashes(path)
         except FileError as error:
             # Fail closed: no token of a damaged file is valid.
-            logger.warning("No token of the file is valid: %s", error)
+            logger.warning("None of the tokens in the file can be used: %s", error)
             return {}
         return {digest: annotator for annotator, digest in hashes.items()}
 
@@ -181,7 +181,7 @@ def remove_token(path: Path, name: str) -> None:
     if annotator not in hashes:
         holders = ", ".join(sorted(hashes)) or "no annotator"
         raise UnknownNameError(
-            f"No token of {annotator[:100]!r} is in {path}: it has tokens of {holders}."
+            f"{path} has no token for {annotator[:100]!r}: it has tokens for {holders}."
         )
 
     del hashes[annotator]
@@ -203,14 +203,15 @@ def server_secret(path: Path) -> bytes:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
     except (ValueError, OSError):
         raise FileError(
-            f"{path} does not hold the secret that signs cookies: remove it to make a new one."
+            f"{path} does not hold the secret that signs cookies: remove the file to create a "
+            f"new secret."
         ) from None
 
 
 def _require_name(name: str) -> str:
     annotator = name.strip()
     if not annotator or not annotator.isprintable():
-        raise InputError("A token needs the name of an annotator, of printable characters.")
+        raise InputError("The name of an annotator must consist of printable characters.")
     return annotator
 
 
@@ -232,7 +233,7 @@ def _read_hashes(path: Path) -> dict[str, str]:
         return {str(annotator): str(digest) for annotator, digest in content.items()}
     except (ValueError, AttributeError, OSError):
         raise FileError(
-            f"{path} is not a file of tokens: make one with teeter serve --make-token NAME."
+            f"{path} is not a token file: create one with teeter serve --make-token NAME."
         ) from None
 
 

@@ -41,7 +41,8 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
     suffix = name.suffix.lower()
     if suffix not in _SUFFIXES:
         formats = ", ".join(_SUFFIXES)
-        raise InputError(f"Cannot read {suffix or 'a file without a suffix'}: upload {formats}.")
+        kind = f"{suffix} files" if suffix else "a file without a suffix"
+        raise InputError(f"Cannot read {kind}: upload {formats}.")
 
     # Separators become underscores, so that the name cannot lead out of the folder.
     safe_stem = re.sub(r"[^\w.-]", "_", name.stem)[:_MAX_NAME]
@@ -72,14 +73,14 @@ def _require_unpacked_size(path: Path, limit: int) -> None:
         metadata: Any = parquet.read_metadata(path)
         unpacked_bytes = _unpacked_bytes(metadata)
     except (pyarrow.ArrowException, OSError):
-        raise FileError(f"{path.name} is not a Parquet file that can be read.") from None
+        raise FileError(f"{path.name} cannot be read as a Parquet file.") from None
 
     # Dictionary encoding stores a repeated value once, so the cells are counted too.
     cells = metadata.num_rows * metadata.num_columns
     if unpacked_bytes > limit or cells > limit:
         raise InputError(
-            f"{path.name} unpacks to {unpacked_bytes:,} bytes in {metadata.num_rows:,} rows: at "
-            f"most {limit:,} bytes and cells are allowed."
+            f"{path.name} is too large: it unpacks to {unpacked_bytes:,} bytes and {cells:,} "
+            f"values, and the limit is {limit:,} for each."
         )
 
 

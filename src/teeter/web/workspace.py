@@ -325,7 +325,7 @@ class Workspace:
             FileError: there is no such folder, or it leads out of the server's folder.
         """
         if self.folder is None:
-            raise InputError("This server was started without --folder.")
+            raise InputError("This server has no folder of campaigns: start it with --folder.")
 
         # Resolved before it is compared: a link inside the folder may lead out of it.
         root = self.folder.resolve()
@@ -356,8 +356,8 @@ class Workspace:
         name = name.strip()
         if not _CAMPAIGN_NAME.fullmatch(name):
             raise InputError(
-                "The name of a campaign has at most 80 letters, digits, spaces, hyphens and dots, "
-                "and begins with a letter or digit."
+                "The name of a campaign must begin with a letter or digit, and may have up to 80 "
+                "letters, digits, spaces, hyphens and dots."
             )
 
         path = folder / f"{name}.teeter"
@@ -496,7 +496,9 @@ class Workspace:
         """
         describe = self._jobs.get(job_id)
         if describe is None:
-            raise UnknownResourceError("There is no such job.")
+            raise UnknownResourceError(
+                "This background job does not exist, or its result is no longer kept."
+            )
         return describe()
 
     def draw_map(self, service: CampaignService, kind: MapKind) -> JobStatus[MapFile]:
@@ -551,7 +553,7 @@ class Workspace:
         if not future.done():
             return JobStatus(JobState.WAITING)
         if future.cancelled():
-            return JobStatus(JobState.FAILED, error="The server is being stopped.")
+            return JobStatus(JobState.FAILED, error="The server is shutting down.")
 
         error = future.exception()
         if error is not None:
@@ -576,7 +578,7 @@ class Workspace:
             n_members = len(service.campaign.people.list())
             is_expected = service.slug in expected
 
-            if is_expected and not self.auth.requires_token():
+            if is_expected and not self.auth.requires_login():
                 annotator = self.auth.config.default_annotator
                 self.trainer.ensure_questions(service.location, annotator)
             elif is_expected or n_members:

@@ -100,14 +100,17 @@ def test_a_report_begins_with_what_was_found(whole: Report) -> None:
     assert text.index(whole.findings[0]) < text.index("Accuracy against labels")
     best, following, labels, paper = whole.findings
     assert re.fullmatch(
-        r"On openml-6, LDM-S was the most accurate of 10 strategies: 83\.\d % over the rounds, "
-        r"\+3\.\d\d points "
-        r"against Random \(± 0\.\d\d over 5 repetitions; significant, p < 0\.001\)\.",
+        r"On openml-6, LDM-S was the most accurate of 10 strategies, with a mean accuracy of "
+        r"83\.\d % over the rounds, \+3\.\d\d points "
+        r"relative to Random \(± 0\.\d\d over 5 repetitions; significant, p < 0\.001\)\.",
         best,
     )
     assert "which is not significant (p = 0." in following
     assert "labels instead of 4,000" in labels
-    assert "The paper reports +4.76 ± 0.36 points over Random for LDM-S; ours is +3.7" in paper
+    assert (
+        "The paper reports +4.76 ± 0.36 points over Random for LDM-S; this run measured +3.7"
+        in paper
+    )
     assert "rank correlation of 0.9" in paper
     assert whole.notes == ()
 
@@ -117,7 +120,7 @@ def test_a_report_has_all_its_parts(whole: Report) -> None:
     titles = (
         "Accuracy against labels",
         "Gains",
-        "Accuracy beside the paper's",
+        "Accuracy compared with the paper's",
         "Labels needed",
         "Runtime",
     )
@@ -201,14 +204,15 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
         for sentence in report.findings
     )
     assert any(
-        re.search(r"saved labels in \d of 3 runs: \d+ %", sentence) for sentence in report.findings
+        re.search(r"In \d of 3 runs, LDM-S reached .* \(\d+ %", sentence)
+        for sentence in report.findings
     )
     assert any(
-        sentence.startswith("In 2 runs of the paper's settings, its gain")
+        sentence.startswith("In 2 runs of the paper's settings, the gain of LDM-S")
         for sentence in report.findings
     )
     assert (
-        "Left out of the comparison across runs, because not all runs have them: badge."
+        "Left out of the comparison across runs, because some runs lack them: badge."
         in report.notes
     )
     assert "digits: The paper has no numbers for this setting." in report.notes
@@ -268,8 +272,8 @@ def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:
     report = write_report([fake_run(small(repetitions=1))], tmp_path)
     text = text_of(report)
     assert (
-        "A single repetition has no spread and no test: any difference may be chance."
-        in report.notes
+        "With a single repetition there is no spread and no test, so any difference may be due "
+        "to chance." in report.notes
     )
     assert " ± 0.00" not in text
     assert not any("significant" in sentence or "p =" in sentence for sentence in report.findings)
@@ -279,7 +283,7 @@ def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:
 
 def test_one_strategy_is_only_described(tmp_path: Path) -> None:
     report = write_report([fake_run(fake_accuracy(("ldm-s",)))], tmp_path)
-    assert report.findings[0].startswith("On openml-6 there is one strategy, LDM-S:")
+    assert report.findings[0].startswith("On openml-6, only LDM-S was run.")
     assert "Random was not run" in text_of(report)
     assert "across" not in report.tables
 
@@ -308,11 +312,11 @@ def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
         [fake_run({"ldm-s": level, "random": level, "margin": level - 0.1})], tmp_path
     )
     assert report.findings[0] == (
-        "On openml-6, LDM-S, Random were equally accurate, and the best of 3 strategies: 60.9 % "
-        "over the rounds."
+        "On openml-6, LDM-S and Random tied as the most accurate of 3 strategies, with a mean "
+        "accuracy of 60.9 % over the rounds."
     )
     assert not any(
-        "most accurate" in sentence or "behind" in sentence for sentence in report.findings
+        "was the most accurate" in sentence or "behind" in sentence for sentence in report.findings
     )
 
 
@@ -331,7 +335,7 @@ def test_when_ldm_s_is_behind_it_is_said(tmp_path: Path) -> None:
     report = write_report([fake_run(accuracy)], tmp_path)
     assert "margin was the most accurate" in report.findings[0]
     assert re.match(
-        r"LDM-S is \d\.\d\d points behind, .*; against Random it is −2\.00 points",
+        r"LDM-S is \d\.\d\d points behind, .*; its gain over Random is −2\.00 points",
         report.findings[1],
     )
     assert "LDM-S did not reach Random's final accuracy" in report.findings[2]
@@ -342,8 +346,8 @@ def test_accuracies_that_are_not_numbers_are_left_out_and_named(tmp_path: Path) 
     accuracy["margin"][1, 2] = np.nan
     report = write_report([fake_run(accuracy)], tmp_path)
     text_of(report)
-    assert "bait is left out: accuracies of its runs are not numbers." in report.notes
-    assert "Left out because accuracies are not numbers: repetition 1." in report.notes
+    assert "bait is left out, because some of its accuracies are not numbers." in report.notes
+    assert "Left out because some accuracies are not numbers: repetition 1." in report.notes
     assert compare_strategies(fake_run(accuracy)).repetitions == 2
 
 
@@ -366,16 +370,15 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
         [fake_run(accuracy, finished=False, failures={("badge", 2): "no <room>"})], tmp_path
     )
     assert report.notes == (
-        "The run is not finished: results may change.",
+        "The run is not finished, so the results may change.",
         "Failed before the end: badge, repetition 2.",
         (
-            "Some strategies have reached 800 labels. Compared are the rounds that all have, up to "
-            "600."
+            "Some strategies have reached 800 labels. Only the rounds that all strategies have "
+            "finished are compared, up to 600 labels."
         ),
-        "The paper's runs go to 4,000 labels and its gains are means over all rounds. Ours end at "
-        "600, so the two are "
-        "not quite comparable.",
-        "2 of 3 repetitions can be compared: those that every strategy has started.",
+        "The paper's runs go to 4,000 labels and its gains are means over all rounds. Our runs "
+        "end at 600 labels, so our gains and the paper's are not quite comparable.",
+        "Only 2 of 3 repetitions are compared: those that every strategy has started.",
     )
     assert "no <room>" in text_of(report)
     assert "<room>" not in report.page.read_text()
@@ -384,13 +387,13 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
 def test_nothing_but_the_initial_round(tmp_path: Path) -> None:
     report = write_report([fake_run(small(rounds=1), finished=False)], tmp_path)
     assert report.findings == ()
-    assert any("nothing was picked yet" in note for note in report.notes)
+    assert any("Nothing has been picked yet" in note for note in report.notes)
     assert "batch_size" in text_of(report)
 
 
 def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
     report = write_report([fake_run({}, finished=False)], tmp_path)
-    assert "No round can be compared." in report.notes
+    assert "There is no round to compare." in report.notes
     text_of(report)
 
 

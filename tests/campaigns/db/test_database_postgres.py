@@ -71,7 +71,7 @@ def test_after_a_crash_of_the_server_acknowledged_answers_are_there_and_work_con
     for k in range(10):
         label(database, repository, f"a{k}")
     own_server.stop("immediate")
-    with pytest.raises(StoreError, match=r"does not answer\. Acknowledged answers are safe"):
+    with pytest.raises(StoreError, match=r"is not responding\. Saved answers are safe"):
         label(database, repository, "a10")
     own_server.start()
     label(database, repository, "a11")
@@ -136,7 +136,7 @@ def test_a_reader_sees_one_state_throughout(url: str) -> None:
 
 def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(StoreError, match="does not answer") as caught:
+    with pytest.raises(StoreError, match="is not responding") as caught:
         Database("postgresql://ann:secret@127.0.0.1:9/teeter")
     assert "secret" not in str(caught.value)
     with pytest.raises(StoreError, match="in SQLite or PostgreSQL, not in mysql"):
@@ -146,12 +146,12 @@ def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
 def test_a_server_that_refuses_is_not_called_unavailable(url: str) -> None:
     with pytest.raises(
         StoreError,
-        match=r'refuses the connection: database "nothing" does not exist\. Check the database',
+        match=r'refused the connection: database "nothing" does not exist\. Check the database',
     ) as caught:
         Database(f"{url.rpartition('/')[0]}/nothing")
     assert "postgresql://teeter@" in str(caught.value)  # as people write it
     with pytest.raises(
-        StoreError, match=r'refuses the connection: role "stranger" does not exist\.'
+        StoreError, match=r'refused the connection: role "stranger" does not exist\.'
     ):
         Database(url.replace("teeter@", "stranger@"))
 

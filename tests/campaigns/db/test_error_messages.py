@@ -45,12 +45,12 @@ def sqlite_error(code: int | None) -> sqlite3.Error:
         ("42P01", "HERE is damaged"),
         ("42703", "HERE is damaged"),
         ("25006", "HERE cannot be written to"),
-        ("08006", "HERE does not answer"),
-        ("57P01", "HERE does not answer"),
-        ("57P03", "HERE does not answer"),
-        ("28P01", "HERE refuses the connection"),
-        ("3D000", "HERE refuses the connection"),
-        ("22003", "HERE reports an error: Ein Fehler ist aufgetreten."),
+        ("08006", "HERE is not responding"),
+        ("57P01", "HERE is not responding"),
+        ("57P03", "HERE is not responding"),
+        ("28P01", "HERE refused the connection"),
+        ("3D000", "HERE refused the connection"),
+        ("22003", "HERE reported an error: Ein Fehler ist aufgetreten."),
     ],
 )
 def test_postgresql_s_errors_are_recognised_by_sqlstate(sqlstate: str, message: str) -> None:
@@ -69,7 +69,7 @@ def test_postgresql_s_errors_are_recognised_by_sqlstate(sqlstate: str, message: 
         (sqlite3.SQLITE_CORRUPT, "HERE is damaged"),
         (sqlite3.SQLITE_NOTADB, "HERE is damaged"),
         (sqlite3.SQLITE_ERROR, "HERE is damaged"),
-        (sqlite3.SQLITE_CONSTRAINT, "HERE reports an error"),
+        (sqlite3.SQLITE_CONSTRAINT, "HERE reported an error"),
         (None, "HERE is damaged"),
     ],
 )
@@ -82,7 +82,7 @@ def test_sqlite_s_errors_are_recognised_by_their_result_code(
 def test_a_server_that_refuses_is_told_from_one_that_does_not_answer(tmp_path: Path) -> None:
     """libpq gives no SQLSTATE for a failed connection, so the server is asked whether it runs."""
     url = make_url(shared_server().new_database())
-    with pytest.raises(StoreError, match="refuses the connection"):
+    with pytest.raises(StoreError, match="refused the connection"):
         Database(url.set(database="nothing").render_as_string(hide_password=False))
-    with pytest.raises(StoreError, match="does not answer"):
+    with pytest.raises(StoreError, match="is not responding"):
         Database(url.set(port=9).render_as_string(hide_password=False))

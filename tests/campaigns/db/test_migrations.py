@@ -121,8 +121,8 @@ def test_a_newer_database_is_refused(location: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
 
     message = (
-        f"its schema has version {NEWEST + 1}, and this teeter knows versions up to {NEWEST}. "
-        "Update teeter"
+        f"its schema has version {NEWEST + 1}, but this version of teeter supports only versions "
+        f"up to {NEWEST}."
     )
     with pytest.raises(StoreError, match=message):
         Database(location)
@@ -136,7 +136,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
         connection.execute(text("insert into no_such_table values (1)"))
 
     add_migrations(monkeypatch, add_length_column, break_in_the_middle)
-    with pytest.raises(StoreError, match="is damaged, or is not a campaign"):
+    with pytest.raises(StoreError, match="is damaged or is not a campaign"):
         Database(location)
     monkeypatch.undo()
 

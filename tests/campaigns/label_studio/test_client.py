@@ -92,7 +92,7 @@ def test_a_change_is_retried_if_there_was_no_connection() -> None:
         (httpx.ConnectTimeout(""), "Cannot connect to http://127.0.0.1:8080 (ConnectTimeout)"),
         (
             httpx.ReadTimeout("timed out"),
-            "The connection to http://127.0.0.1:8080 broke (timed out)",
+            "The connection to http://127.0.0.1:8080 was lost (timed out)",
         ),
         (httpx.Response(429), "http://127.0.0.1:8080 responded with status 429."),
         (
@@ -139,7 +139,7 @@ def test_the_server_chooses_the_pause_up_to_a_minute() -> None:
         ),
         (
             httpx.Response(401, json={"detail": "Invalid token."}),
-            r"rejects the token \(Invalid token.\). It is wrong or expired",
+            r"rejects the token \(Invalid token.\). The token is wrong or has expired",
         ),
         (
             httpx.Response(401, json={}),
@@ -147,11 +147,11 @@ def test_the_server_chooses_the_pause_up_to_a_minute() -> None:
         ),
         (
             httpx.Response(403, json={"detail": "No."}),
-            r"denies access to the user of this token \(No.\). Ask for access to the project",
+            r"denies access to the owner of this token \(No.\). Ask for access to the project",
         ),
         (
             httpx.Response(400, json={"validation_errors": {"a": ["b\x1b[31m\nc"]}}),
-            r"rejects the request with status 400 \(\{'a': \['b",
+            r"rejected the request with status 400 \(\{'a': \['b",
         ),
         (httpx.Response(400, text="oh"), "returned a page instead of JSON"),
         (

@@ -393,7 +393,7 @@ def test_the_url_is_stored_and_may_change(
     backend: LabelStudioBackend, studio: FakeLabelStudio
 ) -> None:
     campaign = backend.create_campaign()
-    with pytest.raises(InputError, match="not linked to a Label Studio yet: pass url="):
+    with pytest.raises(InputError, match="not linked to a Label Studio server yet: pass url="):
         backend.sync(campaign, url=None)
 
     backend.sync(campaign, n=2)
@@ -524,5 +524,5 @@ def test_a_server_that_is_unavailable_leaves_the_campaign_unchanged(
 
 def test_at_least_one_item_must_wait(backend: LabelStudioBackend) -> None:
     campaign = backend.create_campaign()
-    with pytest.raises(InputError, match="Cannot keep 0 items waiting"):
+    with pytest.raises(InputError, match="Cannot keep 0 items in Label Studio"):
         backend.sync(campaign, n=0)

@@ -57,7 +57,7 @@ def test_images_that_the_server_does_not_store_are_an_error(tmp_path: Path) -> N
     client = LabelStudioClient(
         FAKE_URL, LEGACY_TOKEN, transport=httpx.MockTransport(store_one_file)
     )
-    with pytest.raises(ServerError, match=r"stored 1 of 2 images\. Run the sync again"):
+    with pytest.raises(ServerError, match=r"stored only 1 of 2 images\. Run the sync again"):
         upload_images(client, 1, tmp_path, {"a": "a.png", "b": "b.png"})
 
 

@@ -57,7 +57,7 @@ def test_a_list_that_shrinks_at_every_attempt_is_an_error(
             delete_first_task(studio)
 
     studio.after_request = delete_a_task_after_every_page
-    with pytest.raises(ServerUnavailableError, match=r"changed while it was read\. Run"):
+    with pytest.raises(ServerUnavailableError, match=r"changed while it was being read\. Run"):
         tasks.refresh(full=True)
 
 

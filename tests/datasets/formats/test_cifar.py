@@ -71,6 +71,6 @@ def test_pickled_batches_are_never_loaded(tmp_path: Path, name: str, file: str) 
     path.write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
     with pytest.raises(
         FileError,
-        match=r"is a pickle, which teeter never loads: get CIFAR's binary version, cifar-10",
+        match=r"is a pickle, which teeter never loads: get the binary version of CIFAR, cifar-10",
     ):
         load_dataset(name, folder=tmp_path)

@@ -83,7 +83,7 @@ GOOD = {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y}
         ),
         (
             {"y_test": Y + 5},
-            "'y_test' in .* must hold class indices from 0 to 9, and it holds other values",
+            "'y_test' in .* must hold class indices from 0 to 9, but it holds other values",
         ),
         ({"y_test": Y - 1}, "must hold class indices from 0 to 9"),
         ({"y_test": Y + 0.5}, "must hold class indices from 0 to 9"),
@@ -118,7 +118,7 @@ def test_arrays_without_their_names_or_cut_short(tmp_path: Path) -> None:
     ):
         load_dataset("cifar10", folder=tmp_path)
     np.savez(path, x=X, y=Y)
-    with pytest.raises(FileError, match="has a published test set, and the file has none"):
+    with pytest.raises(FileError, match="has a published test set, but the file has none"):
         load_dataset("cifar10", folder=tmp_path)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(FileError, match=r"is not a valid \.npz file"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import secrets
 import threading
@@ -40,8 +41,8 @@ class MockProvider:
     Everybody who comes to its login page is logged in as ``email``.
     """
 
-    def __init__(self, port: int) -> None:
-        self.issuer = f"http://127.0.0.1:{port}"
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.issuer = f"http://{host}:{port}"
         self.email = "ann@example.org"
         self.keys = KeySet([rsa_key("first")])
         self.changed_claims: dict[str, Any] = {}
@@ -49,6 +50,14 @@ class MockProvider:
         self.changed_discovery: dict[str, Any] = {}
         self.make_token: Callable[[dict[str, Any]], str] = sign
         self.is_down = False
+        self.shows_page = False
+        """Whether people see a page and must press a button, instead of being sent back at once."""
+        self.answer_issuer: str | None = self.issuer
+        """What it calls itself when it sends a browser back; None if it does not say."""
+        self.moved_paths: dict[str, str] = {}
+        """Paths of requests, and the usual ones that they stand for."""
+        self.changed_responses: dict[str, bytes] = {}
+        """Bodies of responses by path, instead of the right ones."""
         self.token_requests: list[dict[str, str]] = []
         self._requests_by_code: dict[str, dict[str, str]] = {}
 
@@ -70,7 +79,9 @@ class MockProvider:
 
         code = secrets.token_urlsafe(16)
         self._requests_by_code[code] = query
-        answer = {"code": code, "state": query["state"], "iss": self.issuer}
+        answer = {"code": code, "state": query["state"]}
+        if self.answer_issuer is not None:
+            answer["iss"] = self.answer_issuer
         return f"{query['redirect_uri']}?{urlencode(answer)}"
 
     def exchange(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
@@ -109,10 +120,14 @@ class MockProvider:
 
 
 @contextmanager
-def running_provider() -> Iterator[MockProvider]:
-    """Yield a provider that answers on a free port of this machine."""
+def running_provider(host: str = "127.0.0.1") -> Iterator[MockProvider]:
+    """Yield a provider that answers on a free port of this machine.
+
+    Args:
+        host: what it calls itself. For a browser, ``localhost`` is another site than 127.0.0.1.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.provider = MockProvider(server.server_port)  # type: ignore[attr-defined]
+    server.provider = MockProvider(server.server_port, host)  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -131,13 +146,19 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         address = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
-        match address.path:
+        match self.provider.moved_paths.get(address.path, address.path):
             case _ if self.provider.is_down:
                 self._send(503, {})
+            case path if path in self.provider.changed_responses:
+                self._send_body(200, self.provider.changed_responses[path])
             case "/.well-known/openid-configuration":
                 self._send(200, self.provider.discovery())
             case "/keys":
                 self._send(200, self.provider.keys.as_dict(private=False))
+            case "/authorize" if self.provider.shows_page:
+                address = html.escape(self.provider.authorize(query))
+                page = f"<title>Provider</title><a href='{address}'>It is me</a>"
+                self._send_body(200, page.encode(), "text/html")
             case "/authorize":
                 self.send_response(302)
                 self.send_header("location", self.provider.authorize(query))
@@ -147,13 +168,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"])).decode()
+        path = urlsplit(self.path).path
+        if self.provider.moved_paths.get(path, path) != "/token":
+            self._send(404, {})
+            return
+
         form = {name: values[0] for name, values in parse_qs(body).items()}
         self._send(*self.provider.exchange(form, self.headers.get("authorization", "")))
 
     def _send(self, status: int, content: dict[str, Any]) -> None:
-        body = json.dumps(content).encode()
+        self._send_body(status, json.dumps(content).encode())
+
+    def _send_body(self, status: int, body: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

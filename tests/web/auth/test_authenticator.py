@@ -26,7 +26,7 @@ def test_a_session_ends_when_its_token_is_gone() -> None:
 
     assert authenticator_for(bob=TOKEN).restore_session(session) is None
     assert authenticator_for(ann=TOKEN + "-renewed").restore_session(session) is None
-    assert authenticator_for().restore_session(session) is None, "no token is required there"
+    assert authenticator_for().restore_session(session) is None, "no login is required there"
 
 
 def test_a_session_without_a_token_is_no_login_where_one_is_required() -> None:
@@ -53,7 +53,7 @@ def test_removing_the_last_token_does_not_open_the_server() -> None:
     tokens = ForgetfulTokens()
     authenticator = Authenticator(SecurityConfig(b"secret", tokens))
     tokens.count = 0
-    assert authenticator.requires_token()
+    assert authenticator.requires_login()
 
 
 def test_every_session_has_a_secret_of_its_own() -> None:

@@ -87,6 +87,19 @@ def test_a_header_that_comes_twice_is_ignored(file: Path) -> None:
         assert client.get(AT, headers=headers).status_code == 401  # type: ignore[arg-type]
 
 
+def test_headers_that_a_proxy_has_joined_are_ignored(file: Path) -> None:
+    """One proxy in a row joins its header to the client's, and the next sees one header."""
+    with connect(file, access={"anyone": True}) as client:
+        joined = named("olga@example.org, ann@example.org")
+        assert client.get(AT, headers=joined).status_code == 401
+
+
+def test_a_name_with_underscores_is_another_header(file: Path) -> None:
+    with connect(file) as client:
+        headers = {HEADER.replace("-", "_"): "ann@example.org"}
+        assert client.get(AT, headers=headers).status_code == 401
+
+
 @pytest.mark.parametrize(
     "name",
     ["eve@evil.example", "eve@example.org.evil.example", "eve", "x" * 90 + "@example.org"],

@@ -40,8 +40,8 @@ def _best_strategy(comparison: RunComparison) -> Iterator[str]:
 
     if count == 1:
         yield (
-            f"On {comparison.name} there is one strategy, {display_name(best)}: its accuracy is "
-            f"{best_accuracy:.1f} % over the rounds."
+            f"On {comparison.name}, only {display_name(best)} was run. Its mean accuracy over "
+            f"the rounds is {best_accuracy:.1f} %."
         )
         return
 
@@ -52,22 +52,23 @@ def _best_strategy(comparison: RunComparison) -> Iterator[str]:
             tied.append(display_name(name))
 
     if len(tied) > 1:
+        names = f"{', '.join(tied[:-1])} and {tied[-1]}"
         yield (
-            f"On {comparison.name}, {', '.join(tied)} were equally "
-            f"accurate, and the best of {count} strategies: {best_accuracy:.1f} % over the rounds."
+            f"On {comparison.name}, {names} tied as the most accurate of {count} strategies, with "
+            f"a mean accuracy of {best_accuracy:.1f} % over the rounds."
         )
         return
 
     sentence = (
-        f"On {comparison.name}, {display_name(best)} was the most accurate of {count} strategies: "
-        f"{best_accuracy:.1f} % over the rounds"
+        f"On {comparison.name}, {display_name(best)} was the most accurate of {count} "
+        f"strategies, with a mean accuracy of {best_accuracy:.1f} % over the rounds"
     )
 
     # Random itself has no gain over Random, and neither has anything if Random was not run.
     gain = comparison.gains.get(best)
     if gain is not None:
         test = _spread_and_test(gain, comparison)
-        sentence += f", {_signed_points(gain)} against Random{test}"
+        sentence += f", {_signed_points(gain)} relative to Random{test}"
     yield sentence + "."
 
 
@@ -99,7 +100,7 @@ def _ldm_s_beside_the_best(comparison: RunComparison) -> Iterator[str]:
         yield f"LDM-S is {points}."
     else:
         yield (
-            f"LDM-S is {points}; against Random it is {_signed_points(gain)}"
+            f"LDM-S is {points}; its gain over Random is {_signed_points(gain)}"
             f"{_spread_and_test(gain, comparison)}."
         )
 
@@ -134,7 +135,7 @@ def _labels_saved(comparison: RunComparison) -> Iterator[str]:
         deviation_text = format_number(deviation, ",.0f")
         verdict = "significant" if saving.p < SIGNIFICANCE_LEVEL else "not significant"
         p = format_p_value(saving.p, in_sentence=True)
-        details += f"; by repetition {mean_text} ± {deviation_text}, {verdict}, {p}"
+        details += f"; per repetition {mean_text} ± {deviation_text}, {verdict}, {p}"
 
     yield (
         f"LDM-S reached {target} with {saving.labels:,.0f} labels instead of "
@@ -153,15 +154,15 @@ def _comparison_with_paper(comparison: RunComparison) -> Iterator[str]:
     our_mean = format_number(gain.mean, "+.2f")
     difference = format_number(gain.mean - printed.mean, "+.2f")
     sentence = (
-        f"The paper reports {printed_mean} ± {printed.deviation:.2f} points over Random for LDM-S; "
-        f"ours is {our_mean}, a difference of {difference}."
+        f"The paper reports {printed_mean} ± {printed.deviation:.2f} points over Random for "
+        f"LDM-S; this run measured {our_mean}, a difference of {difference}."
     )
 
     correlation = comparison.paper_rank_correlation
     if correlation is not None:
         sentence += (
-            f" The gains of {correlation.count} strategies are ordered as in the paper with a rank "
-            f"correlation of {format_number(correlation.rho)}."
+            f" The gains of {correlation.count} strategies have a rank correlation of "
+            f"{format_number(correlation.rho)} with those in the paper."
         )
     yield sentence
 
@@ -258,8 +259,8 @@ def _ldm_s_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
         if len(saved_percents) > 1:
             span += f" to {max(saved_percents):.0f} %"
         yield (
-            f"On the way to Random's final accuracy it saved labels in {len(saved_percents)} of "
-            f"{len(with_ldm_s)} runs: {span}."
+            f"In {len(saved_percents)} of {len(with_ldm_s)} runs, LDM-S reached Random's final "
+            f"accuracy with fewer labels ({span} saved)."
         )
 
 
@@ -276,8 +277,8 @@ def _paper_over_runs(comparisons: Sequence[RunComparison]) -> Iterator[str]:
         smallest = format_number(min(differences), "+.2f")
         largest = format_number(max(differences), "+.2f")
         yield (
-            f"In {len(differences)} runs of the paper's settings, its gain over Random differs "
-            f"from the paper's by {smallest} to {largest} points."
+            f"In {len(differences)} runs of the paper's settings, the gain of LDM-S over Random "
+            f"differs from the paper's by {smallest} to {largest} points."
         )
 
 

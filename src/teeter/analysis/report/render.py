@@ -351,7 +351,7 @@ def _findings_and_notes(
 
     if left_out:
         notes.append(
-            f"Left out of the comparison across runs, because not all runs have them: "
+            f"Left out of the comparison across runs, because some runs lack them: "
             f"{', '.join(left_out)}."
         )
 
@@ -419,8 +419,9 @@ def _run_sections(comparison: RunComparison, writer: ReportWriter, prefix: str) 
     if paper_accuracy is not None:
         sections.append(
             Section(
-                title=f"{heading}Accuracy beside the paper's",
-                text="The paper's test accuracy in percent, and in brackets ours minus it.",
+                title=f"{heading}Accuracy compared with the paper's",
+                text="The paper's test accuracy in percent. The numbers in brackets are ours "
+                "minus the paper's.",
                 blocks=[writer.add_table(paper_accuracy, prefix)],
             )
         )
@@ -459,13 +460,14 @@ def _curves_section(
 
 
 def _describe_gains(comparison: RunComparison) -> str:
-    text = "The mean over the rounds after the first, in points of accuracy."
+    text = "Gains are means over the rounds after the first, in points of accuracy."
 
     if comparison.repetitions > 1:
         text += (
-            f" ± is the standard deviation over {comparison.repetitions} repetitions. p comes from "
+            f" ± shows the standard deviation over {comparison.repetitions} repetitions. p comes "
+            f"from "
             "a two-sided t-test paired over repetitions, and is not corrected for the number of "
-            "tests; n.s. means not significant, p of 0.05 or more."
+            "tests; n.s. means not significant (p of 0.05 or more)."
         )
     if comparison.paper_deltas and comparison.gains:
         text += " The difference is ours minus the paper's."
@@ -478,9 +480,9 @@ def _labels_section(
 ) -> Section:
     text = (
         "How many labels a strategy needs to reach Random's final accuracy, read off its mean "
-        "curve. A dot is one repetition, measured against Random in that repetition. A noisy curve "
-        "crosses a line early, and so does Random's, which is why the saving by repetition can be "
-        "smaller."
+        "curve. Each dot is one repetition, compared with Random in the same repetition. The "
+        "curve of a single repetition is noisy, so it tends to reach the target early. Because "
+        "this is also true of Random's curve, the saving per repetition can be smaller."
     )
     figure = plot_labels(comparison.savings)
     blocks: list[Block] = [
@@ -497,8 +499,8 @@ def _runtime_section(
     text = f"{unit.capitalize()} per repetition, from the first round to the last."
     if comparison.paper_minutes:
         text += (
-            " The paper's minutes come from other machines: compare them with each other, not with "
-            "ours."
+            " The paper's minutes come from other machines, so compare them only with each "
+            "other, not with ours."
         )
 
     times: dict[str, dict[str, float]] = {}
@@ -536,8 +538,8 @@ def _cross_run_sections(
         "A performance profile shows in what share of cases (repetitions and rounds) a strategy is "
         "within delta points of the best one. Its area from 0 to 10 points is 10 for a strategy "
         "that is always the best. The penalty matrix shows in what share of rounds one strategy "
-        "beats another significantly, summed over datasets; its last row is how often a strategy "
-        "is beaten on average."
+        "beats another significantly, summed over datasets; its last row shows how often a "
+        "strategy is beaten on average."
     )
     profile = plot_profile(performance_profile(datasets))
     blocks: list[Block] = [
@@ -551,7 +553,7 @@ def _cross_run_sections(
         figure = plot_penalties(penalties)
         blocks.append(writer.add_figure(figure, "penalties", "Penalty matrix"))
     else:
-        text += " A single repetition cannot be tested, so there are no penalties."
+        text += " Penalties need more than one repetition, so there are none."
 
     title = "Across runs"
     if len(comparisons) == 1:
@@ -576,7 +578,9 @@ def _settings_section(comparisons: Sequence[RunComparison]) -> Section:
 
         blocks.append(DetailsBlock(comparison.name, values))
 
-    return Section("Settings", "Everything the results depend on, as it was run.", blocks)
+    return Section(
+        "Settings", "Everything that the results depend on, as recorded by the run.", blocks
+    )
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

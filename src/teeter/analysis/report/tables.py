@@ -246,7 +246,9 @@ def paper_accuracy_table(comparison: RunComparison) -> ReportTable | None:
         data.append(row)
         shown.append(cells)
 
-    caption = f"{comparison.name}: the paper's test accuracy (%), and in brackets ours minus it."
+    caption = (
+        f"{comparison.name}: the paper's test accuracy (%), and in brackets ours minus the paper's."
+    )
     return ReportTable("accuracy_beside_paper", caption, data, shown)
 
 

@@ -72,7 +72,7 @@ class ClassRepository:
             if not stripped or stripped in positions:
                 raise InputError(
                     f"Cannot add a class {stripped!r}: "
-                    f"give a name that is not one of {', '.join(positions)}."
+                    f"the name must not be blank or one of {', '.join(positions)}."
                 )
 
             positions[stripped] = len(positions)

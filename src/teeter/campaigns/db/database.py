@@ -97,13 +97,13 @@ class Database:
         """Refuse a server's database that is not teeter's and cannot become it."""
         if not create:
             raise StoreError(
-                f"There is no campaign in {self.display_url}: make one with teeter campaign new."
+                f"There is no campaign in {self.display_url}: create one with teeter campaign new."
             )
 
         if set(inspect(connection).get_table_names()) & set(schema.metadata.tables):
             raise StoreError(
-                f"{self.display_url} has tables of another program with the names of teeter's "
-                "tables. Use a database of its own."
+                f"{self.display_url} has tables of another program with the same names as "
+                f"teeter's tables. Use a separate database for teeter."
             )
 
     @contextmanager
@@ -167,7 +167,7 @@ class Database:
         except UnicodeEncodeError as error:
             raise InputError(
                 f"{error.object!r} contains a lone surrogate, which cannot be stored as UTF-8. "
-                "Remove it."
+                f"Remove that character."
             ) from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             # Only what was read from the database is parsed inside a transaction.
@@ -182,7 +182,7 @@ def _parse_location(location: str | Path) -> URL:
         url = make_url(location)
     except ArgumentError:
         raise StoreError(
-            "This is not a database's URL. Give a file, or a URL such as postgresql://host/name."
+            "This is not a database URL. Give a file, or a URL such as postgresql://host/name."
         ) from None
 
     if url.drivername in ("postgres", "postgresql"):
@@ -211,18 +211,19 @@ def _file_identity(path: Path | None) -> tuple[int, int] | None:
 def _prepare_file(path: Path, *, create: bool) -> None:
     """Refuse a path that cannot be a campaign's file, and create the file of a new campaign."""
     if path.is_dir():
-        raise FileError(f"{path} is a folder: give the campaign's file.")
+        raise FileError(f"{path} is a folder: give a campaign file.")
 
     if path.exists():
         if not create and path.stat().st_size == 0:
             raise FileError(
-                f"{path} is empty, so it is not a campaign. Restore a backup, or make a new one."
+                f"{path} is empty, so it is not a campaign. Restore a backup, or create a new "
+                f"campaign."
             )
         _require_teeter_file(path)
         return
 
     if not create:
-        raise FileError(f"There is no campaign {path}: make one with teeter campaign new.")
+        raise FileError(f"There is no campaign {path}: create one with teeter campaign new.")
 
     if not path.parent.is_dir():
         raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
@@ -243,7 +244,7 @@ def _require_teeter_file(path: Path) -> None:
         return  # opening the database reports the reason
 
     if tables and "migrations" not in tables:
-        raise StoreError(f"{path} is a database of another program: give a campaign's file.")
+        raise StoreError(f"{path} is a database of another program: give a campaign file.")
 
 
 def _create_engine(url: URL) -> Engine:

@@ -243,8 +243,8 @@ class EncodingRepository:
         lengths = {len(row.vector) for row in rows}
         if len(lengths) > 1 or lengths.pop() % np.float32().itemsize:
             raise StoreError(
-                "The campaign is damaged: the features of its items differ in length. "
-                "Restore a backup of it."
+                "The campaign is damaged: the features of its items differ in length. Restore a "
+                "backup."
             )
 
         joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)

@@ -52,7 +52,7 @@ def database_error_message(error: DBAPIError, location: str, url: URL, timeout: 
 
 def damage_message(location: str) -> str:
     """Say that a database cannot be read."""
-    return f"{location} is damaged, or is not a campaign. Restore a backup of it."
+    return f"{location} is damaged or is not a campaign. If it was a campaign, restore a backup."
 
 
 def is_sqlite_busy(error: sqlite3.Error) -> bool:
@@ -155,15 +155,15 @@ def _answers_ping(url: URL) -> bool:
 
 def _disk_message(location: str) -> str:
     return (
-        f"The disk of {location} is full or cannot be written to. Nothing was lost: "
-        "make room and try again."
+        f"The disk of {location} is full or cannot be written to. Nothing was lost. Free some "
+        f"space and try again."
     )
 
 
 def _busy_message(location: str, timeout: float) -> str:
     return (
         f"{location} has been locked by another process for {timeout:g} s. "
-        "Try again when it has finished writing."
+        "Try again when that process has finished writing."
     )
 
 
@@ -172,20 +172,17 @@ def _not_writable_message(location: str) -> str:
 
 
 def _unavailable_message(location: str) -> str:
-    return (
-        f"The database {location} does not answer. Acknowledged answers are safe: "
-        "try again when it is back."
-    )
+    return f"The database {location} is not responding. Saved answers are safe. Try again later."
 
 
 def _refused_message(location: str, error: BaseException | None) -> str:
     # libpq writes "SEVERITY:  message", with two spaces in every language.
     reason = str(error).rpartition(":  ")[2].strip().splitlines()[0].rstrip(".")
     return (
-        f"The database {location} refuses the connection: {reason}. "
-        "Check the database's name, the user and the password."
+        f"The database {location} refused the connection: {reason}. Check the database name, the "
+        f"user and the password."
     )
 
 
 def _other_message(location: str, error: BaseException | None) -> str:
-    return f"The database {location} reports an error: {str(error).strip().rstrip('.')}."
+    return f"The database {location} reported an error: {str(error).strip().rstrip('.')}."

@@ -210,7 +210,7 @@ class ItemRepository:
         items = self.by_row_id(connection, [row_id])
 
         if row_id not in items:
-            raise UnknownItemError(f"There is no item number {row_id}.")
+            raise UnknownItemError(f"There is no item with the row id {row_id}.")
 
         return items[row_id]
 

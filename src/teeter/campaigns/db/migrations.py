@@ -181,7 +181,7 @@ def require_known_versions(versions: Iterable[int]) -> None:
         newest = MIGRATIONS[-1].version
         raise StoreError(
             "A newer version of teeter wrote this campaign: its schema has version "
-            f"{max(unknown)}, and this teeter knows versions up to {newest}. "
+            f"{max(unknown)}, but this version of teeter supports only versions up to {newest}. "
             "Update teeter to open it."
         )
 

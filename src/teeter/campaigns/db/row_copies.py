@@ -143,8 +143,8 @@ def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) ->
         owner = "the campaign" if item_id is None else f"the item {quote_id(item_id)}"
         raise InputError(
             f"Cannot copy to PostgreSQL: {owner} has a NUL character in {table.name}.{column}, "
-            "which PostgreSQL cannot store. Keep the campaign in a file, or make it again without "
-            "that character."
+            "which PostgreSQL cannot store. Keep the campaign in a file, or create it again "
+            "without that character."
         )
 
 

@@ -88,7 +88,7 @@ class ListingChangedError(ServerUnavailableError):
     """A list changed while its pages were read, so an entry may have been missed."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"A list at {url} changed while it was read. Run the sync again.")
+        super().__init__(f"A list at {url} changed while it was being read. Run the sync again.")
 
 
 class _AttemptFailedError(Exception):
@@ -387,7 +387,7 @@ class LabelStudioClient:
             reason = f"Cannot connect to {self.url} ({_describe(error)})"
             raise _AttemptFailedError(reason, can_retry=True) from None
         except httpx.HTTPError as error:
-            reason = f"The connection to {self.url} broke ({_describe(error)})"
+            reason = f"The connection to {self.url} was lost ({_describe(error)})"
             raise _AttemptFailedError(reason, can_retry=changes_nothing) from None
 
         status = response.status_code
@@ -453,7 +453,7 @@ class LabelStudioClient:
             )
         if response.is_error:
             raise ServerError(
-                f"{self.url} rejects the request with status {status}{_detail(response)}."
+                f"{self.url} rejected the request with status {status}{_detail(response)}."
             )
 
         return content
@@ -463,11 +463,11 @@ class LabelStudioClient:
         detail = _detail(response)
         if response.status_code == 403:
             return ServerError(
-                f"{self.url} denies access to the user of this token{detail}. "
+                f"{self.url} denies access to the owner of this token{detail}. "
                 "Ask for access to the project."
             )
 
-        cause = "It is wrong or expired"
+        cause = "The token is wrong or has expired"
         if not is_personal_access_token(self._token):
             cause += ", or legacy tokens are disabled"
         return ServerError(
@@ -516,7 +516,7 @@ def _require_token_syntax(token: str) -> str:
     token = token.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise InputError(
-            "The token is empty or has characters that no token has. "
+            "The token is empty or has characters that tokens never have. "
             "Copy it from Label Studio again."
         )
     return token

@@ -157,7 +157,7 @@ class LabelStudio:
             InputError: an argument is invalid, or the URL is missing.
         """
         if n < 1:
-            raise InputError(f"Cannot keep {n} items waiting: ask for 1 or more.")
+            raise InputError(f"Cannot keep {n} items in Label Studio: ask for 1 or more.")
 
         self.campaign = campaign
         self.client = LabelStudioClient(
@@ -395,5 +395,5 @@ def _stored_url(campaign: Campaign) -> str:
         link = campaign.repository.label_studio.current_link(connection)
 
     if link is None:
-        raise InputError("This campaign is not linked to a Label Studio yet: pass url=.")
+        raise InputError("This campaign is not linked to a Label Studio server yet: pass url=.")
     return link.url

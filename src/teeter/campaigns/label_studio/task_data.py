@@ -90,7 +90,7 @@ def upload_images(
 
         if len(upload_ids) != len(item_ids) or not url_by_upload.keys() >= set(upload_ids):
             raise ServerError(
-                f"{client.url} stored {len(url_by_upload)} of {len(item_ids)} images. "
+                f"{client.url} stored only {len(url_by_upload)} of {len(item_ids)} images. "
                 "Run the sync again."
             )
 

@@ -54,16 +54,20 @@ def security_middleware(authenticator: Authenticator) -> list[Middleware]:
     """
     config = authenticator.config
     return [
+        # First, so that all others see the client's own address and scheme.
         Middleware(ForwardedHeadersMiddleware, proxy=config.proxy),
         Middleware(SecurityHeadersMiddleware),
+        # Container engines ask by any host name, without a login and even if a database is away.
         Middleware(HealthMiddleware),
         Middleware(FailClosedMiddleware),
         Middleware(AllowedHostsMiddleware, authenticator=authenticator),
         Middleware(SameOriginMiddleware),
+        # Who it is. Programs with a token first: they get no cookie.
         Middleware(BearerTokenMiddleware, authenticator=authenticator),
         Middleware(TrustedHeaderMiddleware, authenticator=authenticator),
         Middleware(SessionMiddleware, authenticator=authenticator),
         Middleware(LoginRequiredMiddleware),
+        # From here on bodies are read.
         Middleware(BodyLimitMiddleware, config=config),
         Middleware(CsrfMiddleware),
     ]

@@ -16,14 +16,14 @@ __all__ = ["AllowedHostsMiddleware"]
 
 
 class AllowedHostsMiddleware(HttpMiddleware):
-    """Refuse requests for other host names while no token is required.
+    """Refuse requests for other host names while no login is required.
 
     Stops DNS rebinding: a page of another site whose name is made to resolve to 127.0.0.1 could
     otherwise read and change campaigns with the visitor's browser, because for the browser both
-    are the same site. Once a token is required such a page has no session, and proxies may use any
+    are the same site. Once a login is required such a page has no session, and proxies may use any
     name.
 
-    Starlette's TrustedHostMiddleware cannot depend on whether a token is required, and in most of
+    Starlette's TrustedHostMiddleware cannot depend on whether a login is required, and in most of
     its versions it does not know IPv6 addresses.
     """
 
@@ -35,8 +35,8 @@ class AllowedHostsMiddleware(HttpMiddleware):
         """Pass a request on if its host name is allowed."""
         host = Headers(scope=scope).get("host", "")
 
-        # The list first: whether a token is required may take a query.
-        if self._is_listed(host) or await run_in_threadpool(self._authenticator.requires_token):
+        # The list first: whether a login is required may take a query.
+        if self._is_listed(host) or await run_in_threadpool(self._authenticator.requires_login):
             await self.app(scope, receive, send)
             return
 

@@ -55,8 +55,8 @@ class Authenticator:
         # Decided once: removing the last token of a running server must not open it to everybody.
         self._server_requires_login = len(config.tokens) > 0 or config.login is not None
 
-    def requires_token(self) -> bool:
-        """Return whether everybody needs a token.
+    def requires_login(self) -> bool:
+        """Return whether everybody needs a login, by a token or by an account elsewhere.
 
         Raises:
             StoreError: the database of a campaign does not answer.
@@ -74,11 +74,11 @@ class Authenticator:
         if proxy_user is not None:
             return _open_session(proxy_user, method=LoginMethod.HEADER)
 
-        annotator = None if self.requires_token() else self.config.default_annotator
+        annotator = None if self.requires_login() else self.config.default_annotator
         return _open_session(annotator)
 
     def session_for_name(self, name: str) -> Session:
-        """Return a session of an annotator who chose a name, where no token is required."""
+        """Return a session of an annotator who chose a name, where no login is required."""
         return _open_session(name)
 
     def log_in(self, token: str, address: str) -> Session:
@@ -98,8 +98,8 @@ class Authenticator:
             return _open_session(annotator, token_prefix(token), LoginMethod.TOKEN)
 
         if self._failed_logins.record_failure(address):
-            raise TooManyLoginsError("Too many wrong tokens: wait a minute.")
-        raise WrongTokenError("This token is not valid here.")
+            raise TooManyLoginsError("Too many wrong tokens. Wait a minute and try again.")
+        raise WrongTokenError("This token is not valid on this server.")
 
     def require_allowed(self, name: str) -> str:
         """Return the annotator's name of a person with an account elsewhere.
@@ -144,7 +144,7 @@ class Authenticator:
         if session.method is LoginMethod.OIDC:
             return session if self._is_allowed_account(session) else None
 
-        if not self.requires_token():
+        if not self.requires_login():
             # From another server of this machine with the same secret, or from an earlier run.
             if session.token_prefix:
                 return None

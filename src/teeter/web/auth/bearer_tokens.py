@@ -49,9 +49,9 @@ class BearerTokenMiddleware(HttpMiddleware):
         await self.app(scope, receive, send)
 
     def _log_in(self, token: str, address: str) -> Session | None:
-        """Return the session of a token; None where no token is required."""
-        # The same program may be used with servers that need a token and with others.
-        if not self._authenticator.requires_token():
+        """Return the session of a token; None where no login is required."""
+        # The same program may be used with servers that require a login and with others.
+        if not self._authenticator.requires_login():
             return None
         return replace(self._authenticator.log_in(token, address), is_bearer=True)
 

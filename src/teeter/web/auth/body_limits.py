@@ -43,7 +43,9 @@ class BodyLimitMiddleware(HttpMiddleware):
             await refuse(scope, 400, "Content-Length is not a number.")(scope, receive, send)
             return
         if int(length) > max_bytes:
-            sentence = f"The body has {int(length):,} bytes: at most {max_bytes:,} are allowed."
+            sentence = (
+                f"The request body has {int(length):,} bytes: at most {max_bytes:,} are allowed."
+            )
             await refuse(scope, 413, sentence)(scope, receive, send)
             return
 
@@ -57,12 +59,14 @@ class BodyLimitMiddleware(HttpMiddleware):
 
 class _BodyTooLargeError(HTTPException):
     def __init__(self, max_bytes: int) -> None:
-        super().__init__(413, f"The body is too large: at most {max_bytes:,} bytes are allowed.")
+        super().__init__(
+            413, f"The request body is too large: at most {max_bytes:,} bytes are allowed."
+        )
 
 
 class _BodyTooSlowError(HTTPException):
     def __init__(self, seconds: float) -> None:
-        detail = f"The body did not arrive within {seconds:g} seconds."
+        detail = f"The request body did not arrive within {seconds:g} seconds."
         super().__init__(408, detail, {"connection": "close"})
 
 

@@ -23,7 +23,7 @@ class SecurityConfig:
     tokens: Tokens = field(default_factory=Tokens)
     """Tokens of the server. If it has any when it starts, everybody needs a token."""
     allowed_hosts: frozenset[str] | None = LOOPBACK_HOSTS
-    """Host names the server answers to while no token is required; None for any."""
+    """Host names the server answers to while no login is required; None for any."""
     cookie_name: str = "teeter_session"
     """Name of the session cookie. Include the port: browsers send the cookies of all servers of a
     machine to each of them."""

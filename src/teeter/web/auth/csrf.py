@@ -15,7 +15,7 @@ from teeter.web.auth.sessions import Session
 __all__ = ["CsrfMiddleware"]
 
 _SENTENCE = (
-    "Refused: the page is out of date. Load it again. (Programs: GET /api/v1/session first.)"
+    "Refused because the page is out of date. Reload it. (Programs must first GET /api/v1/session.)"
 )
 
 _MAX_FIELDS = 1000

@@ -9,10 +9,7 @@ from teeter.web.auth.http_middleware import HttpMiddleware, refuse
 
 __all__ = ["FailClosedMiddleware"]
 
-_SENTENCE = (
-    "The campaign's database does not answer. Acknowledged answers are safe; try again when it is "
-    "back."
-)
+_SENTENCE = "The campaign's database is not responding. Saved answers are safe. Try again later."
 
 
 class FailClosedMiddleware(HttpMiddleware):

@@ -25,6 +25,7 @@ def local_path(value: str | None) -> str:
     if value is None or len(value) > _MAX_LENGTH:
         return HOME
 
+    # Pages of ours have such addresses: browsers encode everything else before they send it.
     is_plain = value.isprintable() and value.isascii() and "\\" not in value
     if not is_plain or not value.startswith("/") or value.startswith("//"):
         return HOME

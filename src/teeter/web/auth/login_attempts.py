@@ -17,7 +17,8 @@ _MAX_AGE = 600
 """Seconds in which a person must log in at the provider."""
 
 _MAX_USED = 10_000
-"""Attempts that are remembered as used. Each was paid for with a login at the provider."""
+"""Attempts that are remembered as used, so that memory stays bounded. Whoever completes more in ten
+minutes can use an attempt twice, but not its code, which the provider accepts once."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class LoginAttempts:
         except (BadData, TypeError):
             return None
 
+        # In constant time, and for any text: the state is what a stranger wrote into an address.
         if not hmac.compare_digest(attempt.state.encode(), state.encode("utf-8", "replace")):
             return None
         if not self._mark_used(attempt.state):

@@ -23,6 +23,7 @@ import os
 import tomllib
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -40,7 +41,15 @@ from teeter.campaigns.enums import Role
 from teeter.campaigns.people import require_name
 from teeter.errors import FileError, InputError, PermissionDeniedError
 
-__all__ = ["AccessConfig", "HeaderConfig", "LoginConfig", "OidcConfig", "read_login_config"]
+__all__ = [
+    "AccessConfig",
+    "HeaderConfig",
+    "LoginConfig",
+    "OidcConfig",
+    "normalize_name",
+    "read_login_config",
+    "require_tls",
+]
 
 CLIENT_SECRET_VARIABLE = "TEETER_OIDC_CLIENT_SECRET"
 
@@ -48,17 +57,27 @@ _MAX_NAME = 80
 """Characters of an annotator's name, as on the pages."""
 
 
-def _normalize(name: str) -> str:
-    """Return a name or e-mail address as it is compared: addresses are not case sensitive."""
-    return name.strip().casefold()
+_LOWER_CASE = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
-def _require_https(url: str) -> str:
-    """Return a URL without a slash at its end, if it is protected by TLS or stays on this machine.
+def normalize_name(name: str) -> str:
+    """Return a name or e-mail address as it is compared: addresses are not case sensitive.
+
+    Only the letters A to Z are changed. Unicode's rules make one name of different ones: by them
+    ``straße.example``, which anyone can register, is ``strasse.example``.
 
     Example:
-        >>> _require_https("https://login.example.org/")
-        'https://login.example.org'
+        >>> normalize_name(" Ann@Example.org"), normalize_name("ann@straße.example")
+        ('ann@example.org', 'ann@straße.example')
+    """
+    return name.strip(" ").translate(_LOWER_CASE)
+
+
+def require_tls(url: str) -> str:
+    """Return a URL if it is protected by TLS or stays on this machine.
+
+    Raises:
+        ValueError: it is not, or it is no URL of a server.
     """
     parts = urlsplit(url)
     is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
@@ -66,8 +85,21 @@ def _require_https(url: str) -> str:
         raise ValueError(f"{url!r} is not an address such as https://login.example.org")
     if parts.scheme == "http" and not is_local:
         raise ValueError(f"{url!r} must begin with https://, or anyone on the way could log in")
-    if parts.query or parts.fragment or parts.username:
-        raise ValueError(f"{url!r} must not have a user, a query or a fragment")
+    if parts.fragment or parts.username:
+        raise ValueError(f"{url!r} must not have a user or a fragment")
+    return url
+
+
+def _require_base_url(url: str) -> str:
+    """Return a URL to which paths can be appended, if it is protected by TLS.
+
+    Example:
+        >>> _require_base_url("https://login.example.org/")
+        'https://login.example.org'
+    """
+    require_tls(url)
+    if urlsplit(url).query:
+        raise ValueError(f"{url!r} must not have a query")
     return url.removesuffix("/")
 
 
@@ -76,9 +108,9 @@ def _require_network(address: str) -> str:
     return address
 
 
-HttpsUrl = Annotated[str, AfterValidator(_require_https)]
+BaseUrl = Annotated[str, AfterValidator(_require_base_url)]
 Network = Annotated[str, AfterValidator(_require_network)]
-Normalized = Annotated[str, AfterValidator(_normalize)]
+Normalized = Annotated[str, AfterValidator(normalize_name)]
 
 
 class _Section(BaseModel):
@@ -89,7 +121,7 @@ class _Section(BaseModel):
 class OidcConfig(_Section):
     """The OpenID Connect provider, and who we are there."""
 
-    issuer: HttpsUrl
+    issuer: BaseUrl
     """Its address, which every ID token names."""
     client_id: str = Field(min_length=1)
     client_secret: SecretStr | None = None
@@ -102,7 +134,8 @@ class OidcConfig(_Section):
     """What the login page calls the provider, after "Log in with"."""
     scopes: list[str] = ["openid", "email"]
     require_verified_email: bool = True
-    """Whether the provider must say that it has checked the address."""
+    """Whether the provider must say that it has checked the address. If it says that it has not,
+    the address never counts."""
     session_hours: float = Field(default=12, gt=0, le=14 * 24)
     """Time after which the provider is asked again. It bounds how long a leaver can stay."""
 
@@ -139,7 +172,7 @@ class AccessConfig(_Section):
 class LoginConfig(_Section):
     """How people log in without a token, who may, and what they may do."""
 
-    url: HttpsUrl | None = None
+    url: BaseUrl | None = None
     """The address of this server as browsers see it. It is not taken from requests, which an
     attacker can write."""
     oidc: OidcConfig | None = None
@@ -176,7 +209,7 @@ class LoginConfig(_Section):
             >>> config.is_allowed("ann@example.org"), config.is_allowed("ann@example.org.evil.net")
             (True, False)
         """
-        person = _normalize(name)
+        person = normalize_name(name)
         # The last @ decides: what stands before it may have others.
         _, at, domain = person.rpartition("@")
         return (
@@ -188,7 +221,7 @@ class LoginConfig(_Section):
 
     def role_of(self, name: str) -> Role | None:
         """Return a person's role in campaigns that do not name them; None if they have none."""
-        return self.roles.get(_normalize(name), self.access.default_role)
+        return self.roles.get(normalize_name(name), self.access.default_role)
 
     def require_allowed(self, name: str) -> str:
         """Return the annotator's name of a person who is let in.
@@ -196,12 +229,13 @@ class LoginConfig(_Section):
         Raises:
             PermissionDeniedError: they are not let in, or have a name that cannot be displayed.
         """
-        person = _normalize(name)
+        person = normalize_name(name)
         try:
             require_name(person)
         except InputError as error:
             raise PermissionDeniedError(str(error)) from None
 
+        # A name that is too long is not cut: it would become that of another person.
         if len(person) > _MAX_NAME or not self.is_allowed(person):
             raise PermissionDeniedError(
                 f"{person[:_MAX_NAME]} is not let in here: ask the person who runs this server."

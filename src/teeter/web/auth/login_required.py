@@ -1,4 +1,4 @@
-"""Everything but the login page needs a login, where tokens are required."""
+"""Everything but the login page needs a login, where one is required."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LoginRequiredMiddleware(HttpMiddleware):
 
         response: Response
         if is_api(scope):
-            detail = "A token is needed: Authorization: Bearer TOKEN."
+            detail = "A token is required: send the header Authorization: Bearer TOKEN."
             response = JSONResponse({"detail": detail}, 401, {"www-authenticate": "Bearer"})
         else:
             response = RedirectResponse(_login_address(scope), 303)
@@ -50,7 +50,9 @@ def _login_address(scope: Scope) -> str:
     if scope["method"] not in SAFE_METHODS:
         return "/login"
 
-    query = scope["query_string"].decode("ascii", "replace")
-    asked = scope["path"] + (f"?{query}" if query else "")
-    page = local_path(asked)
+    # As the browser sent it: decoded, a path may mean another page, or another site.
+    path = scope.get("raw_path") or quote(scope["path"]).encode()
+    query = scope["query_string"]
+    asked = path + b"?" + query if query else path
+    page = local_path(asked.decode("ascii", "replace"))
     return "/login" if page == HOME else f"/login?next={quote(page, safe='')}"

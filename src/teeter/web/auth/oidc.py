@@ -9,26 +9,31 @@ this file decides what is accepted:
   ``none`` is no signature, and with HS256 the public key itself would be the secret;
 - it must name this issuer, this client and the nonce of this login, and be valid now;
 - the person is the e-mail address in it, if the provider has verified it.
+
+Nobody is logged in by a provider that is slow, sends endless answers or is away, and no request to
+it lasts much longer than ten seconds.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import threading
+import json
+import re
+import time
 from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote_plus, urlencode
+from typing import Annotated, Any
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx
 from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
+from joserfc.jwk import JWKRegistry, KeySet
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from teeter.errors import TeeterError
 from teeter.web.auth.login_attempts import LoginAttempt
-from teeter.web.auth.login_config import HttpsUrl, OidcConfig
+from teeter.web.auth.login_config import OidcConfig, require_tls
 
 __all__ = ["LoginRefusedError", "OidcProvider", "ProviderUnavailableError"]
 
@@ -38,7 +43,20 @@ _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 _LEEWAY = 60
 """Seconds by which the clocks of the provider and of this server may differ."""
 
-_TIMEOUT = httpx.Timeout(10.0)
+_MAX_AGE = 3600.0
+"""Seconds for which the provider's description and keys are used. A key that the provider no longer
+publishes, because someone else has it, is refused after that time."""
+
+_TIMEOUT = 10.0
+"""Seconds in which the provider must send an answer."""
+
+_MAX_BYTES = 1_000_000
+"""Largest answer of the provider. Usual ones have some kilobytes."""
+
+_ADDRESS = re.compile(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+")
+
+Endpoint = Annotated[str, AfterValidator(require_tls)]
+"""An address as the provider publishes it: with a slash at its end, if it has one there."""
 
 
 class LoginRefusedError(TeeterError):
@@ -53,9 +71,10 @@ class _Discovery(BaseModel):
     """What the provider says about itself, as far as it is used."""
 
     issuer: str
-    authorization_endpoint: HttpsUrl
-    token_endpoint: HttpsUrl
-    jwks_uri: HttpsUrl
+    authorization_endpoint: Endpoint
+    token_endpoint: Endpoint
+    jwks_uri: Endpoint
+    authorization_response_iss_parameter_supported: bool = False
 
 
 class OidcProvider:
@@ -69,9 +88,13 @@ class OidcProvider:
     def __init__(self, config: OidcConfig, redirect_url: str) -> None:
         self.config = config
         self._redirect_url = redirect_url
-        self._lock = threading.Lock()
+
+        # Without a lock: two threads that both ask the provider do no harm, but all would wait for
+        # one of them if it is slow.
         self._discovery: _Discovery | None = None
+        self._discovered_at = 0.0
         self._keys: KeySet | None = None
+        self._keys_fetched_at = 0.0
 
     def authorization_url(self, attempt: LoginAttempt) -> str:
         """Return the address of the provider's login page for an attempt.
@@ -89,7 +112,27 @@ class OidcProvider:
             "code_challenge": _code_challenge(attempt.code_verifier),
             "code_challenge_method": "S256",
         }
-        return f"{self._discover().authorization_endpoint}?{urlencode(query)}"
+        endpoint = self._discover().authorization_endpoint
+        # Some providers select a tenant or a policy by a query of their own.
+        separator = "&" if urlsplit(endpoint).query else "?"
+        return f"{endpoint}{separator}{urlencode(query)}"
+
+    def require_issuer(self, issuer: str) -> None:
+        """Refuse a browser that another provider has sent (RFC 9207).
+
+        A code of another provider would otherwise be sent to this one.
+
+        Args:
+            issuer: who sent the browser, as the address says; empty if it does not say so.
+
+        Raises:
+            LoginRefusedError: it was another provider, or one that should say who it is.
+            ProviderUnavailableError: the provider does not answer.
+        """
+        discovery = self._discover()
+        is_missing = not issuer and discovery.authorization_response_iss_parameter_supported
+        if is_missing or (issuer and issuer != discovery.issuer):
+            raise LoginRefusedError("Another provider answered this login: log in again.")
 
     def fetch_email(self, code: str, attempt: LoginAttempt) -> str:
         """Exchange the code that a browser brought for an ID token, and return its e-mail address.
@@ -119,20 +162,15 @@ class OidcProvider:
             user = quote_plus(self.config.client_id)
             authorization = httpx.BasicAuth(user, quote_plus(secret.get_secret_value()))
 
-        try:
-            response = httpx.post(
-                self._discover().token_endpoint, data=form, auth=authorization, timeout=_TIMEOUT
-            )
-            tokens = response.json()
-        except (httpx.HTTPError, ValueError) as error:
-            raise self._unavailable(type(error).__name__) from error
-
+        status, tokens = self._request(
+            "POST", self._discover().token_endpoint, data=form, auth=authorization
+        )
         if not isinstance(tokens, dict):
             raise self._unavailable("its answer is not an object")
-        if response.is_error or "error" in tokens:
+        if status != httpx.codes.OK or "error" in tokens:
             # The code of an error is one of a short list. Its description may say anything.
-            reason = str(tokens.get("error", response.status_code))[:60]
-            raise LoginRefusedError(f"The provider refused the login ({reason}): log in again.")
+            reason = str(tokens.get("error", status))[:60]
+            raise LoginRefusedError(f"The provider refused the login ({reason!r}): log in again.")
 
         id_token = tokens.get("id_token")
         if not isinstance(id_token, str):
@@ -144,7 +182,7 @@ class OidcProvider:
         try:
             token = self._decode(id_token)
             self._required_claims(nonce).validate(token.claims)
-        except (JoseError, ValueError) as error:
+        except (JoseError, ValueError, TypeError, RecursionError) as error:
             # The class says enough. The message may quote the token.
             raise LoginRefusedError(
                 f"The provider's ID token is not valid ({type(error).__name__}): log in again."
@@ -162,8 +200,8 @@ class OidcProvider:
     def _decode(self, id_token: str) -> jwt.Token:
         try:
             return jwt.decode(id_token, self._signing_keys(), algorithms=_ALGORITHMS)
-        except InvalidKeyIdError:
-            # Providers change their keys now and then.
+        except (InvalidKeyIdError, BadSignatureError):
+            # Providers change their keys now and then, and not all of them name their keys.
             return jwt.decode(id_token, self._fetch_keys(), algorithms=_ALGORITHMS)
 
     def _required_claims(self, nonce: str) -> jwt.JWTClaimsRegistry:
@@ -179,53 +217,107 @@ class OidcProvider:
 
     def _email(self, claims: Mapping[str, Any]) -> str:
         email = claims.get("email")
-        if not isinstance(email, str) or "@" not in email:
+        # One address, or its end could let someone in whose own is another. And printable: a person
+        # may have chosen the text, and it goes to the log.
+        if not isinstance(email, str) or not _ADDRESS.fullmatch(email) or not email.isprintable():
             raise LoginRefusedError(
                 "Your account has no e-mail address, by which this server knows people."
             )
 
-        # Some providers let people enter any address. Only the verified one is theirs.
-        if self.config.require_verified_email and claims.get("email_verified") is not True:
+        # Some providers let people enter any address. Only the verified one is theirs. The setting
+        # is for providers that do not say; one that says "no" is believed.
+        is_verified = claims.get("email_verified")
+        may_be_missing = not self.config.require_verified_email
+        if is_verified is not True and not (is_verified is None and may_be_missing):
             raise LoginRefusedError(f"The provider has not verified the address {email[:80]}.")
         return email
 
     def _discover(self) -> _Discovery:
-        """Return what the provider says about itself; it is asked once."""
-        with self._lock:
-            if self._discovery is None:
-                url = f"{self.config.issuer}/.well-known/openid-configuration"
-                try:
-                    discovery = TypeAdapter(_Discovery).validate_python(self._get_json(url))
-                except ValidationError as error:
-                    fields = ", ".join(str(problem["loc"][0]) for problem in error.errors())
-                    raise self._unavailable(f"wrong or missing: {fields}") from None
-
-                # Another issuer could otherwise answer instead of the one that is trusted.
-                if discovery.issuer.removesuffix("/") != self.config.issuer:
-                    raise self._unavailable(f"it calls itself {discovery.issuer[:200]!r}")
-                self._discovery = discovery
+        """Return what the provider says about itself; it is asked once an hour."""
+        now = time.monotonic()
+        if self._discovery is not None and now < self._discovered_at + _MAX_AGE:
             return self._discovery
 
+        document = self._get(f"{self.config.issuer}/.well-known/openid-configuration")
+        try:
+            discovery = _Discovery.model_validate(document)
+        except ValidationError as error:
+            fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors())
+            raise self._unavailable(f"wrong or missing: {fields or 'everything'}") from None
+
+        # Another issuer could otherwise answer instead of the one that is trusted.
+        if discovery.issuer.removesuffix("/") != self.config.issuer:
+            raise self._unavailable(f"it calls itself {discovery.issuer[:200]!r}")
+
+        self._discovery = discovery
+        self._discovered_at = now
+        return discovery
+
     def _signing_keys(self) -> KeySet:
-        if self._keys is None:
-            return self._fetch_keys()
-        return self._keys
+        is_fresh = time.monotonic() < self._keys_fetched_at + _MAX_AGE
+        if self._keys is not None and is_fresh:
+            return self._keys
+        return self._fetch_keys()
 
     def _fetch_keys(self) -> KeySet:
-        document = self._get_json(self._discover().jwks_uri)
-        try:
-            self._keys = KeySet.import_key_set(document)
-        except (JoseError, KeyError, TypeError, ValueError) as error:
-            raise self._unavailable("its keys cannot be read") from error
+        document = self._get(self._discover().jwks_uri)
+        descriptions = document.get("keys") if isinstance(document, dict) else None
+        if not isinstance(descriptions, list):
+            raise self._unavailable("its keys cannot be read")
+
+        keys = []
+        for description in descriptions:
+            # Keys for encryption sign nothing.
+            if not isinstance(description, dict) or description.get("use", "sig") != "sig":
+                continue
+            try:
+                keys.append(JWKRegistry.import_key(description))
+            except (JoseError, KeyError, TypeError, ValueError):
+                # A key of a kind that is not known here must not make the others useless.
+                continue
+
+        if not keys:
+            raise self._unavailable("it has no key that can be read")
+        self._keys = KeySet(keys)
+        self._keys_fetched_at = time.monotonic()
         return self._keys
 
-    def _get_json(self, url: str) -> Any:
+    def _get(self, url: str) -> Any:
+        """Return the JSON document at an address of the provider."""
+        status, document = self._request("GET", url)
+        if status != httpx.codes.OK:
+            raise self._unavailable(f"status {status}")
+        return document
+
+    def _request(self, method: str, url: str, **options: Any) -> tuple[int, Any]:
+        """Return the status and the JSON document that the provider answers a request with.
+
+        Raises:
+            ProviderUnavailableError: the answer is no JSON, too long or too late, or none.
+        """
+        deadline = time.monotonic() + _TIMEOUT
+        body = bytearray()
+        # Compressed, a short answer could fill the memory.
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+
         try:
             # Redirects are not followed: they could lead away from TLS.
-            response = httpx.get(url, timeout=_TIMEOUT, follow_redirects=False)
-            response.raise_for_status()
-            return response.json()
-        except (httpx.HTTPError, ValueError) as error:
+            with httpx.stream(
+                method, url, headers=headers, timeout=_TIMEOUT, follow_redirects=False, **options
+            ) as response:
+                # The timeout of httpx is that of each read, and there may be many.
+                for chunk in response.iter_raw():
+                    body += chunk
+                    if len(body) > _MAX_BYTES:
+                        raise self._unavailable("its answer is too long")
+                    if time.monotonic() > deadline:
+                        raise self._unavailable("its answer takes too long")
+            # Only an error of the client has a document beside that of a success.
+            status = response.status_code
+            if not httpx.codes.is_success(status) and not httpx.codes.is_client_error(status):
+                raise self._unavailable(f"status {status}")
+            return status, json.loads(body)
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
             raise self._unavailable(type(error).__name__) from error
 
     def _unavailable(self, reason: str) -> ProviderUnavailableError:

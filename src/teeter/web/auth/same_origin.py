@@ -24,7 +24,7 @@ class SameOriginMiddleware(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on unless it comes from another site."""
         if _is_cross_site(scope, Headers(scope=scope)):
-            response = refuse(scope, 403, "Refused: the request came from another site.")
+            response = refuse(scope, 403, "Refused because the request came from another site.")
             await response(scope, receive, send)
             return
 

@@ -26,6 +26,7 @@ __all__ = [
     "Session",
     "SessionCookie",
     "SessionMiddleware",
+    "protect_cookie_name",
 ]
 
 PROXY_USER = "proxy_user"
@@ -53,7 +54,7 @@ class Session:
     """Whom a browser, or a program with a token, speaks for."""
 
     annotator: str | None
-    """None before login, on a server that requires tokens."""
+    """None before login, on a server that requires one."""
     csrf_token: str
     """Random; pages send it with every change. Other sites cannot read it."""
     token_prefix: str = ""
@@ -80,11 +81,21 @@ ANONYMOUS = Session(annotator=None, csrf_token="")
 """Requests that need no session, such as those for static files."""
 
 
+def protect_cookie_name(name: str, *, is_https: bool) -> str:
+    """Return the name of a cookie that only this server can set, where browsers allow it.
+
+    Stops servers of sibling domains: ``evil.example.org`` can set a cookie for all of
+    ``example.org``, and so log a visitor of ``label.example.org`` in as another person. From a
+    cookie whose name begins with ``__Host-`` browsers require that the server itself set it by TLS.
+    """
+    return f"__Host-{name}" if is_https else name
+
+
 class SessionCookie:
     """Writes sessions into a signed cookie, and reads them back.
 
     Args:
-        name: name of the cookie.
+        name: name of the cookie, before ``protect_cookie_name``.
         secret: signs it.
     """
 
@@ -117,11 +128,13 @@ class SessionCookie:
         # Only a response of Starlette knows how to format a cookie.
         response = Response()
         response.set_cookie(
-            self.name,
+            protect_cookie_name(self.name, is_https=is_https),
             self.encode(session),
             max_age=_MAX_AGE,
             httponly=True,
-            samesite="strict",
+            # Lax and not strict: a strict cookie is not sent with a link from another site, so the
+            # server would open a new session, whose cookie replaces that of the login.
+            samesite="lax",
             secure=is_https,
             path="/",
         )
@@ -134,8 +147,9 @@ class SessionMiddleware(HttpMiddleware):
     A handler logs an annotator in or out by assigning another session there; the cookie follows.
 
     Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
-    other sites (SameSite=Strict), sniffing (Secure over TLS), and use after the token that opened
-    the session was replaced or revoked, or the person is no longer let in.
+    other sites (SameSite=Lax; SameOriginMiddleware refuses changes from there), sniffing (Secure
+    over TLS), and use after the token that opened the session was replaced or revoked, or the
+    person is no longer let in.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
@@ -177,7 +191,9 @@ class SessionMiddleware(HttpMiddleware):
 
     def _restore(self, scope: Scope) -> Session | None:
         """Return the session of a request's cookie, if it is still valid."""
-        value = HTTPConnection(scope).cookies.get(self._cookie.name)
+        is_https = scope.get("scheme") == "https"
+        name = protect_cookie_name(self._cookie.name, is_https=is_https)
+        value = HTTPConnection(scope).cookies.get(name)
         if not value:
             return None
 

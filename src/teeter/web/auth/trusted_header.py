@@ -24,7 +24,8 @@ class TrustedHeaderMiddleware(HttpMiddleware):
 
     Stops clients that name a person themselves: the header counts only if the connection comes from
     the address of a proxy. That address is the one of the connection, not the one in
-    ``X-Forwarded-For``. A header that comes twice was not set by the proxy alone, and is ignored.
+    ``X-Forwarded-For``. A header that comes twice was not set by the proxy alone, and is ignored,
+    even if a proxy has joined both by a comma.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
@@ -57,7 +58,7 @@ class TrustedHeaderMiddleware(HttpMiddleware):
         if not names or not login.header.trusts(peer_address(scope)):
             return None
 
-        if len(names) > 1:
-            logger.warning("%s came %d times and is ignored.", login.header.name, len(names))
+        if len(names) > 1 or "," in names[0]:
+            logger.warning("%s came more than once and is ignored.", login.header.name)
             return None
         return names[0].strip() or None

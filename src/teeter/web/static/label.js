@@ -45,14 +45,14 @@ function handleSent(entry, result) {
   } else if (isDeciding && result.undone) {
     fetchItems();
   } else if (!result.undone) {
-    const text = "Nothing was undone: you have answered or undone something in another tab since.";
+    const text = "Nothing was undone, because you have since answered or undone something in another tab.";
     showAlarm(text, "Reload", () => location.reload());
   }
 }
 
 function handleFailure(entry, error, isFinal) {
   if (error.isOtherAnnotator) {
-    showAlarm(`${error.message} ${outbox.length} of ${start.annotator}'s answers are kept here and not sent yet.`);
+    showAlarm(`${error.message} Unsent answers of ${start.annotator}, kept in this browser: ${outbox.length}.`);
     return;
   }
 
@@ -318,7 +318,7 @@ function draw() {
 }
 
 function describeMode() {
-  if (current.isCorrection) return `You answered ${current.answer}. Choose another answer, or press space to leave it.`;
+  if (current.isCorrection) return `You answered ${current.answer}. Choose another answer, or press space to keep it.`;
   if (current.isSuspect) return `Labelled ${current.answer} (${percent(current.chance)} likely), predicted ${current.predicted}.`;
   if (current.undone) return `${current.undone} undone. ${isDeciding ? "Decide" : "Answer"} again.`;
   if (isDeciding && current.answers) return current.answers.map((entry) => `${entry.annotator}: ${entry.answer}`).join(" · ");
@@ -328,8 +328,8 @@ function describeMode() {
 function describeEmptyStage() {
   if (isDeciding) {
     if (!isFinished) return "Looking for disagreements…";
-    if (skipped.size && start.waiting) return "You skipped the rest. Reload the page to see them again.";
-    return "Nothing to decide: the annotators agree on every item that several have labelled.";
+    if (skipped.size && start.waiting) return "You skipped the remaining items. Reload the page to see them again.";
+    return "Nothing to decide: the annotators agree on every item that several of them have labelled.";
   }
 
   if (isReviewing) return isFinished ? "No label looks wrong." : "Looking for labels that may be wrong…";
@@ -376,16 +376,16 @@ function blindReason() {
 
 function describePick() {
   const { rank, predicted, scores } = current.pick;
-  if (predicted === null) return `Chosen to cover the data before there is a model (rank ${rank}).`;
+  if (predicted === null) return `Chosen to cover the data, because there is no model yet (rank ${rank}).`;
 
   const chosen = `Chosen by ${start.strategy}, rank ${rank} in its batch.`;
   if (scores.ldm === undefined) return chosen;
-  return `${chosen} LDM ${scores.ldm.toPrecision(2)}: a small change of the model would change its prediction.`;
+  return `${chosen} LDM ${scores.ldm.toPrecision(2)}: a small change to the model would change its prediction for this item.`;
 }
 
 function drawAnswers(why) {
   if (!current.answers) {
-    why.append(element("p", { text: "You have decided this item before." }));
+    why.append(element("p", { text: "You have decided on this item before." }));
     return;
   }
 
@@ -393,8 +393,8 @@ function drawAnswers(why) {
     element("b", { text: entry.answer }),
     element("span", { text: entry.annotator })));
   const label = current.label
-    ? `Until you decide, its label is ${current.label} (confidence ${percent(current.confidence)}).`
-    : "Until you decide, it is left out.";
+    ? `Until you decide, the label of this item is ${current.label} (confidence ${percent(current.confidence)}).`
+    : "Until you decide, this item is left out.";
 
   why.append(element("ul", { class: "given" }, ...lines), element("p", { class: "soft", text: label }));
 }

@@ -38,7 +38,7 @@ async function submit(event) {
 
   const headers = { "x-csrf-token": csrfToken };
   const response = await fetch(form.action, { method: "POST", headers, body }).catch(() => null);
-  if (!response) return fail("The server does not respond.");
+  if (!response) return fail("The server is not responding.");
 
   const tooLarge = { detail: `The server answered with status ${response.status}: the file may be too large.` };
   const state = await response.json().catch(() => tooLarge);

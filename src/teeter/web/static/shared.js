@@ -49,7 +49,7 @@ export async function request(url, body) {
   try {
     response = await fetch(url, { ...options, signal: AbortSignal.timeout(20000) });
   } catch {
-    throw new RequestError("The server does not respond.", 0);
+    throw new RequestError("The server is not responding.", 0);
   }
 
   if (response.status === 403) await refreshToken();
@@ -93,7 +93,7 @@ export function showItem(item) {
   const words = element("div", { class: isShort ? "words short" : "words", text });
 
   if (content.characters) {
-    words.append(element("p", { class: "soft", text: `… cut: the text has ${content.characters.toLocaleString()} characters` }));
+    words.append(element("p", { class: "soft", text: `… shortened: the whole text has ${content.characters.toLocaleString()} characters` }));
   }
 
   return words;
