@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 import torch
 
-__all__ = ["limit_threads"]
+__all__ = ["limit_threads", "map_on_cores"]
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 
 @contextmanager
@@ -41,3 +46,31 @@ def limit_threads(threads: int = 1, *, blas: bool = False) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads_before)
+
+
+def map_on_cores(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> list[ResultT]:
+    """Call a function of torch on each item, on all cores at once.
+
+    Each call has one core to itself. For small networks that is faster than splitting every matrix
+    product among all cores.
+
+    Args:
+        function: called in threads, so it must not write to anything that another call reads.
+        items: any number of items. All are started, in their order.
+
+    Returns:
+        The results, in the order of the items.
+
+    Example:
+        >>> map_on_cores(abs, [-2, 3])
+        [2, 3]
+    """
+    cores = torch.get_num_threads()
+
+    # The limit is set by the caller's thread, which also restores it. If each call did, the last
+    # one to end would restore what another call had set. New threads start without any limit.
+    with (
+        limit_threads(1),
+        ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        return list(pool.map(function, items))

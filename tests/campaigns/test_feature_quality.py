@@ -38,7 +38,7 @@ def test_features_are_poor_if_models_hardly_beat_guessing(facts: Any, is_poor: b
 
     assert bool(sentences) is is_poor
     if is_poor:
-        assert "The features by pixels tell the classes apart badly" in sentences[0]
+        assert "The features of pixels hardly tell the classes apart" in sentences[0]
         assert "teeter campaign encode" in sentences[0]
 
 
@@ -55,6 +55,6 @@ def test_two_encoders_are_compared_on_the_same_labels() -> None:
     assert comparison is not None
     assert (comparison.right, comparison.previous_right, comparison.labels) == (82, 61, 100)
     assert describe_features(facts) == [
-        "From features by pixels models predict 82% of 100 labels that they were not trained on, "
-        "from those by tfidf 61%."
+        "With pixels, models predict 82% of 100 labels that they were not trained on; with tfidf, "
+        "61%."
     ]

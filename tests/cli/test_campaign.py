@@ -566,12 +566,12 @@ def test_a_lone_surrogate_is_refused_in_every_argument(campaign_file: Path) -> N
 
 def test_a_campaign_says_which_encoder_it_uses_and_switches_to_another(items_file: Path) -> None:
     printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--labels", "known")
-    assert "Features by tfidf, as TEETER_ENCODER says." in printed
+    assert "The encoder is tfidf, as set by TEETER_ENCODER." in printed
     campaign = items_file.with_suffix(".teeter")
 
     printed = run_campaign("encode", campaign, "--encoder", "encoders.own_function:encode")
 
-    assert printed.startswith("Encoded 60 items by encoders.own_function:encode.\n")
+    assert printed.startswith("Encoded 60 items with encoders.own_function:encode.\n")
     assert "Trained model 1 on the new features." in printed
     status = json.loads(run_campaign("status", campaign, "--json"))
     assert status["encoder"] == "encoders.own_function:encode"
@@ -595,5 +595,5 @@ def test_broken_images_are_named_and_the_rest_is_labelled(tmp_path: Path) -> Non
     assert result.stderr.count("cannot be read as an image") == 5
     assert "2 more items cannot be read." in result.stderr
     campaign = folder.with_suffix(".teeter")
-    assert "7 items cannot be read and are left out." in run_campaign("status", campaign)
+    assert "7 unreadable items left out." in run_campaign("status", campaign)
     assert len(json.loads(run_campaign("ask", campaign, "-n", 20, "--json"))) == 9

@@ -25,5 +25,5 @@ def test_every_encoder_is_listed_with_its_licence(monkeypatch: pytest.MonkeyPatc
 def test_the_table_says_what_auto_takes() -> None:
     printed = run_teeter("encoders").stdout
 
-    assert "auto for texts: Features by tfidf" in printed
-    assert "auto for images: Features by pixels" in printed
+    assert "auto for texts: The encoder is tfidf" in printed
+    assert "auto for images: The encoder is pixels" in printed

@@ -26,7 +26,7 @@ def test_auto_is_the_best_encoder_that_is_installed(monkeypatch: pytest.MonkeyPa
     choice = choose_encoder("text")
 
     assert choice.name == "minilm"
-    assert choice.sentence == ("Features by minilm, the best encoder for texts that is installed.")
+    assert choice.sentence == "The encoder is minilm, the best one for texts."
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_auto_is_the_best_encoder_that_is_installed(monkeypatch: pytest.MonkeyPa
         ("text", (), "tfidf", "minilm"),
         ("text", ("wordllama", "tokenizers"), "static", "minilm"),
         ("text", ("wordllama",), "tfidf", "minilm"),
-        ("image", (), "pixels", r"efficientnet-lite0\+pixels"),
+        ("image", (), "pixels", "efficientnet-lite0+pixels"),
     ],
 )
 def test_auto_says_what_to_install_for_a_better_encoder(
@@ -46,8 +46,7 @@ def test_auto_says_what_to_install_for_a_better_encoder(
     choice = choose_encoder(kind)
 
     assert choice.name == name
-    with pytest.raises(AssertionError, match=rf"teeter\[label\]' adds {better}, which"):
-        raise AssertionError(choice.sentence)
+    assert f"{better} needs far fewer labels: pip install 'teeter[label]'." in choice.sentence
 
 
 def test_a_variable_decides_what_auto_is_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +54,7 @@ def test_a_variable_decides_what_auto_is_for_each_kind(monkeypatch: pytest.Monke
 
     assert choose_encoder("image").name == "pixels"
     assert choose_encoder("text").name == "my.module:encode"
-    assert "as TEETER_ENCODER says" in choose_encoder("text").sentence
+    assert "as set by TEETER_ENCODER" in choose_encoder("text").sentence
 
 
 def test_the_form_of_a_name_says_what_it_is(tmp_path: Path) -> None:
@@ -77,10 +76,10 @@ def test_the_form_of_a_name_says_what_it_is(tmp_path: Path) -> None:
     ("name", "kind", "message"),
     [
         ("pixels", "text", "The encoder pixels reads images, and these items are texts"),
-        ("tfidf", "image", "The encoder tfidf reads texts, and these items are images"),
+        ("tfidf", "image", "The encoder tfidf reads texts, but these items are images"),
         ("encoders.own_function:nothing", "text", "has no function 'nothing'"),
         ("encoders.own_function:NOT_A_FUNCTION", "text", "has no function 'NOT_A_FUNCTION'"),
-        ("http://127.0.0.1:9/v1", "text", "names no model: put it after #"),
+        ("http://127.0.0.1:9/v1", "text", "names no model: append #MODEL"),
     ],
 )
 def test_an_encoder_that_cannot_be_used_is_refused(name: str, kind: str, message: str) -> None:
@@ -89,7 +88,7 @@ def test_an_encoder_that_cannot_be_used_is_refused(name: str, kind: str, message
 
 
 def test_a_module_that_cannot_be_imported_is_named() -> None:
-    with pytest.raises(PluginError, match="no_such_module:encode cannot be imported"):
+    with pytest.raises(PluginError, match="Cannot import the encoder no_such_module:encode"):
         make_encoder("no_such_module:encode", "text")
 
 
@@ -108,7 +107,7 @@ def test_the_page_takes_no_names_that_run_code_or_contact_servers() -> None:
     require_own_encoder("efficientnet-lite0+pixels")
 
     for name in ("os:system", "http://127.0.0.1/v1#m", "/etc", "bert-base-uncased", ""):
-        with pytest.raises(InputError, match="The page has no encoder"):
+        with pytest.raises(InputError, match="The page does not offer the encoder"):
             require_own_encoder(name)
 
 

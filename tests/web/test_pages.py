@@ -147,7 +147,7 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
     assert "being encoded in the background" in response.text
 
     page = labelled.client.get("/c/texts/progress").text
-    assert "From features by tfidf+tfidf models predict" in page
+    assert "With tfidf+tfidf, models predict" in page
     assert "<b>tfidf+tfidf</b> computes the features" in page
 
 
@@ -156,7 +156,9 @@ def test_the_form_for_a_new_campaign_says_what_auto_is(tmp_path: Path) -> None:
         page = client.get("/new").text
 
     assert "<option selected>auto</option>" in page
-    assert "auto: Features by tfidf, as TEETER_ENCODER says. Features by pixels" in page
+    assert (
+        "With auto: The encoder is tfidf, as set by TEETER_ENCODER. The encoder is pixels" in page
+    )
 
 
 def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) -> None:
@@ -164,7 +166,7 @@ def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) ->
         assert client.post("/c/texts/encode", data={"encoder": name}).status_code == 422
         refused = client.post("/api/v1/campaigns/texts/encode", json={"encoder": name})
         assert refused.status_code == 422
-        assert "The page has no encoder" in refused.json()["detail"]
+        assert "The page does not offer the encoder" in refused.json()["detail"]
 
 
 def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:

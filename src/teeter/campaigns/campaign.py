@@ -117,7 +117,7 @@ class _FeaturePool:
     """(N, D), scaled."""
     scaler: FeatureScaler
     unreadable: frozenset[str]
-    """Items that could not be read, and take no part."""
+    """Items that could not be read. They are never picked."""
 
 
 class Campaign:
@@ -236,8 +236,8 @@ class Campaign:
     ) -> ImportResult:
         """Create a campaign with its items, atomically: complete or not at all.
 
-        The items are encoded after the campaign is created. If that is interrupted, ``encode``
-        continues it.
+        The items are encoded after the campaign is created. If encoding is interrupted, ``encode``
+        resumes it.
 
         Args:
             path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
@@ -245,7 +245,7 @@ class Campaign:
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
-            progress: called with the number of items that are encoded, and the number of all.
+            progress: called with the number of encoded items and the number of all items.
 
         Raises:
             FileError: the file cannot be created.
@@ -377,16 +377,16 @@ class Campaign:
         """Add items, with their labels if they have any. Duplicates are skipped and reported.
 
         A label that comes with a duplicate becomes the stored item's label if that has none. Items
-        without features are encoded after they are stored; if that is interrupted, ``encode``
-        continues it. New items never change the features of old ones.
+        without features are encoded after they are stored; if encoding is interrupted, ``encode``
+        resumes it. New items never change the features of old ones.
 
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
                 or ``image`` and optionally ``id``, ``label`` and ``features``.
-            encoder: a function that computes the features of all items together, old and new, in
-                place of the encoder of the campaign.
+            encoder: a function that computes the features of all items together, old and new. It
+                replaces the campaign's encoder.
             who: who adds them, for the history.
-            progress: called with the number of items that are encoded, and the number of all.
+            progress: called with the number of encoded items and the number of all items.
 
         Raises:
             InputError: an item cannot be added. Then none is.
@@ -435,15 +435,15 @@ class Campaign:
     ) -> EncodingResult:
         """Compute the features of all items that lack them, or switch to another encoder.
 
-        All answers stay. Each part is on disk when the next begins, so an interrupted call is
-        continued by the next one. After a switch a model is trained on the new features, if labels
-        of two classes are there, and ``status`` compares both encoders.
+        All answers are kept. Each part is stored before the next one is encoded, so the next call
+        resumes an interrupted one. After a switch, a model is trained on the new features if two
+        classes have labels, and ``status`` compares the two encoders.
 
         Args:
             encoder: a name that ``teeter.encoders.make_encoder`` takes; None for the current one.
-            again: let the encoder learn from the items again, and encode all of them again.
+            again: fit the encoder again on all items, and encode all of them again.
             who: who encodes them, for the history.
-            progress: called with the number of items that are encoded, and the number of all.
+            progress: called with the number of encoded items and the number of all items.
 
         Raises:
             InputError: there is no such encoder, or it does not read this kind of items.
@@ -974,7 +974,7 @@ class Campaign:
         return _with_model(state, model.version, model.weights)
 
     def _read_pool(self, connection: Connection) -> _FeaturePool:
-        """Return the items and their features. They are read again only if these have changed."""
+        """Return the items and their features, which are read again only if they have changed."""
         revision = self.repository.encodings.revision(connection)
 
         if self._pool is None or self._pool.revision != revision:
@@ -990,7 +990,7 @@ class Campaign:
 
     def _explain_empty_pool(self, connection: Connection) -> str:
         if self.repository.items.count(connection):
-            return "The items have no features yet: compute them with teeter campaign encode."
+            return "No item has been encoded yet: run teeter campaign encode."
         return "The campaign has no items: add some first."
 
     @property

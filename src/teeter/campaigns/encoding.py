@@ -1,8 +1,8 @@
 """Compute the features of a campaign's items, and switch from one encoder to another.
 
-Encoding takes long, so it happens outside any transaction, in parts that are stored as they are
-done. An interrupted encoding is continued by the next one. While the features of a new encoder are
-computed, models use those of the current one; the new ones take their place when they are complete.
+Encoding may take hours, so it happens outside any transaction, and each part is stored as soon as
+it is encoded. The next call resumes an interrupted encoding. While a new encoder computes its
+features, models use those of the current one, until the new features are complete.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ __all__ = [
 ]
 
 USER_ENCODER = "you"
-"""The name of the encoding of features that came with the items, or from a user's function."""
+"""The encoder name of features that came with the items, or from a user's function."""
 
 ProgressReport: TypeAlias = Callable[[int, int], None]
-"""Called with the number of items that are encoded, and the number of all."""
+"""Called with the number of encoded items and the number of all items."""
 
 _FIRST_PART = {ItemKind.TEXT: 256, ItemKind.IMAGE: 64}
-"""Items in the first part that is encoded and stored."""
+"""Number of items in the first part that is encoded and stored."""
 
 _PART_SECONDS = 2.0
-"""A part that takes less time than this is followed by one of twice the size."""
+"""If a part takes less time than this, the next part is twice as large."""
 
 _LARGEST_PART = 4096
 
 _OUTGROWN = 4
-"""An encoder that learned from less than one in so many items should learn again."""
+"""Once a campaign has this many times the items that an encoder learned from, fit it again."""
 
 _LOCK_SECONDS = 600.0
-"""Seconds after which another process may encode although one seems to be encoding."""
+"""Seconds without a stored part after which another process may take over the encoding."""
 
 _LOCK_PAUSE = 0.2
-"""Seconds between two looks at whether another process is still encoding."""
+"""Seconds between two checks whether another process is still encoding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,9 @@ class PreparedEncoder:
     sentence: str
     """Which encoder it is and why, for people."""
     stored: StoredEncoding | None
-    """The encoding that it continues; None for a new one."""
+    """The encoding to resume; None for a new one."""
     fitted_on: int = 0
-    """How many items it learned from, if it is new."""
+    """Number of items that a new encoder learned from."""
 
 
 def prepare_encoder(
@@ -86,18 +86,18 @@ def prepare_encoder(
     new_contents: Sequence[str] = (),
     again: bool = False,
 ) -> PreparedEncoder:
-    """Load an encoder with what it has learned, or let it learn from the items.
+    """Load an encoder with its stored state, or fit it on the items.
 
-    An encoder whose version or weights have changed since is a new one: all items are encoded
-    again.
+    An encoder whose version or weights have changed counts as a new one, so that all items are
+    encoded again.
 
     Args:
         repository: the campaign's rows.
         connection: an open connection.
         settings: the campaign's settings.
-        name: the encoder. By default the current one, or that of the settings before the first.
+        name: the encoder. Default: the current one; if there is none, the one in the settings.
         new_contents: contents of items that are about to be added.
-        again: fit the encoder again, although it is fitted already.
+        again: fit the encoder again even if its state is stored.
 
     Raises:
         InputError: there is no such encoder, or it cannot be used for these items.
@@ -111,8 +111,8 @@ def prepare_encoder(
         name = current.encoder
     if name == USER_ENCODER:
         raise InputError(
-            "The features of this campaign are your own: name an encoder to replace them, or add "
-            "items with features."
+            "You gave the features of this campaign: name an encoder to replace them, or add items "
+            "with features."
         )
 
     choice = resolve_encoder(name or settings.encoder, settings.kind)
@@ -133,7 +133,7 @@ def prepare_encoder(
 
 
 def _find_encoding(encodings: Sequence[StoredEncoding], encoder: Encoder) -> StoredEncoding | None:
-    """Return the newest encoding that an encoder can continue."""
+    """Return the newest encoding that an encoder can resume."""
     for encoding in reversed(encodings):
         is_same = (
             encoding.encoder == encoder.name
@@ -155,7 +155,7 @@ def _read_state(state: bytes) -> EncoderState:
 
 
 def _fit(encoder: Encoder, contents: Sequence[str], seed: int) -> int:
-    """Let an encoder learn from a random sample of contents, and return the size of the sample."""
+    """Fit an encoder on a random sample of contents, and return the size of the sample."""
     if not encoder.fit_size:
         return 0
 
@@ -172,9 +172,10 @@ def _fit(encoder: Encoder, contents: Sequence[str], seed: int) -> int:
 def store_encoding(
     repository: CampaignRepository, connection: Connection, prepared: PreparedEncoder
 ) -> StoredEncoding:
-    """Store a new encoder with what it has learned, and return its encoding.
+    """Store the state of a new encoder, and return its encoding.
 
-    The first encoding of a campaign is current at once: models can use it while it grows.
+    The first encoding of a campaign becomes the current one at once, so that the first items can
+    be labelled while the others are encoded.
     """
     if prepared.stored is not None:
         return prepared.stored
@@ -203,14 +204,14 @@ def encode_items(
     who: str,
     progress: ProgressReport | None = None,
 ) -> EncodingResult:
-    """Encode all items that have no features of an encoder, and let models use its features.
+    """Encode all items that an encoder has not encoded yet, and let models use its features.
 
     Args:
         database: the campaign's database.
         repository: the campaign's rows in it.
         settings: the campaign's settings.
-        name: the encoder. By default the current one.
-        again: fit the encoder again and encode all items, although they are encoded already.
+        name: the encoder. Default: the current one.
+        again: fit the encoder again, and encode all items again.
         who: the name for the history.
         progress: called after each part.
     """
@@ -233,7 +234,7 @@ def encode_missing_items(
     who: str,
     progress: ProgressReport | None = None,
 ) -> EncodingResult:
-    """Encode the items that have no features of a stored encoder, part by part.
+    """Encode the items that a stored encoder has not encoded yet, part by part.
 
     Args:
         database: the campaign's database.
@@ -250,7 +251,7 @@ def encode_missing_items(
             encodings = repository.encodings.all(connection)
             stored = _find_encoding(encodings, prepared.encoder)
         if stored is None:
-            raise InputError("The encoding was removed meanwhile: encode the items again.")
+            raise InputError("The encoding was removed meanwhile: run teeter campaign encode.")
 
         run = _EncodingRun(database, repository, settings, prepared.encoder, stored, holder)
         encoded = run.encode_parts(progress)
@@ -261,7 +262,7 @@ def encode_missing_items(
 
 
 def _acquire_lock(database: Database, repository: CampaignRepository) -> str:
-    """Wait until no other process encodes, and return the holder of the lock."""
+    """Wait until no other process encodes, and return the holder name of the acquired lock."""
     while True:
         with database.writing() as connection:
             holder = repository.locks.acquire(connection, LockName.ENCODING, _LOCK_SECONDS)
@@ -282,7 +283,7 @@ class _EncodingRun:
     lock_holder: str
 
     def encode_parts(self, progress: ProgressReport | None) -> int:
-        """Encode and store part after part, and return how many items were encoded."""
+        """Encode and store one part after the other, and return the number of encoded items."""
         encodings = self.repository.encodings
         size = _FIRST_PART[ItemKind(self.settings.kind)]
         encoded = 0
@@ -316,7 +317,7 @@ class _EncodingRun:
             )
 
     def finish(self, encoded: int, sentence: str, who: str) -> EncodingResult:
-        """Let models use the encoding, and note it in the history."""
+        """Make the encoding the current one, and record it in the history."""
         encodings = self.repository.encodings
         with self.database.writing() as connection:
             current = encodings.current(connection)
@@ -324,7 +325,7 @@ class _EncodingRun:
             encodings.require_equal_lengths(connection, self.stored.row_id)
             encodings.make_current(connection, self.stored.row_id)
 
-            # Older vectors of the same encoder are of no use to anyone.
+            # Vectors of an earlier state of the same encoder are of no use any more.
             for other in encodings.all(connection):
                 if other.encoder == self.encoder.name and other.row_id != self.stored.row_id:
                     encodings.remove(connection, other.row_id)

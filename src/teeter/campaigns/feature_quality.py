@@ -1,6 +1,6 @@
-"""How good the features are: compare two encoders, and warn if they tell the classes apart badly.
+"""Judge the features: compare two encoders, and warn about features that do not tell classes apart.
 
-Both are judged by models that were not trained on the labels they predict.
+Features are judged by how many labels models predict that were not trained on these labels.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from teeter.campaigns.results import EncoderComparison
 __all__ = ["compare_encoders", "describe_comparison", "describe_features"]
 
 MIN_LABELS = 100
-"""Labels from which on features are judged."""
+"""With fewer labels, features are not judged."""
 
 MIN_LABELS_PER_CLASS = 4
-"""With fewer labels per class on average, any features would look poor."""
+"""With fewer labels per class, even good features would look poor."""
 
 POOR_SKILL = 0.2
-"""Features are poor if models gain less than this share of what could be gained over guessing."""
+"""Features are poor if models achieve less than this share of the possible gain over guessing."""
 
 
 def compare_encoders(facts: Mapping[str, Any]) -> EncoderComparison | None:
-    """Return how two encoders do on the labels of a model; None if there was only one."""
+    """Return how two encoders compare on the labels of a model; None if there was only one."""
     if "previous_encoder" not in facts:
         return None
 
@@ -41,15 +41,14 @@ def describe_comparison(comparison: EncoderComparison) -> str:
 
     Example:
         >>> describe_comparison(EncoderComparison("minilm", 82, "tfidf", 61, labels=100))
-        'From features by minilm models predict 82% of 100 labels that they were not trained on, \
-from those by tfidf 61%.'
+        'With minilm, models predict 82% of 100 labels that they were not trained on; with tfidf, \
+61%.'
     """
     share = comparison.right / comparison.labels
     previous_share = comparison.previous_right / comparison.labels
     return (
-        f"From features by {comparison.encoder} models predict {share:.0%} of "
-        f"{comparison.labels:,} labels that they were not trained on, from those by "
-        f"{comparison.previous} {previous_share:.0%}."
+        f"With {comparison.encoder}, models predict {share:.0%} of {comparison.labels:,} labels "
+        f"that they were not trained on; with {comparison.previous}, {previous_share:.0%}."
     )
 
 
@@ -64,9 +63,9 @@ def describe_features(facts: Mapping[str, Any]) -> list[str]:
         ...          "most_frequent": 63, "mean_recall": 0.54, "encoder": "pixels"}
         >>> for sentence in describe_features(facts):
         ...     print(sentence)
-        The features by pixels tell the classes apart badly: models predict 55% of 120 labels, and \
-always guessing the most frequent class 52%. Try another encoder with teeter campaign encode, or \
-check whether the classes can be told apart.
+        The features of pixels hardly tell the classes apart: models predict 55% of 120 labels \
+that they were not trained on, and always guessing the most frequent class would be right for 52%. \
+Try another encoder (teeter campaign encode), or check that annotators can tell the classes apart.
     """
     sentences = []
     comparison = compare_encoders(facts)
@@ -74,12 +73,13 @@ check whether the classes can be told apart.
         sentences.append(describe_comparison(comparison))
     if _are_poor(facts):
         right, total = facts["out_of_fold"]
-        by_encoder = f" by {facts['encoder']}" if "encoder" in facts else ""
+        of_encoder = f" of {facts['encoder']}" if "encoder" in facts else ""
+        guessed = facts["most_frequent"] / total
         sentences.append(
-            f"The features{by_encoder} tell the classes apart badly: models predict "
-            f"{right / total:.0%} of {total:,} labels, and always guessing the most frequent "
-            f"class {facts['most_frequent'] / total:.0%}. Try another encoder with teeter "
-            "campaign encode, or check whether the classes can be told apart."
+            f"The features{of_encoder} hardly tell the classes apart: models predict "
+            f"{right / total:.0%} of {total:,} labels that they were not trained on, and always "
+            f"guessing the most frequent class would be right for {guessed:.0%}. Try another "
+            "encoder (teeter campaign encode), or check that annotators can tell the classes apart."
         )
     return sentences
 
@@ -87,8 +87,8 @@ check whether the classes can be told apart.
 def _are_poor(facts: Mapping[str, Any]) -> bool:
     """Return whether models hardly do better than guessing.
 
-    Two measures must agree. If one class is frequent, accuracy is hardly above its share even for
-    good features; then the mean recall of the classes is.
+    Two measures must agree. If one class is very frequent, even good features gain little accuracy
+    over always guessing it, but they raise the mean recall of the classes.
     """
     if "out_of_fold" not in facts:
         return False  # an earlier version of teeter trained the model

@@ -1,7 +1,7 @@
 """Add items to a campaign: skip duplicates, record labels, draw the audit set, store features.
 
-An encoder is loaded and fitted before anything is written, so that a mistake leaves nothing behind.
-The items are then stored in one transaction, and encoded afterwards, part by part.
+An encoder is loaded and fitted before anything is written, so that an error leaves nothing behind.
+Then the items are stored in one transaction, and encoded afterwards, part by part.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class _ImportBaseline:
 
 @dataclass(frozen=True, eq=False)
 class StoredImport:
-    """Items that were stored, and what is left to do."""
+    """Items that were stored, and the encoder that they still need."""
 
     result: ImportResult
     to_encode: PreparedEncoder | None
-    """The encoder of the items that have no features yet; None if all have some."""
+    """The encoder for the items without features; None if all items have features."""
 
 
 def require_kind(items: Sequence[Item], kind: str) -> None:
@@ -153,9 +153,9 @@ def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list
 def _encode_together(
     encoder: EncoderFunction, stored: Sequence[StoredItem], new: Sequence[Item]
 ) -> dict[str, Vectors]:
-    """Return the features of all items by a user's function.
+    """Return the features of all items from a user's function.
 
-    It may look at all items at once, so that old features would not fit to new ones.
+    The function sees all items at once, so old features may not match those of new items.
     """
     contents = {item.item_id: item.content or "" for item in stored}
     contents |= {item.key: item.content or "" for item in new}
@@ -170,7 +170,7 @@ def _prepare(
     baseline: _ImportBaseline,
     new: Sequence[Item],
 ) -> PreparedEncoder | None:
-    """Return the encoder of the new items without features; None if all have some."""
+    """Return the encoder for the new items without features; None if all items have features."""
     missing = [item for item in new if item.features is None]
     if not missing:
         return None
@@ -202,7 +202,7 @@ def _write_own_features(
         repository: The campaign's rows.
         connection: A connection that may write.
         vectors: By item id.
-        replaces_all: Whether they are the features of all items, in place of any others.
+        replaces_all: Whether these are the features of all items, and replace any others.
         who: The name for the history.
     """
     encodings = repository.encodings

@@ -32,32 +32,32 @@ class ImportResult:
     audit: int = 0
     """The size of the audit set now."""
     encoding: EncodingResult | None = None
-    """What computed the features; None if all items came with their own."""
+    """How the items were encoded; None if all of them came with features."""
 
 
 @dataclass(frozen=True)
 class EncodingResult:
-    """How items got their features."""
+    """The result of encoding items."""
 
     encoder: str
     """The name of the encoder."""
     sentence: str
-    """Which encoder it is and why, in one line."""
+    """Which encoder it is and why, in one sentence."""
     encoded: int
-    """How many items were encoded."""
+    """Number of items that were encoded."""
     is_switch: bool
-    """Whether models used the features of another encoder before."""
+    """Whether models used the features of another encoder before this one."""
     unreadable: dict[str, str]
-    """By item id, why an item could not be read. It is not asked about."""
+    """By item id, why an item could not be read. Annotators never see such items."""
     fitted_on: int
-    """How many items the encoder learned from; 0 if it needs none."""
+    """Number of items that the encoder learned from; 0 if it has nothing to learn."""
     is_outgrown: bool
-    """Whether it learned from so few of the items that it should learn again from all."""
+    """Whether the encoder learned from so few of the items that it should be fitted again."""
 
 
 @dataclass(frozen=True)
 class EncoderComparison:
-    """How well two encoders predict the same labels, out of fold."""
+    """How many labels models predict correctly, out of fold, from the features of two encoders."""
 
     encoder: str
     right: int
@@ -114,13 +114,13 @@ class Status:
     spent: float | None = None
     """The cost of all answers; None if the cost of a label is not set."""
     encoder: str | None = None
-    """What computed the features; None before there are any."""
+    """Name of the current encoder; None before the first items are added."""
     unencoded: int = 0
-    """Items that have no features yet, and are not asked about."""
+    """Items without features. They are not picked until they are encoded."""
     unreadable: int = 0
-    """Items that could not be read, and are not asked about."""
+    """Items that could not be read. They are never picked."""
     comparison: EncoderComparison | None = None
-    """The encoder beside the one before it, on the labels of the newest model."""
+    """The current encoder compared with the previous one, on the labels of the newest model."""
 
 
 @dataclass(frozen=True)

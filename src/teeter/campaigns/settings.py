@@ -53,9 +53,9 @@ class Settings:
     folder: str | None = None
     """The folder of the images."""
     encoder: str | None = AUTO
-    """What computes the features, by a name that ``make_encoder`` takes.
+    """The encoder that computes the features: a name that ``make_encoder`` takes.
 
-    ``auto`` is the best that is installed when the first items are added; None means the same.
+    ``auto`` and None stand for the best encoder that is installed when the first items are added.
     """
     keys: list[str] = field(default_factory=list)
     """Shortcuts of the first classes on the page. The rest get free ones."""

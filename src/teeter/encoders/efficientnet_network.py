@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 without its classifier, for inference.
 
-The network is that of Tan and Le (2019) without squeeze-and-excitation and with ReLU6: a stem, 16
-inverted residual blocks and a head, each a chain of convolutions. Batch normalisation is folded
-into the convolutions when the weights are loaded, which saves a third of the time.
+The network is EfficientNet (Tan and Le, 2019) without squeeze-and-excitation and with ReLU6: a
+stem, 16 inverted residual blocks and a head, each made of convolutions. Batch normalisation is
+folded into the convolutions when the weights are loaded, so that it costs no time later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FEATURES = 1280
 """Channels of the head, which are the features of an image."""
 
 _NORM_EPSILON = 1e-3
-"""What was added to variances in training."""
+"""The constant that training added to variances."""
 
 
 class _Stage(NamedTuple):
@@ -32,20 +32,20 @@ class _Stage(NamedTuple):
     blocks: int
     kernel: int
     stride: int
-    """Of the first block; the others have 1."""
+    """The stride of the first block; the other blocks have stride 1."""
     expansion: int
-    """How many times wider the depthwise convolution is than the block's input."""
+    """The ratio of the depthwise convolution's channels to those of the block's input."""
     channels: int
 
 
 _STAGES = (
-    _Stage(1, 3, 1, 1, 16),
-    _Stage(2, 3, 2, 6, 24),
-    _Stage(2, 5, 2, 6, 40),
-    _Stage(3, 3, 2, 6, 80),
-    _Stage(3, 5, 1, 6, 112),
-    _Stage(4, 5, 2, 6, 192),
-    _Stage(1, 3, 1, 6, 320),
+    _Stage(blocks=1, kernel=3, stride=1, expansion=1, channels=16),
+    _Stage(blocks=2, kernel=3, stride=2, expansion=6, channels=24),
+    _Stage(blocks=2, kernel=5, stride=2, expansion=6, channels=40),
+    _Stage(blocks=3, kernel=3, stride=2, expansion=6, channels=80),
+    _Stage(blocks=3, kernel=5, stride=1, expansion=6, channels=112),
+    _Stage(blocks=4, kernel=5, stride=2, expansion=6, channels=192),
+    _Stage(blocks=1, kernel=3, stride=1, expansion=6, channels=320),
 )
 
 _STEM_CHANNELS = 32
@@ -59,28 +59,31 @@ class _FoldedConvolution(nn.Module):
     ) -> None:
         super().__init__()
         kernel = weights[f"{convolution}.weight"]
+        mean = weights[f"{norm}.running_mean"]
+        variance = weights[f"{norm}.running_var"]
 
         # norm(k * x) = (k * x - mean) * factor + bias = (k * factor) * x + (bias - mean * factor)
-        factor = weights[f"{norm}.weight"] / torch.sqrt(
-            weights[f"{norm}.running_var"] + _NORM_EPSILON
-        )
-        bias = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * factor
+        factor = weights[f"{norm}.weight"] / torch.sqrt(variance + _NORM_EPSILON)
+        bias = weights[f"{norm}.bias"] - mean * factor
+        folded = kernel * factor.view(-1, 1, 1, 1)
 
         # Channels last is the faster order for convolutions on a CPU.
-        folded = kernel * factor.view(-1, 1, 1, 1)
-        self.register_buffer("kernel", folded.contiguous(memory_format=torch.channels_last))
+        channels_last = folded.contiguous(memory_format=torch.channels_last)
+        self.register_buffer("kernel", channels_last)
         self.register_buffer("bias", bias)
         self.stride = stride
-        # A depthwise convolution has one input channel per group.
-        self.groups = kernel.shape[0] if kernel.shape[1] == 1 else 1
+
+        # The kernel of a depthwise convolution has a single input channel per group.
+        outputs, inputs_per_group, *_ = kernel.shape
+        self.groups = outputs if inputs_per_group == 1 else 1
 
     def forward(self, images: Tensor) -> Tensor:
         kernel = self.get_buffer("kernel")
-        size = kernel.shape[-1]
-        padding = size // 2
+        padding = kernel.shape[-1] // 2
         if self.stride == 2:
-            # With an even number of pixels, TensorFlow pads one pixel less before than after.
-            images = functional.pad(images, (padding - 1, padding, padding - 1, padding))
+            # TensorFlow pads an even number of pixels by one less on the left and top.
+            less = padding - 1
+            images = functional.pad(images, (less, padding, less, padding))
             padding = 0
 
         return functional.conv2d(
@@ -113,7 +116,7 @@ class _Block(nn.Module):
         if self.expand is not None:
             hidden = functional.relu6(self.expand(hidden), inplace=True)
         hidden = functional.relu6(self.depthwise(hidden), inplace=True)
-        # Linear: an activation would lose too much of so few channels.
+        # No activation here: it would lose too much of so few channels.
         narrowed: Tensor = self.project(hidden)
 
         # Only blocks that keep the size of their input add it to their output.

@@ -4,7 +4,7 @@ An encoder works in two steps. ``fit`` learns from a sample of a pool whatever t
 on: a vocabulary, a projection, a scale. Encoders with pretrained weights have little or nothing to
 learn. ``encode`` then turns each content into features by itself: neither the other contents of a
 call nor their order matters, and contents that come later never change the features of earlier
-ones.
+contents.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ EncoderFunction: TypeAlias = Callable[[Sequence[str]], Any]
 """Takes N texts, or the paths of N images, and returns (N, D) numbers."""
 
 MAX_TEXT_LENGTH = 1_000_000
-"""Characters of a text that are encoded. A longer text is stored in full."""
+"""The number of characters of a text that are encoded. Longer texts are still stored in full."""
 
 MAX_FEATURES = 256
-"""Features per item of the encoders that project; fewer if there are fewer items to fit on."""
+"""Features per item of encoders that project; fewer if there are fewer items to fit on."""
 
 _CONFIG_KEY = "config"
-"""Where the JSON of a state is in the metadata of its safetensors file."""
+"""The key of a state's JSON in the metadata of its safetensors file."""
 
 _HASHED_BLOCK = 1 << 20
-"""Bytes of a file that are hashed at a time."""
+"""Number of bytes that are hashed at a time."""
 
 
 class ContentKind(StrEnum):
@@ -72,6 +72,11 @@ class Encoding:
     """(N, D). The row of an unreadable content is zero."""
     unreadable: dict[int, str] = field(default_factory=dict)
     """By row, a sentence about a content that could not be read."""
+
+    @property
+    def readable_rows(self) -> list[int]:
+        """The rows of the contents that could be read."""
+        return [row for row in range(len(self.vectors)) if row not in self.unreadable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,30 +119,31 @@ class EncoderState:
 class Encoder(ABC):
     """Turns texts or images into features of a fixed width.
 
-    Name, version and checksum together identify what the features of a content are.
+    Its name, version and checksum identify the features: if none of them changes, neither do the
+    features of a content.
     """
 
     name: str
-    """What users call it. ``make_encoder(name)`` makes the same encoder again."""
+    """What users call the encoder. ``make_encoder(name)`` makes the same encoder again."""
 
     kind: ContentKind
 
     version: str = "1"
-    """Changes whenever the same content and weights would give other features."""
+    """Changes when the same content and the same weights give other features than before."""
 
     package: ClassVar[WeightsPackage | None] = None
-    """What carries its pretrained weights, if it has any."""
+    """The package with the pretrained weights, if there are any."""
 
     fit_size: int = 0
-    """How many contents ``fit`` learns from at most; 0 if there is nothing to learn."""
+    """The largest number of contents that ``fit`` learns from; 0 if there is nothing to learn."""
 
     @property
     def checksum(self) -> str:
-        """A checksum of the pretrained weights; empty without any."""
+        """A checksum of the pretrained weights; empty if there are none."""
         return ""
 
     def fit(self, contents: Sequence[str]) -> None:  # noqa: B027 - many have nothing to learn
-        """Learn what the features depend on from a sample of a pool.
+        """Learn from a sample of a pool what the features depend on.
 
         Args:
             contents: At most ``fit_size`` texts, or paths of images.
@@ -147,11 +153,11 @@ class Encoder(ABC):
         """
 
     def state(self) -> EncoderState:
-        """Return what was learned, for ``restore`` of another encoder of the same name."""
+        """Return what was learned, for ``restore`` of an encoder of the same name."""
         return EncoderState()
 
     def restore(self, state: EncoderState) -> None:  # noqa: B027
-        """Take over what another encoder of the same name and version has learned."""
+        """Adopt what an encoder of the same name and version has learned."""
 
     @abstractmethod
     def encode(self, contents: Sequence[str]) -> Encoding:
@@ -161,12 +167,12 @@ class Encoder(ABC):
             contents: N texts, or paths of N images. Each is encoded by itself.
 
         Raises:
-            InputError: If the encoder must be fitted before.
+            InputError: If the encoder must be fitted first.
         """
 
 
 def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
-    """Encode contents with a function that may be a user's own, and check what it returns.
+    """Encode contents with a function, and check what it returns.
 
     Args:
         encoder: The function to call.
@@ -195,16 +201,16 @@ def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
 
 
 def normalize_rows(vectors: Vectors) -> Vectors:
-    """Return rows of length 1; a row of zeros stays as it is."""
+    """Return rows scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def checksum_files(paths: Iterable[Path]) -> str:
-    """Return a checksum of the contents of files, which does not depend on where they are."""
+    """Return a checksum of the names and contents of files, wherever they are."""
     digest = hashlib.blake2b(digest_size=16)
 
-    # Names without folders: the same package elsewhere has the same checksum.
+    # Without their folders: a package has the same checksum in every environment.
     for path in sorted(paths, key=lambda path: path.name):
         digest.update(path.name.encode())
         with path.open("rb") as file:

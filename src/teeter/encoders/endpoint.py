@@ -1,7 +1,7 @@
-"""Encode texts by an embeddings endpoint that is compatible with OpenAI's.
+"""Encode texts by an OpenAI-compatible embeddings endpoint.
 
-The texts are sent to the server whose address the user gives, and nowhere else. Local servers such
-as those of llama.cpp, vLLM or text-embeddings-inference offer the same interface.
+The texts are sent to the server that the user names, and nowhere else. Local servers such as those
+of llama.cpp, vLLM and text-embeddings-inference offer the same interface.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from teeter.errors import InputError, ServerError, ServerUnavailableError
 __all__ = ["KEY_VARIABLE", "EndpointEncoder"]
 
 KEY_VARIABLE = "TEETER_EMBEDDINGS_KEY"
-"""The environment variable with the key of the server. It is never stored."""
+"""The environment variable with the key of the server. The key is never stored."""
 
 _BATCH = 64
 """Texts in one request."""
 
 _MAX_CHARACTERS = 20_000
-"""Characters of a text that are sent. Most models read a few thousand at most."""
+"""The number of characters of a text that are sent. Most models read a few thousand at most."""
 
 _TIMEOUT = 120.0
 """Seconds to wait for a response."""
 
 _ATTEMPTS = 4
-"""How often a request is sent if the server is busy."""
+"""How often a request is sent if the server stays busy."""
 
 _FIRST_PAUSE = 1.0
 """Seconds before the second attempt; each later pause is twice as long."""
@@ -45,8 +45,11 @@ class EndpointEncoder(Encoder):
     """A server that turns texts into embeddings.
 
     Args:
-        name: The address of the interface and the model: ``http://127.0.0.1:8080/v1#model``. The
-            path ``/embeddings`` is appended.
+        name: The address of the interface, then the model: ``http://127.0.0.1:8080/v1#model``.
+            ``/embeddings`` is appended to the address.
+
+    Raises:
+        InputError: If the name has no model.
     """
 
     kind = ContentKind.TEXT
@@ -55,7 +58,7 @@ class EndpointEncoder(Encoder):
         address, model = urldefrag(name)
         if not model:
             raise InputError(
-                f"The address {name} names no model: put it after #, such as {address}#MODEL."
+                f"The address {name} names no model: append #MODEL, as in {address}#MODEL."
             )
 
         self.name = name
@@ -73,8 +76,9 @@ class EndpointEncoder(Encoder):
         parts = []
         for start in range(0, len(contents), _BATCH):
             batch = [text[:_MAX_CHARACTERS] for text in contents[start : start + _BATCH]]
-            # Servers refuse an empty text, which a space stands for.
-            parts.append(run_encoder(self._request, [text or " " for text in batch]))
+            # Servers refuse empty texts, so a space is sent instead.
+            batch = [text or " " for text in batch]
+            parts.append(run_encoder(self._request, batch))
 
         return Encoding(normalize_rows(np.concatenate(parts)))
 
@@ -85,13 +89,15 @@ class EndpointEncoder(Encoder):
         if key:
             headers["authorization"] = f"Bearer {key}"
 
-        # The standard library is enough for one kind of request, and adds no dependency.
+        # The standard library is enough for one kind of request.
         request = urllib.request.Request(self.url, body, headers)
-        return _read_embeddings(self._send(request), len(texts), self.url)
+        response = self._send(request)
+        return _read_embeddings(response, len(texts), self.url)
 
     def _send(self, request: urllib.request.Request) -> bytes:
-        """Return the response to a request; wait and try again while the server is busy."""
+        """Return the response to a request. Wait and try again while the server is busy."""
         pause = _FIRST_PAUSE
+
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
@@ -111,25 +117,22 @@ class EndpointEncoder(Encoder):
                 pause *= 2
 
         raise ServerUnavailableError(
-            f"The embeddings server {self.url} is not available ({reason}): run the same command "
-            "again later to continue."
+            f"The embeddings server {self.url} is not available ({reason}): resume later with "
+            "teeter campaign encode."
         )
 
 
 def _describe_refusal(url: str, error: urllib.error.HTTPError) -> str:
     if error.code in (401, 403):
-        return (
-            f"The embeddings server {url} refuses the key: set {KEY_VARIABLE} to one that it "
-            "accepts."
-        )
+        return f"The embeddings server {url} refuses the key: set {KEY_VARIABLE} to a valid one."
     return f"The embeddings server {url} refuses the request with status {error.code}."
 
 
 def _read_embeddings(content: bytes, count: int, url: str) -> list[list[float]]:
     """Return the embeddings of a response, in the order of the texts."""
     unexpected = ServerError(
-        f"The response of {url} is not a list of {count} embeddings: is it compatible with "
-        "OpenAI's interface?"
+        f"The response of {url} is not a list of {count} embeddings: check that the server "
+        "offers OpenAI's embeddings interface."
     )
     try:
         entries: list[dict[str, Any]] = json.loads(content)["data"]

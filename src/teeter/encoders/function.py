@@ -1,4 +1,4 @@
-"""Encode contents with a function that is named by its module: ``package.module:function``."""
+"""Encode contents with a function of the user, named as ``package.module:function``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ __all__ = ["FunctionEncoder"]
 
 
 class FunctionEncoder(Encoder):
-    """A user's own function from texts, or from paths of images, to features.
+    """A function of the user that turns texts, or paths of images, into features.
 
     The function is called with a list of contents and returns one row of numbers for each. It must
-    encode each content by itself. A ``version`` attribute of its module, if there is one, tells
-    when its features change.
+    encode each content by itself. If its module has a ``version``, the items of a campaign are
+    encoded again when the version changes.
 
     Args:
-        name: ``package.module:function``. The module is imported; the current folder is searched
-            as well.
+        name: ``package.module:function``. The module is imported, also from the current folder.
         kind: What the function reads.
-        folder: The folder that images are in. The function gets absolute paths.
+        folder: The folder that holds the images. The function gets absolute paths.
     """
 
     def __init__(self, name: str, kind: ContentKind, folder: Path | None = None) -> None:
@@ -42,7 +41,7 @@ class FunctionEncoder(Encoder):
         unreadable: dict[int, str] = {}
         readable: list[int] = []
         arguments: list[str] = []
-        # A user's function should not have to deal with missing files.
+        # The function of a user should not have to deal with missing files.
         for row, content in enumerate(contents):
             try:
                 arguments.append(self._locate(content))
@@ -69,19 +68,19 @@ def _load_function(name: str) -> tuple[EncoderFunction, str]:
         InputError: If the module has no such function.
     """
     module_name, _, function_name = name.partition(":")
-    # The command teeter does not search the current folder, as python -m does.
+    # Unlike python -m, the command teeter does not search the current folder.
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
     try:
         module: Any = import_module(module_name)
     except Exception as error:  # a user's module may raise anything
-        raise PluginError(f"The encoder {name} cannot be imported: {error}.") from error
+        raise PluginError(f"Cannot import the encoder {name}: {error}.") from error
 
     function = getattr(module, function_name, None)
     if not callable(function):
         raise InputError(
-            f"The module {module_name} has no function {function_name!r}: an encoder is named "
+            f"The module {module_name} has no function {function_name!r}: name an encoder as "
             "package.module:function."
         )
     return function, str(getattr(module, "version", "1"))

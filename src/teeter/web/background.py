@@ -70,11 +70,11 @@ class WorkerStatus:
     error: str | None = None
     """Why items are not picked or models not trained; None if all is well."""
     encoded: int = 0
-    """Number of items that are encoded."""
+    """Number of items encoded so far."""
     to_encode: int = 0
-    """Number of items to encode, with those that are encoded."""
+    """Number of items to encode, including those already encoded."""
     encoding_since: tuple[float, int] | None = None
-    """When the encoding began or was continued, and how many items were encoded then."""
+    """When the encoding was started or resumed, and the number of items encoded by then."""
     is_restarting: bool = False
     """Whether the worker process died and the request is being tried again."""
     finished_annotators: set[str] = field(default_factory=set)
@@ -109,7 +109,7 @@ class WorkerStatus:
             del self.explanations[next(iter(self.explanations))]  # the oldest
 
     def seconds_left(self) -> float | None:
-        """Return how long the encoding will take from now; None if that is not known yet."""
+        """Return the estimated seconds until the encoding is complete; None if unknown."""
         if self.encoding_since is None:
             return None
 

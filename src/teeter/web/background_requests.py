@@ -78,9 +78,9 @@ class StatusReport:
     is_trained: bool = False
     """Whether that model is complete."""
     done: int | None = None
-    """Items that are encoded."""
+    """Number of items encoded so far."""
     total: int | None = None
-    """Items to encode, with those that are done."""
+    """Number of items to encode, including those already encoded."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class TrainModel(TaskRequest[TrainingDone]):
 
 @dataclass(frozen=True)
 class EncodingDone:
-    """How the items got their features."""
+    """The result of an encoding."""
 
     encoding: EncodingResult
 
@@ -168,7 +168,7 @@ class EncodeItems(TaskRequest[EncodingDone]):
 
     campaign: str
     encoder: str | None = None
-    """The encoder to switch to; None to continue with the current one."""
+    """The encoder to switch to, or None to resume with the current one."""
 
 
 @dataclass(frozen=True)

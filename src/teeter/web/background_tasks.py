@@ -250,7 +250,7 @@ class TaskHandlers:
 
 
 def _report_encoding(report: ReportStatus) -> ProgressReport:
-    """Return a function that reports how many items are encoded."""
+    """Return a function that reports the progress of an encoding to the server."""
 
     def report_progress(done: int, total: int) -> None:
         report(StatusReport(Activity.ENCODING, done=done, total=total))
@@ -267,7 +267,7 @@ def create_campaign(
 
     Args:
         request: what to create.
-        progress: called with the number of items that are encoded, and the number of all.
+        progress: called with the number of encoded items and the number of all items.
 
     Raises:
         InputError: a campaign of this name exists, or the items or shortcuts are invalid.
@@ -359,8 +359,7 @@ def _train_model(
         entry: the campaign.
         state: its labels and features.
         last_answer: row id of the newest answer, read before the state: answers that came in
-            between
-            count as new.
+            between count as new.
         batch: how many items an annotator gets at a time.
         report: called with what is being done.
 

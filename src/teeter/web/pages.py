@@ -393,22 +393,26 @@ def show_progress(request: Request, slug: str) -> Response:
         label_curve=labels_over_time_chart(progress.times),
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
-        encoders=_offered_encoders(page.campaign.kind),
+        encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
     )
 
 
-def _offered_encoders(kind: ItemKind) -> list[str]:
-    """Return the encoders that a campaign can be switched to on the page."""
+def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
+    """Return the encoders that a campaign can be switched to on the page, and the current one."""
     if kind is ItemKind.FEATURES:
         return []
 
-    names = []
+    names = [AUTO]
     for name in encoder_names():
         encoder_class = encoders.get(name)
         is_installed = encoder_class.package is None or encoder_class.package.find_folder()
         if encoder_class.kind == str(kind) and is_installed:
             names.append(name)
-    return [AUTO, *names]
+
+    # The current encoder may be a model, or several encoders side by side.
+    if current is not None and current not in names:
+        names.append(current)
+    return names
 
 
 def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
@@ -445,7 +449,7 @@ def encode(
 
     get_workspace(request).encode(service, encoder)
     return PlainTextResponse(
-        "The items are being encoded in the background. Labelling goes on meanwhile."
+        "The items are being encoded in the background. You can label meanwhile."
     )
 
 

@@ -224,7 +224,7 @@ class CampaignService:
         return NewestModel(summary.version, trained_at)
 
     def has_unencoded_items(self) -> bool:
-        """Return whether items wait to be encoded by the current encoder."""
+        """Return whether the current encoder has not encoded all items yet."""
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
             current = repository.encodings.current(connection)

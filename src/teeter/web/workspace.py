@@ -450,7 +450,7 @@ class Workspace:
 
         Args:
             service: the campaign.
-            encoder: the encoder to switch to; None to continue with the current one.
+            encoder: the encoder to switch to, or None to resume with the current one.
         """
         future = self.slow_worker.submit(EncodeItems(service.location, encoder))
 
@@ -470,7 +470,7 @@ class Workspace:
         return self._add_job(describe)
 
     def _add_progress(self, job: JobOut, location: str) -> None:
-        """Add to a job how many items of a campaign are encoded."""
+        """Add the progress of an encoding to the state of a job."""
         status = self.slow_worker.status(location)
         if job.state is JobState.WAITING and status.activity is Activity.ENCODING:
             job.done = status.encoded
@@ -572,7 +572,7 @@ class Workspace:
 
         for service in self.services.values():
             if service.has_unencoded_items():
-                # An encoding was interrupted.
+                # The encoding was interrupted, or was left to the server from the start.
                 self.encode(service)
 
             n_members = len(service.campaign.people.list())

@@ -1,9 +1,9 @@
 """The features of a campaign's items, by the encoder that computed them.
 
-An encoding is one vector per item from one encoder. A campaign may have several: the current one,
-which models see, earlier ones to compare it with, and one that is still being computed. Vectors are
-written in the order of the items, so that an encoding that was interrupted has those of the first
-items and is continued after them.
+An encoding holds one vector per item, all from one encoder. A campaign may have several encodings:
+the current one, which models see, earlier ones to compare it with, and one that is still being
+computed. The items of a file may be sorted by class, so they are encoded in another order: those
+of an incomplete encoding are spread evenly over all items, and annotators can begin with them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Row,
     ScalarSelect,
     Select,
     and_,
+    cast,
     func,
     insert,
+    literal,
     select,
     update,
 )
@@ -38,20 +41,28 @@ __all__ = ["EncodingRepository", "ItemFeatures", "StoredEncoding"]
 
 Vectors = npt.NDArray[np.float32]
 
+_EVEN_SPREAD = (cast(ITEMS.id, BigInteger) * literal(2654435761, BigInteger)) % literal(
+    2**32, BigInteger
+)
+"""An order in which the first items, however many, are spread evenly over all items.
+
+The factor is 2**32 divided by the golden ratio (Knuth's multiplicative hashing).
+"""
+
 
 @dataclass(frozen=True)
 class StoredEncoding:
-    """Which encoder computed features, and what it has learned."""
+    """An encoder of a campaign, and what it has learned."""
 
     row_id: int
     encoder: str
     version: str
     checksum: str
-    """Of the encoder's pretrained weights; empty without any."""
+    """Checksum of the pretrained weights; empty if there are none."""
     state: bytes | None
-    """What the encoder learned; None if that was not kept."""
+    """What the encoder learned; None if that was not stored."""
     fitted_on: int
-    """How many items it learned from."""
+    """Number of items that the encoder learned from."""
     is_current: bool
     revision: int
     """Changes whenever vectors are written."""
@@ -123,7 +134,7 @@ class EncodingRepository:
         return _stored_encoding(row)
 
     def make_current(self, connection: Connection, row_id: int) -> None:
-        """Let models see an encoding instead of the current one, which is kept."""
+        """Let models see an encoding. The current one is kept for comparison."""
         connection.execute(
             update(schema.encodings).where(self._in_campaign()).values(is_current=False)
         )
@@ -192,8 +203,8 @@ class EncodingRepository:
     def missing_items(
         self, connection: Connection, row_id: int, limit: int | None = None
     ) -> list[StoredItem]:
-        """Return the items without a vector in an encoding, in their order."""
-        query = self._select_missing(row_id).order_by(ITEMS.id).limit(limit)
+        """Return items without a vector in an encoding, spread evenly over all of them."""
+        query = self._select_missing(row_id).order_by(_EVEN_SPREAD).limit(limit)
         row_ids = list(connection.scalars(query))
         return list(self._items.by_row_id(connection, row_ids).values())
 

@@ -63,8 +63,8 @@ def _create_tables(connection: Connection) -> None:
 def _add_encodings(connection: Connection) -> None:
     """Move the features of all items into an encoding of each campaign.
 
-    The encoder's state was not kept then. So its name alone is known, from the history, and the
-    next items that are added are encoded together with all others once more.
+    Schema 1 did not store the state of encoders. Only an encoder's name is known, from the history,
+    so all items are encoded again when items are added.
     """
     schema.encodings.create(connection)
     schema.vectors.create(connection)
