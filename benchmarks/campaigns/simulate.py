@@ -113,7 +113,7 @@ def read_sms_spam(folder: Path, repetition: int) -> LabelledTexts:
 
 @cache
 def encode_once(texts: tuple[str, ...]) -> Features:
-    """Return the built-in features of texts, computed once for all repetitions."""
+    """Return the TF-IDF features of texts, computed once for all repetitions."""
     return encode_texts(list(texts))
 
 
@@ -262,7 +262,7 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 INTRODUCTION = """# How many labels a campaign saves
 
 A script simulates an annotator who knows every answer. In each round, it asks for a batch, answers every item in it
-and trains a model. It uses `teeter.Campaign` with the default settings: the built-in features of texts, a linear
+and trains a model. It uses `teeter.Campaign` with the default settings except for the encoder: `tfidf` features, a linear
 head, and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool.
 It is the same for all strategies except `random`, which also draws its first batch at random and so stands for
 labelling without teeter. Nothing was tuned to these datasets. After every round, the model is evaluated on test rows

@@ -1,11 +1,14 @@
-"""Measure every encoder: seconds, megabytes, and the accuracy that labels reach with it.
+"""Measure every encoder: its seconds, its megabytes, and the accuracy that labels reach with it.
 
-    python benchmarks/encoders/measure.py run cifar10 --data FOLDER    # default: $TEETER_DATA
-    python benchmarks/encoders/measure.py page                # docs/explanation/encoders.md
+    python benchmarks/encoders/measure.py run cifar10 --data FOLDER    # again to resume
+    python benchmarks/encoders/measure.py page                         # writes the page
 
-Each dataset is encoded by each encoder. Then labels are bought in batches, at random and by LDM-S,
-with the model of a campaign: a linear head on scaled features, and typiclust for the first batch.
-Images are written to PNG files first, so that decoding counts.
+FOLDER holds banking77.json.xz, sms_spam.tsv.xz, mnist.npz and cifar10.npz. The .npz files have the
+arrays x_train, y_train, x_test and y_test.
+
+Each encoder encodes each dataset. Then items are labelled batch by batch, drawn at random or picked
+by LDM-S, with the model of a campaign: a linear head on scaled features, and typiclust for the
+first batch. Images are written to PNG files first, so that the seconds include decoding.
 """
 
 from __future__ import annotations
@@ -154,15 +157,32 @@ class EncodingCost:
     """The size of the packages that carry the weights, on disk."""
 
 
-def encode(encoder: Encoder, data: LabelledContents) -> tuple[Features, float, float]:
-    """Return the features of all contents, fitted on the pool, and the seconds of both steps."""
+def encode(
+    name: str, kind: ContentKind, data: LabelledContents, images: Path
+) -> tuple[Features, EncodingCost]:
+    """Return the features of all contents by an encoder, and what they cost."""
     started = time.perf_counter()
-    encoder.fit(data.contents[: data.pool_size][: encoder.fit_size or None])
+    encoder = make_encoder(name, kind, folder=images)
+    loaded = time.perf_counter()
+    if encoder.fit_size:
+        pool = data.contents[: data.pool_size]
+        encoder.fit(pool[: encoder.fit_size])
     fitted = time.perf_counter()
     encoding = encoder.encode(data.contents)
+    encoded = time.perf_counter()
+
     if encoding.unreadable:
         raise RuntimeError(next(iter(encoding.unreadable.values())))
-    return encoding.vectors, fitted - started, time.perf_counter() - fitted
+    cost = EncodingCost(
+        load_seconds=round(loaded - started, 3),
+        fit_seconds=round(fitted - loaded, 3),
+        encode_seconds=round(encoded - fitted, 3),
+        items=len(data.contents),
+        width=encoding.vectors.shape[1],
+        state_bytes=len(encoder.state().to_bytes()),
+        weight_bytes=count_weight_bytes(name),
+    )
+    return encoding.vectors, cost
 
 
 def count_weight_bytes(name: str) -> int:
@@ -188,7 +208,7 @@ def scale(features: Features, pool_size: int) -> Features:
 def simulate(
     features: Features, data: LabelledContents, dataset: Dataset, strategy: str, seed: int
 ) -> dict[str, list[float]]:
-    """Buy labels batch by batch, and return the accuracy on the test rows after each."""
+    """Label batch by batch, and return the accuracy on the test rows after each batch."""
     pool = features[: data.pool_size]
     test = features[data.pool_size :]
     true_classes = data.labels[data.pool_size :]
@@ -217,7 +237,7 @@ def simulate(
 
 
 def fit_and_predict(learner: Learner, labels: Integers, test: Features) -> Integers:
-    """Train on all labels, and return the predicted classes; one class needs no training."""
+    """Train on all labels, and return the predicted classes. A single class needs no model."""
     labels = np.unique(labels)
     if len(labels) == 1:
         return np.full(len(test), labels[0])
@@ -238,40 +258,34 @@ def f1_score(predicted: Integers, true_classes: Integers) -> float:
     return 2 * hits / (int((predicted == 1).sum()) + int((true_classes == 1).sum()))
 
 
-def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, Any]:
-    """Encode a dataset by encoders, and simulate labelling with each."""
+def run(name: str, folder: Path, names: Sequence[str], seeds: int, file: Path) -> None:
+    """Measure encoders on a dataset, and write the results to a file after each of them.
+
+    Encoders that the file already has are skipped, so an interrupted run is resumed.
+    """
     dataset = DATASETS[name]
-    costs = {}
-    curves: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as images:
         data = dataset.read(folder, Path(images))
+        result = describe_run(name, data, seeds)
+        if file.exists():
+            result = merge(result, json.loads(file.read_text()))
+
         for encoder_name in names:
-            started = time.perf_counter()
-            encoder = make_encoder(encoder_name, dataset.kind, folder=Path(images))
-            loaded = time.perf_counter() - started
-            features, fit_seconds, encode_seconds = encode(encoder, data)
-            cost = EncodingCost(
-                load_seconds=round(loaded, 3),
-                fit_seconds=round(fit_seconds, 3),
-                encode_seconds=round(encode_seconds, 3),
-                items=len(data.contents),
-                width=features.shape[1],
-                state_bytes=len(encoder.state().to_bytes()),
-                weight_bytes=count_weight_bytes(encoder_name),
-            )
-            costs[encoder_name] = asdict(cost)
+            if encoder_name in result["curves"]:
+                continue
+            features, cost = encode(encoder_name, dataset.kind, data, Path(images))
+            result["costs"][encoder_name] = asdict(cost)
             print(name, encoder_name, cost, flush=True)
 
             scaled = scale(features, data.pool_size)
-            curves[encoder_name] = {}
-            for strategy in STRATEGIES:
-                runs = [simulate(scaled, data, dataset, strategy, seed) for seed in range(seeds)]
-                curves[encoder_name][strategy] = {
-                    measure: [run[measure] for run in runs] for measure in runs[0]
-                }
-                accuracy = np.mean([run["accuracy"] for run in runs], axis=0)
-                print(" ", strategy, np.round(100 * accuracy, 1).tolist(), flush=True)
+            result["curves"][encoder_name] = simulate_strategies(scaled, data, dataset, seeds)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(result) + "\n")
 
+
+def describe_run(name: str, data: LabelledContents, seeds: int) -> dict[str, Any]:
+    """Return a result without encoders: what is measured, with which settings, and where."""
+    dataset = DATASETS[name]
     return {
         "dataset": name,
         "teeter": __version__,
@@ -284,9 +298,30 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, 
         "test": len(data.contents) - data.pool_size,
         "labelled": [dataset.batch * (k + 1) for k in range(dataset.rounds)],
         "settings": {"batch": dataset.batch, "C": 0.1, "cold_start": "typiclust"},
-        "costs": costs,
-        "curves": curves,
+        "costs": {},
+        "curves": {},
     }
+
+
+def merge(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Return a new result with the encoders of an old one, which must have the same settings."""
+    for key in ("labelled", "seeds", "pool", "test", "settings", "threads"):
+        if new[key] != old[key]:
+            raise SystemExit(f"The file has results with other {key}: remove it and run again.")
+    return new | {"costs": old["costs"], "curves": old["curves"]}
+
+
+def simulate_strategies(
+    features: Features, data: LabelledContents, dataset: Dataset, seeds: int
+) -> dict[str, Any]:
+    """Return the measures of all repetitions by strategy."""
+    curves = {}
+    for strategy in STRATEGIES:
+        runs = [simulate(features, data, dataset, strategy, seed) for seed in range(seeds)]
+        curves[strategy] = {measure: [run[measure] for run in runs] for measure in runs[0]}
+        accuracy = np.mean([run["accuracy"] for run in runs], axis=0)
+        print(" ", strategy, np.round(100 * accuracy, 1).tolist(), flush=True)
+    return curves
 
 
 # The page
@@ -294,15 +329,17 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int) -> dict[str, 
 
 INTRODUCTION = """# How good the encoders are
 
-An [encoder](../how_to/choose_an_encoder.md) turns texts and images into features. Here they are
-measured with labels bought at random and by LDM-S. The model is that of a
-campaign: a linear head on scaled features, and typiclust for the first batch of LDM-S. Figures are
-means over {seeds} repetitions.
+An [encoder](../how_to/choose_an_encoder.md) turns texts or images into features. This page compares
+the accuracy that labels reach with each encoder, if the items to label are drawn at random and if
+LDM-S picks them. The model is that of a campaign: a linear head on scaled features. Before there is
+a model, typiclust picks the first batch for LDM-S. All figures are means over {seeds} repetitions.
 
 {summary}
-This page is written by `python benchmarks/encoders/measure.py page` from the results in
-`benchmarks/encoders/results`; a test fails if it is out of date. Photographs of CIFAR-10 show
-things that ImageNet has classes for, so other photographs may gain less.
+ImageNet, on which `efficientnet-lite0` was trained, has classes for most of what the photographs of
+CIFAR-10 show. Expect smaller gains with other photographs.
+
+`python benchmarks/encoders/measure.py page` writes this page from the results in
+`benchmarks/encoders/results`, and a test fails if the page is out of date.
 """
 
 SECTIONS = {
@@ -354,9 +391,9 @@ def build_summary() -> str:
         encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
         strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
         sentences.append(
-            f"On {title} with {labels} labels, `{best}` instead of `{built_in}` changes the "
-            f"accuracy by {100 * encoder_gain:+.1f} points, and LDM-S instead of random labels by "
-            f"{100 * strategy_gain:+.1f}."
+            f"On {title} with {labels} labels, the encoder `{best}` is {100 * encoder_gain:.1f} "
+            f"points more accurate than `{built_in}` if items are drawn at random. With `{best}`, "
+            f"LDM-S changes the accuracy by {100 * strategy_gain:+.1f} points."
         )
     return "".join(f"{sentence}\n" for sentence in sentences)
 
@@ -377,9 +414,9 @@ def build_section(name: str) -> str:
     counts = " | ".join(f"{count:,} labels" for count in label_counts)
     lines = [
         f"## {title}\n",
-        f"{result['pool']:,} items to label, {result['test']:,} to test on. The table has the "
-        f"{MEASURE_TITLES[measure]} in percent, by random labels / by LDM-S.\n",
-        "![Accuracy over the number of labels, for each encoder and both strategies]"
+        f"{result['pool']:,} items to label, {result['test']:,} to test on. The table shows the "
+        f"{MEASURE_TITLES[measure]} in percent, with random items / with items picked by LDM-S.\n",
+        "![Accuracy by the number of labels, for several encoders, with random items and with LDM-S]"
         f"(encoders_{name}.svg)\n",
         f"| encoder | {counts} | features | items per second | weights |",
         "| --- |" + " ---: |" * (len(label_counts) + 3),
@@ -399,7 +436,7 @@ def build_section(name: str) -> str:
     plural = "s" if result["threads"] > 1 else ""
     lines.append(
         f"\n`python benchmarks/encoders/measure.py run {name}` on {result['threads']} "
-        f"thread{plural} of {processor}, which other programs used as well; teeter "
+        f"thread{plural} of {processor}, with other programs running; teeter "
         f"{result['teeter']}, commit `{result['commit'][:7]}`.\n"
     )
     return "\n".join(lines)
@@ -431,14 +468,6 @@ def write_page() -> None:
         draw_figure(name, PAGE.parent)
 
 
-def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with the encoders of both."""
-    merged = new | {"costs": old["costs"] | new["costs"], "curves": old["curves"] | new["curves"]}
-    if old["labelled"] != new["labelled"] or old["seeds"] != new["seeds"]:
-        raise SystemExit("The results are of different settings: run all encoders again.")
-    return merged
-
-
 # Command line
 
 
@@ -456,7 +485,7 @@ def main() -> None:
         help="folder of the datasets (default: $TEETER_DATA)",
     )
     run_parser.add_argument("--encoders", help="comma-separated names (default: all)")
-    run_parser.add_argument("--seeds", type=int, default=5, help="repetitions (default: 5)")
+    run_parser.add_argument("--seeds", type=int, default=3, help="repetitions (default: 3)")
     run_parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the result")
     commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
@@ -471,12 +500,8 @@ def main() -> None:
     if options.encoders is not None:
         names = tuple(options.encoders.split(","))
 
-    result = run(options.dataset, Path(options.data), names, options.seeds)
     file = options.out / f"{options.dataset}.json"
-    if file.exists():
-        result = merge(json.loads(file.read_text()), result)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(result) + "\n")
+    run(options.dataset, Path(options.data), names, options.seeds, file)
 
 
 if __name__ == "__main__":

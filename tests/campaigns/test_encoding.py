@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_only_new_items_are_encoded_and_old_features_stay(tmp_path: Path) -> Non
 
     first, *later = RecordingEncoder.calls
     assert first == CARDS[:4]
-    assert sorted(sum(later, [])) == sorted(RATES), "in parts of any order"
+    assert sorted(chain.from_iterable(later)) == sorted(RATES), "in parts of any order"
     assert [len(part) for part in later] == [5, 5, 2]
     np.testing.assert_array_equal(features(reopened)[:4], before)
     assert features(reopened)[4, 0] == len(RATES[0]) + 4, "with the state of the first items"
@@ -117,7 +118,7 @@ def test_an_interrupted_encoding_is_continued(tmp_path: Path) -> None:
     result = campaign.encode(progress=lambda done, total: steps.append((done, total)))
 
     assert result.encoded == 2
-    assert sorted(sum(RecordingEncoder.calls, [])) == sorted(CARDS), "each once"
+    assert sorted(chain.from_iterable(RecordingEncoder.calls)) == sorted(CARDS), "each once"
     assert steps == [(10, 12), (12, 12)]
     assert campaign.status().unencoded == 0
     assert len(campaign.ask(20)) == 12

@@ -55,6 +55,7 @@ def encoders(as_json: JsonOption = False) -> None:
 
 def _describe(name: str) -> _EncoderRow:
     from teeter.encoders import encoders as registry
+    from teeter.encoders import is_installed
     from teeter.errors import PluginError
 
     try:
@@ -68,7 +69,7 @@ def _describe(name: str) -> _EncoderRow:
     return _EncoderRow(
         name=name,
         reads=f"{encoder_class.kind}s",
-        is_installed=package is None or package.find_folder() is not None,
+        is_installed=is_installed(name),
         package=None if package is None else package.distribution,
         licence=None if package is None else package.licence,
         about=docstring.partition("\n")[0],

@@ -275,7 +275,7 @@ def require_web_packages() -> None:
     """Raise MissingExtraError if a package that serves the page is not installed."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("The page needs pip install 'teeter[web]'.")
+            raise MissingExtraError("The page needs pip install 'teeter[label]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:

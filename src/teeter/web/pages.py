@@ -20,6 +20,7 @@ from teeter.encoders import (
     ContentKind,
     choose_encoder,
     encoders,
+    is_installed,
     require_own_encoder,
 )
 from teeter.encoders import names as encoder_names
@@ -404,9 +405,8 @@ def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
 
     names = [AUTO]
     for name in encoder_names():
-        encoder_class = encoders.get(name)
-        is_installed = encoder_class.package is None or encoder_class.package.find_folder()
-        if encoder_class.kind == str(kind) and is_installed:
+        is_offered = encoders.get(name).kind == str(kind) and is_installed(name)
+        if is_offered:
             names.append(name)
 
     # The current encoder may be a model, or several encoders side by side.
