@@ -139,6 +139,7 @@ def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
             assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
+@pytest.mark.slow
 def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampaign) -> None:
     page = labelled.client.get("/c/texts/progress").text
     assert "<option selected>tfidf</option>" in page
