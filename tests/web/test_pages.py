@@ -164,6 +164,7 @@ def test_a_server_encodes_the_items_that_are_left(
 
     with serve_campaigns(path) as client:
         assert "30 items not encoded yet" in client.get("/c/texts/progress").text
+        assert "when all items are encoded" in client.post("/c/texts/train").text
         client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
         assert "not encoded yet" not in client.get("/c/texts/progress").text
 
