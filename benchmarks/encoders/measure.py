@@ -42,8 +42,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "explanation" / "encoders.md"
 STRATEGIES = ("random", "ldm-s")
-POOL_IMAGES = 2_000
-TEST_IMAGES = 1_000
+POOL_IMAGES = 1_500
+TEST_IMAGES = 500
 
 Features = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
