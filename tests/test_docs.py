@@ -215,9 +215,9 @@ def test_the_page_of_encoders_is_made_from_the_results() -> None:
     assert made["PAGE"].read_text() == made["build_page"](), (
         "run python benchmarks/encoders/measure.py page"
     )
-    for name in made["SECTIONS"]:
+    for name in made["measured_datasets"]():
         kind = made["DATASETS"][name].kind
-        assert set(made["read_result"](name)["curves"]) == set(made["ENCODERS"][kind])
+        assert set(made["read_result"](name)["curves"]) <= set(made["ENCODERS"][kind])
         assert (made["PAGE"].parent / f"encoders_{name}.svg").is_file()
 
 

@@ -359,10 +359,15 @@ def read_result(name: str) -> dict[str, Any]:
 
 def build_page() -> str:
     """Return the page about the committed results."""
-    seeds = len(read_result("cifar10")["seeds"])
+    seeds = len(read_result(measured_datasets()[0])["seeds"])
     introduction = INTRODUCTION.format(seeds=seeds, summary=build_summary())
-    sections = [build_section(name) for name in SECTIONS]
+    sections = [build_section(name) for name in measured_datasets()]
     return "\n".join([introduction, *sections])
+
+
+def measured_datasets() -> list[str]:
+    """Return the datasets that have a committed result."""
+    return [name for name in SECTIONS if (RESULTS / f"{name}.json").is_file()]
 
 
 def build_summary() -> str:
@@ -372,6 +377,8 @@ def build_summary() -> str:
         ("cifar10", "CIFAR-10", "pixels", "efficientnet-lite0+pixels", 100),
         ("banking77", "Banking77", "tfidf", "minilm", 385),
     ):
+        if name not in measured_datasets():
+            continue
         result = read_result(name)
         by_encoder = {
             (encoder, strategy): mean_at(result, encoder, strategy, "accuracy", labels)
@@ -440,6 +447,8 @@ def draw_figure(name: str, folder: Path) -> None:
 
     curves = {}
     for encoder in shown:
+        if encoder not in result["curves"]:
+            continue
         for strategy in STRATEGIES:
             runs = result["curves"][encoder][strategy]["accuracy"]
             curves[f"{encoder}, {strategy}"] = np.array(runs)
@@ -452,7 +461,7 @@ def draw_figure(name: str, folder: Path) -> None:
 def write_page() -> None:
     """Write the page about the committed results, and its figures."""
     PAGE.write_text(build_page())
-    for name in SECTIONS:
+    for name in measured_datasets():
         draw_figure(name, PAGE.parent)
 
 
