@@ -1,4 +1,4 @@
-"""Your scikit-learn pipeline, from text to the texts to label next."""
+"""Your scikit-learn pipeline: from a pool of texts to the texts to label next."""
 
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression

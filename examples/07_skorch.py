@@ -10,7 +10,7 @@ from torch import nn
 import teeter
 
 
-# Every fit makes a new network. A network object would start each fit from its own weights.
+# Every fit creates a new network. A network object would start each fit from its own weights.
 def make_network() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 10))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from teeter.threads import limit_threads, map_on_cores
+from teeter.threads import limit_threads, prefetch, run_in_threads
 
 
 @pytest.mark.parametrize("blas", [False, True])
@@ -32,14 +34,35 @@ def test_an_error_lifts_the_limit(one_thread: None) -> None:
     assert torch.get_num_threads() == 2
 
 
-def test_every_call_on_a_core_has_one_thread_and_the_number_is_restored(one_thread: None) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_item_is_done_once_with_one_thread_each(threads: int, one_thread: None) -> None:
+    torch.set_num_threads(threads)
+    done: list[tuple[int, int]] = []
+    run_in_threads(lambda item: done.append((item, torch.get_num_threads())), range(50))
+    assert sorted(item for item, _ in done) == list(range(50))
+    assert {inside for _, inside in done} == {1}
+    assert torch.get_num_threads() == threads
+
+
+def test_an_error_of_an_item_is_raised(one_thread: None) -> None:
+    def fail(item: int) -> None:
+        if item == 7:
+            raise ValueError("seven")
+
     torch.set_num_threads(2)
-
-    def count_threads(number: int) -> tuple[int, int]:
-        return number, torch.get_num_threads()
-
-    assert map_on_cores(count_threads, range(5)) == [(number, 1) for number in range(5)]
+    with pytest.raises(ValueError, match="seven"):
+        run_in_threads(fail, range(20))
     assert torch.get_num_threads() == 2
-    with pytest.raises(ZeroDivisionError):
-        map_on_cores(lambda number: 1 // number, [1, 0])
-    assert torch.get_num_threads() == 2
+
+
+def test_prefetched_items_come_in_order_and_errors_in_their_place() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("the third")
+
+    with pytest.raises(ValueError, match="the third"):
+        list(prefetch(items()))
+    assert list(prefetch([])) == []
+    iterator = prefetch(items())
+    assert [next(iterator), next(iterator)] == [1, 2]

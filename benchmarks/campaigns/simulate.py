@@ -113,7 +113,7 @@ def read_sms_spam(folder: Path, repetition: int) -> LabelledTexts:
 
 @cache
 def encode_once(texts: tuple[str, ...]) -> Features:
-    """Return the TF-IDF features of texts, computed once for all repetitions."""
+    """Return the built-in features of texts, computed once for all repetitions."""
     return encode_texts(list(texts))
 
 
@@ -261,13 +261,13 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 
 INTRODUCTION = """# How many labels a campaign saves
 
-A script simulates an annotator who knows every answer. In each round, it asks for a batch, answers every item in it
-and trains a model. It uses `teeter.Campaign` with the default settings except for the encoder: `tfidf` features, a linear
-head, and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool.
-It is the same for all strategies except `random`, which also draws its first batch at random and so stands for
-labelling without teeter. Nothing was tuned to these datasets. After every round, the model is evaluated on test rows
-that are never labelled. Features are computed from all texts together, including the test rows, because this needs no
-labels. There are {repetitions} repetitions, paired by their seeds.
+A script simulates an annotator who knows every answer. In each round, the script asks for a batch, answers every item
+in it and trains a model. The campaigns have the default settings except for the encoder: `tfidf` features, a linear head, and
+{control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool, and is the
+same for all strategies except `random`. `random` draws its first batch at random too, so it stands for labelling
+without teeter. Nothing was tuned to these datasets. After every round, the model is evaluated on test rows that are
+never labelled. Features are computed from all texts together, including the test rows, because this needs no labels.
+There are {repetitions} repetitions, paired by their seeds.
 
 - **gain**: the lead over `random` in percentage points, averaged over all rounds after the first. The gain includes
   the effect of the first batch.
@@ -283,11 +283,11 @@ of short English texts. With your data, a campaign may save more labels, or fewe
 SECTIONS = {
     "banking77": (
         "Banking77: 77 kinds of questions to a bank",
-        "{pool:,} texts to label and the {test:,} published test rows",
+        "There are {pool:,} texts to label and the {test:,} published test rows",
     ),
     "sms_spam": (
         "SMS Spam: one in eight messages is spam",
-        "{pool:,} texts to label and {test:,} test rows, drawn again in each repetition, without duplicates",
+        "There are {pool:,} texts to label and {test:,} test rows, drawn again in each repetition, without duplicates",
     ),
 }
 MEASURE_TITLES = {"accuracy": "accuracy", "f1": "F1 score of spam"}
@@ -319,7 +319,7 @@ def build_section(name: str) -> str:
     measure_names = result["curves"]["random"]
 
     parts = [
-        f"## {title}\n\n{description.format(**result)}; batches of {result['settings']['batch']}.\n\n"
+        f"## {title}\n\n{description.format(**result)}. Each batch has {result['settings']['batch']} items.\n\n"
         f"![Accuracy over the number of labels, for each strategy](campaigns_{name}.svg)\n"
     ]
     parts += [build_gain_table(result, name) for name in MEASURE_TITLES if name in measure_names]
@@ -328,8 +328,9 @@ def build_section(name: str) -> str:
 
     minutes = sum(result["minutes"].values())
     parts.append(
-        f"`python benchmarks/campaigns/simulate.py run {name}` takes {minutes:.0f} min on one thread of "
-        f"{result['hardware'].split(',')[0]}; teeter {result['teeter']}, commit `{result['commit'][:7]}`.\n"
+        f"`python benchmarks/campaigns/simulate.py run {name}` takes {minutes:.0f} min "
+        f"({result['hardware'].split(',')[0]}, one thread, teeter {result['teeter']}, "
+        f"commit `{result['commit'][:7]}`).\n"
     )
     return "\n".join(parts)
 

@@ -302,16 +302,17 @@ time, with 5 repetitions each:
 
 ISOLET_QUERIES = """\
 None of these changes comes close to the paper's gains. The paper's results for exactly these three strategies are
-unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. That is the accuracy
-they would have if they had asked for 200 labels per round instead of 100. We ran that too (accuracy in percent, at
-the paper's label counts):
+unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. They would have that
+accuracy if they had asked for 200 labels per round instead of 100. We therefore also ran them with 200 labels per
+round (accuracy in percent, at the paper's label counts):
 """
 
 ISOLET_CONCLUSION = """\
-With 200 labels per round, LDM-S, Margin and ProbCover match the paper's curves, and BADGE and Random no longer do.
-With 100, as the paper says, it is the other way round. The simplest explanation that we have is that the paper's runs
-of these three strategies used twice the labels. Only its authors can confirm that. With equal numbers of labels, as
-in the tables above, LDM-S, Margin, BADGE and BAIT are within half a point of each other on this dataset.
+With 100 labels per round, as the paper says, BADGE and Random match the paper's curves, and the other three do not.
+With 200 labels per round, it is the other way round: LDM-S, Margin and ProbCover match, but BADGE and Random do not.
+The simplest explanation that we have is that the paper's runs of LDM-S, Margin and ProbCover used twice as many labels.
+Only the authors can confirm that. With equal numbers of labels, as in the tables above, LDM-S, Margin, BADGE and BAIT
+are within half a point of each other on this dataset.
 
 Two of the experiments (fifth group of speakers, scaled columns) read a modified copy of the data. For the other
 experiments, `run.json` contains the changed values. The run with 200 per round was computed on a CPU.
@@ -335,25 +336,25 @@ OTHERS = """## Other differences
 
 - **ProbCover** picks without predictions, so everything depends on the features and the radius. Our implementation
   uses the last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as
-  its authors do for self-supervised features. On MNIST, it starts far below Random, because the first features come
-  from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random. The paper must
-  have used other features or another radius, but does not say which.
+  the authors of ProbCover do for self-supervised features. On MNIST, ProbCover starts far below Random, because the
+  first features come from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random.
+  The paper must have used other features or another radius, but does not say which.
 - **BAIT** gains 1 point on OpenML #6 in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree.
-  Our forward and backward passes pick the same rows as a literal transcription. We do not know what the paper did
-  differently.
-- **RandomRBF** (OpenML #156): we generated the rows again by the published recipe, so they are not the paper's own
+  The forward and backward passes of our BAIT pick the same rows as a literal transcription of the algorithm. We do not
+  know what the paper did differently.
+- **RandomRBF** (OpenML #156): we generated the rows again with the published recipe, so they are not the paper's own
   rows. The differences among the five best strategies could be due to chance.
 - **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 deltas that can be recomputed,
-  5 agree within rounding. The others are off by up to 0.23 points. Differences smaller than that between our gains
-  and the paper's mean nothing.
+  5 agree within rounding. The other 26 deltas are off by up to 0.23 points. Smaller differences between our gains and
+  the paper's therefore mean nothing.
 - **Not stated in the paper**, so chosen by us: the weight decay of the large networks (5e-4), the test rows of ISOLET
   and RandomRBF, He's normal initialisation with zero biases, and the validation rows (the same for all repetitions).
 """
 
 TIMES = """## Time
 
-We ran LDM-S and Entropy separately on one H200, each as batched training of five networks. The times are from the
-start of the first training to the last test accuracy:
+We ran LDM-S and Entropy separately on one H200, training the five networks of a strategy together. The times are from
+the start of the first training to the last test accuracy:
 """
 
 AGAIN = """## Run it yourself
@@ -364,10 +365,11 @@ $ teeter bench report benchmarks/paper/runs/openml-6 benchmarks/paper/runs/mnist
 $ python benchmarks/paper/pages.py
 ```
 
-A run that was stopped resumes where it left off. The experiments on ISOLET are in `benchmarks/paper/isolet`, and the
-`run.json` of each folder has its values. [Run the benchmark](../how_to/run_the_benchmark.md) shows how to change a
-setting. `benchmarks/paper/report/index.html` is the report of all finished runs, with every curve, test and table.
-The report of CIFAR-10, which has fewer strategies, is `cifar10.html` next to it.
+To resume a run that was stopped, run its command again. The experiments on ISOLET are in `benchmarks/paper/isolet`,
+and the `run.json` of each folder has the values of that experiment. [Run the
+benchmark](../how_to/run_the_benchmark.md) shows how to change a setting. `benchmarks/paper/report/index.html` is the
+report of all finished runs, with every curve, test and table. The report of CIFAR-10, which has fewer strategies, is
+`cifar10.html` in the same folder.
 """
 
 

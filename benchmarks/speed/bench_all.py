@@ -24,6 +24,7 @@ from bench_strategies import LABELLED, PEERS, Cell, apart, one_at_a_time, ours, 
 from measure import exponent, facts, save, seconds, table
 
 import teeter
+from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.kernels.seeding import ldm_seeding
 
 IMAGENET = Cell("teeter", "ldm-s", 256_240, 512, 1_000, 64_060)
@@ -45,14 +46,22 @@ def rates(device: torch.device) -> dict[str, float]:
     }
 
 
-def needed(cell: Cell) -> tuple[float, float] | None:
+def needed(cell: Cell, subspace: int | None) -> tuple[float, float] | None:
     """Return the operations and bytes that a selection cannot do without; None where they depend on
     the data.
+
+    Args:
+        cell: the selection.
+        subspace: dimensions of the subspaces of the rays; None for isotropic rays.
     """
     N, D, C, n, known = cell.N, cell.D, cell.C, cell.n, LABELLED
+    ldm = N * C * D * RAYS
+    if subspace is not None:
+        # The logits, the projections into a subspace for every 32 rays, and the changes.
+        ldm = 2 * N * C * D + N * D * subspace * RAYS // 16 + N * C * subspace * RAYS
     counts: dict[str, tuple[float, float]] = {
-        "ldm": (N * C * D * RAYS, 8 * RAYS * N),
-        "ldm-s": (N * C * D * RAYS + 2 * N * D * n, 8 * RAYS * N + 4 * N * D),
+        "ldm": (ldm, 8 * RAYS * N),
+        "ldm-s": (ldm + 2 * N * D * n, 8 * RAYS * N + 4 * N * D),
         "seeding": (2 * N * D * n, 4 * N * D),
         "badge": (2 * N * (C + D) * n, 4 * N * (C + D)),
         "coreset": (2 * N * D * (n + known), 4 * N * D),
@@ -66,9 +75,11 @@ def line(
     us: dict[str, Any] | None,
     others: Mapping[str, dict[str, Any] | None],
     rate: dict[str, float],
+    *,
+    subspace: int | None = DEFAULT_SUBSPACE,
 ) -> Any:
     """Return a row of the table."""
-    count = needed(cell)
+    count = needed(cell, subspace)
     floor = (
         max(count[0] / rate["operations a second"], count[1] / rate["bytes a second"])
         if count
@@ -191,7 +202,14 @@ def main() -> None:
     rows = on_gpu(device, rate) if on_it else on_cpu(options.threads, options.patience, rate)
     grown = growth(device)
     print(table(rows))
-    save(options.out, {**facts(device), "rates": rate, "table": rows, "growth": grown})
+    result = {
+        **facts(device),
+        "subspace": DEFAULT_SUBSPACE,
+        "rates": rate,
+        "table": rows,
+        "growth": grown,
+    }
+    save(options.out, result)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ HEAD = """# Speed, measured
 
 `python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails
 if it is out of date. Times are medians over seeds in one run. In comparisons with other libraries, each measurement
-runs in its own process. Times depend on the machine, and ratios depend on it less.
+runs in its own process. Ratios between times depend less on the machine than the times themselves.
 """
 
 
@@ -219,9 +219,9 @@ def _peers() -> list[str]:
     return [
         "## Compared with scikit-activeml\n",
         "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
-        "model outputs are computed beforehand. Memory is the increase in memory use during a selection. A dash means "
-        f"that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
-        "or needed more memory than there was. The results for 1,000,000 rows are from a separate run, during which "
+        "model outputs are computed beforehand. The memory columns show the increase in memory use during a selection. A "
+        f"dash means that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
+        "or needed more memory than was available. The results for 1,000,000 rows are from a separate run, during which "
         "the other core was busy.\n",
         *_table(heads, rows),
         "Both libraries use the radius 0.9 for ProbCover and 1,000 label configurations for BatchBALD. The k-means of "
@@ -302,7 +302,7 @@ The lower bound is the time that the operations and memory transfers that an alg
 rates measured in the same run. For LDM, these are the products of all rows, classes and directions, and for seeding
 the products of all rows and picks. On a GPU, small tasks are far above the bound, because launching kernels takes
 most of the time. "The paper's" is LDM-S as its authors run it, one hypothesis and one pick at a time. The last column
-is empty if the lower bound depends on the data. The columns on the other implementation are empty if it was not run
+is empty if the lower bound depends on the data. The columns for the other implementation are empty if it was not run
 or took more than two minutes.
 """
 

@@ -99,7 +99,7 @@ def block(result: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"Measured with {result['rows']:,} rows of {result['width']} features in {result['classes']} classes, by "
+            f"We measured with {result['rows']:,} rows of {result['width']} features, {result['classes']} classes and "
             f"{result['workers']} workers with one thread each ({facts['hardware'].split(',')[0]}, commit "
             f"`{commit[:7]}`{changed}):",
             "",

@@ -278,14 +278,14 @@ def stopping_facts(results: dict[str, Any]) -> str:
         return 100 * float(np.mean([row[1] - row[2] for row in measured if low < row[0] <= high]))
 
     sentences = [
-        f"Stopping when the advice first came cost {np.mean(lost):.1f} points on average, and at "
+        f"Stopping at the first advice to stop cost {np.mean(lost):.1f} points on average, and at "
         f"most {max(lost):.1f},",
         "compared with the best of 25 rounds.",
         f"In {taken_back} of {len(campaigns)} campaigns, the advice to stop was withdrawn for a "
         f"while in a later round.",
         f"The interval contained the accuracy on held-out rows in {np.mean(inside):.0%} of all "
         f"rounds,",
-        f"and in {sum(at_stop)} of the {len(at_stop)} rounds in which the advice first came.",
+        f"and in {sum(at_stop)} of the {len(at_stop)} rounds with the first advice to stop.",
         f"The interval was too low in {np.mean([row[1] > row[4] for row in measured]):.0%} of all "
         f"rounds",
         f"and too high in {np.mean([row[1] < row[3] for row in measured]):.0%}.",

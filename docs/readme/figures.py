@@ -66,8 +66,9 @@ def labels_saved() -> str:
         saving = saving_over(label_counts, curves["ldm-s"], curves["random"])
         items = data.format(items=f"{read_campaign(name)['pool']:,}")
         parts.append(
-            f"on {items}, {saving.labels:,.0f} picked labels reach the accuracy of "
-            f"{saving.baseline:,.0f} random ones ({saving.saved / saving.baseline:.0%} fewer)"
+            f"on {items}, a model trained on {saving.labels:,.0f} picked items is as accurate as "
+            f"one trained on {saving.baseline:,.0f} random items "
+            f"({saving.saved / saving.baseline:.0%} fewer labels)"
         )
 
     sentence = f"**Measured** in simulated campaigns: {parts[0]}; {parts[1]}."
@@ -94,9 +95,10 @@ def runs() -> str:
             alone_in_front += lead.mean > 0
 
     conclusion = (
-        f"The honest conclusion: LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. "
-        f"On {len(comparisons) - beaten} of {len(comparisons)} datasets no strategy is "
-        f"significantly better, and on {alone_in_front or 'none'} is it alone in front."
+        f"LDM-S saved {min(shares):.0%} to {max(shares):.0%} of the labels. On "
+        f"{len(comparisons) - beaten} of {len(comparisons)} datasets, no strategy is significantly "
+        "better than LDM-S. LDM-S is significantly better than all other strategies on "
+        f"{alone_in_front or 'none'} of the datasets."
     )
     table: str = pages["table_of_runs"]()
     return f"{table}\n\n{textwrap.fill(conclusion, WIDTH, break_on_hyphens=False)}"
@@ -117,11 +119,12 @@ def speed() -> str:
 
     *_, imagenet = json.loads((SPEED_RESULTS / "all_h200.json").read_text())["table"]
     sentence = (
-        f"At equal accuracy of the estimate, LDM is {ratios['ldm_cpu']} times faster than the "
-        f"paper's algorithm on two CPU cores and {ratios['ldm_h200']} times on a GPU. 64,060 of "
-        f"256,240 rows with 1,000 classes are picked in {imagenet['teeter (s)']:.2f} s on one "
-        f"H200. Strategies that scikit-activeml has too are {min(peers):.1f} to {max(peers):.1f} "
-        "times faster here. [How it is measured](docs/explanation/speed.md)."
+        f"For an equally accurate estimate, teeter computes LDM {ratios['ldm_cpu']} times faster "
+        f"than the paper's algorithm on two CPU cores, and {ratios['ldm_h200']} times faster on a "
+        "GPU. Picking 64,060 of 256,240 rows with 1,000 classes takes "
+        f"{imagenet['teeter (s)']:.2f} s on one H200. Strategies that scikit-activeml also has are "
+        f"{min(peers):.1f} to {max(peers):.1f} times faster in teeter. See [how speed is "
+        "measured](docs/explanation/speed.md)."
     )
     return textwrap.fill(sentence, WIDTH, break_on_hyphens=False, break_long_words=False)
 
@@ -163,8 +166,10 @@ def how_many_labels() -> str:
         label_counts, curves = accuracy_curves(name)
         labels = 10 * CLASS_COUNTS[name]
         accuracy = np.interp(labels, label_counts, curves["ldm-s"].mean(axis=0))
-        parts.append(f"{labels:,} labels and {accuracy:.0%} for {title}")
-    lines.append(f"Ten labels per class were {parts[0]}, and {parts[1]}.")
+        parts.append(f"{accuracy:.0%} on {title.split(',')[0]} ({labels:,} labels)")
+    lines.append(
+        f"With ten labels per class, `ldm-s` reached an accuracy of {parts[0]} and {parts[1]}."
+    )
     return "\n".join(lines)
 
 

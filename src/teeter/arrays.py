@@ -25,6 +25,7 @@ from torch import Tensor
 from teeter.errors import InputError
 
 __all__ = [
+    "TILE",
     "Array",
     "as_input_type",
     "as_integers",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from threading import Lock
+from typing import TypeVar, cast
 
 import torch
 
-__all__ = ["limit_threads", "map_on_cores"]
+__all__ = ["limit_threads", "prefetch", "run_in_threads"]
 
-ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
+Item = TypeVar("Item")
 
 
 @contextmanager
@@ -48,29 +48,68 @@ def limit_threads(threads: int = 1, *, blas: bool = False) -> Iterator[None]:
         torch.set_num_threads(threads_before)
 
 
-def map_on_cores(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> list[ResultT]:
-    """Call a function of torch on each item, on all cores at once.
+def run_in_threads(function: Callable[[Item], None], items: Sequence[Item]) -> None:
+    """Call a function for every item, in as many threads as torch may use.
 
-    Each call has one core to itself. For small networks that is faster than splitting every matrix
-    product among all cores.
+    Each call computes with one thread. Threads take the next item when they are done with one, so a
+    core that another program uses costs what it would have computed, and no more. (The threads
+    inside an operation of torch wait for each other, busily, at the end of every operation.)
 
     Args:
-        function: called in threads, so it must not write to anything that another call reads.
-        items: any number of items. All are started, in their order.
+        function: what to do with an item. Calls must not write to the same memory.
+        items: taken one at a time.
 
-    Returns:
-        The results, in the order of the items.
-
-    Example:
-        >>> map_on_cores(abs, [-2, 3])
-        [2, 3]
+    Raises:
+        Exception: the first error of a call, after the calls that have begun.
     """
-    cores = torch.get_num_threads()
+    threads = min(torch.get_num_threads(), len(items))
+    if threads <= 1:
+        with limit_threads(1):
+            for item in items:
+                function(item)
+        return
 
-    # The limit is set by the caller's thread, which also restores it. If each call did, the last
-    # one to end would restore what another call had set. New threads start without any limit.
+    remaining = iter(items)
+    lock = Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                try:
+                    item = next(remaining)
+                except StopIteration:
+                    return
+            function(item)
+
+    # torch counts threads per thread of the program: new ones start with the number that is set
+    # here, once they have asked for it.
     with (
         limit_threads(1),
-        ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ThreadPoolExecutor(threads, initializer=torch.get_num_threads) as pool,
     ):
-        return list(pool.map(function, items))
+        futures = [pool.submit(work) for _ in range(threads)]
+        for future in futures:
+            future.result()
+
+
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items, with the next one being made in another thread meanwhile.
+
+    Args:
+        items: made one ahead, so two of them are in memory. An error is raised in its place.
+
+    Example:
+        >>> list(prefetch(range(3)))
+        [0, 1, 2]
+    """
+    remaining = iter(items)
+    nothing = object()
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, remaining, nothing)
+        while True:
+            item = following.result()
+            if item is nothing:
+                return
+            following = pool.submit(next, remaining, nothing)
+            yield cast(Item, item)

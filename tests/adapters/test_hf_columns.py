@@ -95,7 +95,7 @@ def test_a_formatted_table_has_the_same_labels(kind: str) -> None:
         ),
         (
             lambda: labels_of(library_models.table(label=[[1]])),
-            "Column 'label' holds List: one label a row",
+            "Column 'label' holds List: it must hold one label per row",
         ),
     ],
 )

@@ -452,7 +452,7 @@ def no_padding() -> Any:
         (lambda: Texts(TEXTS, TOKENIZER, "text"), "A list has no column 'text'"),
         (
             lambda: Texts(library_models.table(a=TEXTS, b=TEXTS), TOKENIZER),
-            r"The table has several columns of texts \(a, b\): name the one to look at",
+            r"The table has several columns of texts \(a, b\): name the one to use",
         ),
         (
             lambda: Texts(library_models.table(a=[1, 2]), TOKENIZER),

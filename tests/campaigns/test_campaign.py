@@ -303,6 +303,7 @@ def trained_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "colours.teeter"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy", sorted(set(registry.names()) - {"dbal", "batchbald", "ensemble"})
 )

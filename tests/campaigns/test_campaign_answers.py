@@ -124,7 +124,7 @@ def test_an_answer_inside_a_transaction_is_stored_with_it(campaign: Campaign) ->
     ("answer", "message"),
     [
         (Answer("p0", "ann", AnswerKind.LABEL), "A label needs a class"),
-        (Answer("p0", "ann", AnswerKind.SKIP, "left"), "a skip, unsure or flag must not have one"),
+        (Answer("p0", "ann", AnswerKind.SKIP, "left"), "skip, unsure and flag must not have one"),
         (Answer("p0", "ann", "bad"), "'bad' is not a kind of answer: choose from label, skip"),  # type: ignore[arg-type]
         (Answer("p0", " ", AnswerKind.SKIP), "The name of the annotator is blank"),
         (Answer("p0", "import", AnswerKind.SKIP), "reserved for labels that came with the items"),

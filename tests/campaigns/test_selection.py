@@ -159,6 +159,7 @@ def test_items_of_other_annotators_are_not_asked_even_if_they_are_picked(
     assert not items_of_bob & set(items_of_ann)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [

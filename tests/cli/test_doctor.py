@@ -28,6 +28,7 @@ def test_the_report_as_json(teeter: Teeter) -> None:
     assert {"web", "store", "hf"} <= {extra["name"] for extra in report["extras"]}
 
 
+@pytest.mark.slow
 def test_nothing_private_is_shown(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

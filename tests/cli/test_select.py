@@ -129,6 +129,25 @@ def test_json(teeter: Teeter, arrays: Path) -> None:
     assert (facts["candidates"], facts["labelled"], facts["classes"]) == (4, 0, ["no", "yes"])
 
 
+def test_rays_may_be_isotropic_or_in_other_subspaces(teeter: Teeter, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((60, 40)).astype(np.float32)
+    weight = rng.standard_normal((3, 40)).astype(np.float32)
+    np.savez(tmp_path / "pool.npz", features=features, weight=weight)
+
+    values = []
+    for given in ([], ["--subspace", 16], ["--subspace", 4], ["--subspace", 0]):
+        command = ["select", tmp_path / "pool.npz", "-n", 60, "--strategy", "ldm", "--rays", 32]
+        answer = json.loads(teeter(*command, *given, "--json").stdout)
+        values.append({pick["id"]: pick["ldm"] for pick in answer["picks"]})
+    default, in_16, in_4, isotropic = values
+    assert default == in_16
+    assert default != in_4
+    assert default != isotropic
+    assert answer["facts"]["subspace"] is None
+    assert answer["facts"]["options"] == {"rays": 32, "subspace": None}
+
+
 def test_out_is_written_whole_and_stdout_stays_empty(
     teeter: Teeter, arrays: Path, tmp_path: Path
 ) -> None:

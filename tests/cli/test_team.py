@@ -97,7 +97,7 @@ def test_agreement_shows_unknown_values_as_dashes(campaign_file: Path) -> None:
 
 
 def test_annotators_are_added_listed_and_removed(campaign_file: Path) -> None:
-    assert "The campaign has no annotators" in run_campaign("people", "list", campaign_file)
+    assert "The campaign has no members" in run_campaign("people", "list", campaign_file)
 
     label_twelve(campaign_file, disagreements=2)
     token = run_campaign("people", "add", campaign_file, "ann").strip()

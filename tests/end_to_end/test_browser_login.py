@@ -30,7 +30,7 @@ pytestmark = [*MARKS, pytest.mark.slow]
 DEEP_LINK = "/c/texts/progress?from=mail&item=a%20b"
 DESKTOP = {"width": 1280, "height": 800}
 
-REFUSAL = "eve@evil.example is not let in here: ask the person who runs this server."
+REFUSAL = "eve@evil.example has no access here: ask the person who runs this server."
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_the_answer_to_the_login_of_another_browser_logs_nobody_in(
     attacker.context.close()
 
     page.goto(answer)
-    sync_api.expect(page.get_by_role("alert")).to_contain_text("This login was not begun here")
+    sync_api.expect(page.get_by_role("alert")).to_contain_text("This login was not started here")
     page.goto(f"{address}/c/texts")
     page.wait_for_url("**/login?next=**")
 

@@ -145,6 +145,7 @@ def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
     assert results_without_times(read_run(tmp_path)) == results_without_times(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell",
     [
@@ -298,6 +299,7 @@ def noting() -> Any:
     registry._classes.pop("noting", None)
 
 
+@pytest.mark.slow
 def test_what_a_strategy_remembers_is_alike_after_a_restart(noting: Any, tmp_path: Path) -> None:
     names = ["noting", "random"]
     unbroken = run_setting(TINY, tmp_path / "unbroken", strategies=names, device="cpu")
@@ -409,6 +411,7 @@ def test_what_cannot_run_is_told_before_it_starts(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

@@ -104,6 +104,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
     assert len(bait(logits, features, 5, labelled=None, form="binary")) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.checks("bait", against="memory use: at most what it announced")
 @pytest.mark.parametrize(
     ("rows", "classes", "width", "known", "form"),

@@ -14,7 +14,7 @@ HOPPER = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from teeter.kernels.fused import flip_rates, seeding
+from teeter.kernels.fused import flip_rates, ranks, seeding, subspace_rates
 
 
 def assembly(kernel, kinds, fixed, **options):
@@ -39,6 +39,34 @@ for classes, width, tied in cases:
     constants = {"has_bias": True, "tied": tied, "one_class_tile": classes <= some}
     constants |= {"NEIGHBOURS": 8, "ROUNDING": 1e-5}
     assert "wgmma" in assembly(flip_rates._flip_rates, kinds, constants | sizes, **options)
+
+sizes = {name: getattr(subspace_rates, name) for name in ("ROWS", "DIRECTIONS", "CLASSES")}
+for rank in (16, 64):
+    rows, some, columns = sizes["ROWS"], sizes["CLASSES"], sizes["DIRECTIONS"] * sizes["CLASSES"]
+    kinds = (
+        f"*fp32;tensordesc<bf16[{rows}, {rank}]>;*i32;tensordesc<fp32[{rows}, {some}]>;"
+        f"tensordesc<bf16[{columns}, {rank}]>;*bf16;i32;i32;i32;i64;i64"
+    )
+    for tied, one_class_tile in ((False, True), (False, False), (True, False)):
+        constants = {"tied": tied, "one_class_tile": one_class_tile, "RANK": rank}
+        constants |= {"GROUPS_PER_BLOCK": 2, "ROUNDING": 1e-5} | sizes
+        kernel = subspace_rates._subspace_rates
+        assert "wgmma" in assembly(kernel, kinds, constants, **subspace_rates.PROGRAM)
+constants = {"ROUNDING": 1e-6, "ROWS": 8, "COLUMNS": 128}
+assembly(subspace_rates._invert_gaps, "*fp32;*i32;*i32;i32;i32;i32", constants)
+
+constants = {"SHIFT": 18, "ROWS": ranks.ROWS}
+assembly(ranks._count_cells, "*i32;*fp32;i32;i32", constants)
+assembly(ranks._group_by_cell, "*fp32;*i32;*fp32;i32;i32", constants)
+constants |= {"equality_factor": 0.999, "RAYS": ranks.RAYS}
+assembly(ranks._lower_bounds, "*i32;*fp32;*i32;i32;i32;i32;i32", constants)
+kinds = "*i64;*i64;*i32;*fp32;*i32;i32;i32;i32;i32;i32"
+assembly(ranks._find_candidates, kinds, constants)
+constants = {"equality_factor": 0.999, "SHIFT": 18}
+constants |= {"CANDIDATES": ranks.CANDIDATES, "LANES": ranks.LANES}
+kinds = "*i32;*i64;*fp32;*fp32;*i32;i32;i32;i32;i32;i32"
+assembly(ranks._count_exactly, kinds, constants)
+
 tile = {name: seeding.PRODUCT_TILE[name] for name in ("PICKS", "WIDTH")} | {"ROWS": seeding.ROWS}
 constants = {"negligible": 1e-5, "scale": seeding.LOWER_SCALE} | tile
 kinds = "*fp64;*fp16;*fp16;*i64;*i32;i32;i32"
@@ -48,7 +76,9 @@ assembly(seeding._weigh_tiles, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", {"ROWS": 128
 for groups, draws in ((16, 16), (8192, 2)):  # the second for 100 million rows
     constants = {"GROUPS": groups, "ROWS": 128, "DRAWS": draws}
     assembly(seeding._draw_rows, "*i64;*fp64;*fp64;*fp64;*fp64;*fp64;i32;i32", constants)
-kinds = "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;i32"
+constants = {"LOWEST": seeding.LOWEST, "GROUPS": seeding.GROUPS_AT_ONCE, "ROWS": 128}
+assembly(seeding._weigh_groups, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", constants)
+kinds = "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;*fp64;i32"
 assembly(seeding._accept_candidates, kinds, {"BLOCK": 256}, num_warps=16)
 print("compiled")
 """

@@ -12,13 +12,16 @@ from torch import Tensor
 import teeter
 from ldm_cases import Case, drawn, make_case, with_mirrors
 from reference import ldm as literal
+from teeter.errors import InputError
 from teeter.kernels.ldm import (
     BLOCK,
     default_rays,
     flip_rates,
+    ldm_against_reference,
     ldm_by_rays,
     paper_sigmas,
     ray_directions,
+    subspace_directions,
 )
 from teeter.seeds import stream
 
@@ -49,6 +52,51 @@ def test_is_the_least_disagreement_along_every_direction(
     case = make_case(classes=classes, seed=seed, bias=bias)
     directions = drawn(seed, 3, case)
     np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+
+
+@pytest.mark.checks(
+    "ldm", "ldm-s", against="the definition along directions in subspaces, in float64"
+)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("classes", "subspace"), [(2, 1), (3, 2), (5, 3)])
+def test_is_the_least_disagreement_along_directions_in_subspaces(
+    classes: int, subspace: int, bias: bool
+) -> None:
+    case = make_case(20, 6, classes, seed=classes, bias=bias)
+    blocks = list(subspace_directions(classes, 3, *case.head(), subspace=subspace))
+    expanded = [block.expand() for block in blocks]
+    found = by_rays(case, blocks)
+    np.testing.assert_allclose(found, literally(case, expanded), atol=1e-12)
+
+    others = make_case(40, 6, classes, seed=9)
+    among = by_rays(case, blocks, reference=others.features, sigma_max=0.7)
+    by_definition = literally(case, expanded, reference=others.features.numpy(), sigma_max=0.7)
+    np.testing.assert_allclose(among, by_definition, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_factors_give_the_rates_of_the_directions_they_stand_for(dtype: torch.dtype) -> None:
+    case = make_case(500, 40, 7)
+    features, weight, bias = (tensor.to(dtype) for tensor in vars(case).values())
+    blocks = list(subspace_directions(0, 40, weight, bias, subspace=8))
+    by_factors = flip_rates(features, weight, bias, blocks)
+    expanded = flip_rates(features, weight, bias, [block.expand() for block in blocks])
+    tolerance = 1e-9 if dtype == torch.float64 else 2e-3
+    torch.testing.assert_close(by_factors, expanded, rtol=tolerance, atol=tolerance)
+
+
+def test_shards_get_the_values_of_the_whole_pool() -> None:
+    case = make_case(700, 30, 6)
+    features, weight, bias = (tensor.float() for tensor in vars(case).values())
+    reference = features[:200]
+    blocks = list(subspace_directions(0, 40, weight, bias, subspace=8))
+    whole = ldm_by_rays(features, weight, bias, directions=blocks, reference=reference, rays=79)
+    ranks = flip_rates(reference, weight, bias, blocks)[:79].sort(dim=1).values
+    parts = [
+        ldm_against_reference(features[rows], weight, bias, directions=blocks, ranks=ranks)
+        for rows in (slice(0, 333), slice(333, 700))
+    ]
+    assert torch.equal(torch.cat(parts), whole)
 
 
 @given(
@@ -166,12 +214,34 @@ def test_more_rays_never_raise_a_value(seed: int, rays: int) -> None:
     assert bool((torch.as_tensor(more) <= torch.as_tensor(fewer)).all())
 
 
+@pytest.mark.parametrize(("rays", "more"), [(1, 2), (20, 33), (31, 32), (40, 200)])
+def test_more_rays_in_subspaces_never_raise_a_value(rays: int, more: int) -> None:
+    case = make_case(300, 40, 5)
+    features, weight, bias = (tensor.float() for tensor in vars(case).values())
+    fewer = teeter.ldm(features, weight, bias, rays=rays)
+    assert bool((teeter.ldm(features, weight, bias, rays=more) <= fewer).all())
+
+
 def test_an_odd_count_drops_the_last_mirror() -> None:
     case = make_case(60, 3, 3)
     for rays in (1, 3, 5):
         directions = drawn(0, (rays + 1) // 2, case)
         found = teeter.ldm(case.features, *case.head(), rays=rays)
         np.testing.assert_allclose(found, literally(case, directions, rays=rays), atol=1e-12)
+
+
+def test_no_subspace_means_isotropic_rays() -> None:
+    case = make_case(100, 30, 4)
+    found = teeter.ldm(case.features, *case.head(), rays=40, subspace=None)
+    assert torch.equal(found, by_rays(case, drawn(0, 20, case)))
+    assert not torch.equal(found, teeter.ldm(case.features, *case.head(), rays=40))
+
+
+@pytest.mark.parametrize("subspace", [0, -1, 2.5, True, "16"])
+def test_a_subspace_has_a_whole_number_of_dimensions(subspace: object) -> None:
+    case = make_case()
+    with pytest.raises(InputError, match="subspace"):
+        teeter.ldm(case.features, case.weight, subspace=subspace)  # type: ignore[arg-type]
 
 
 def test_the_first_rays_stay_the_same_when_there_are_more() -> None:
@@ -206,26 +276,33 @@ def test_reordering_rows_reorders_values() -> None:
     )
 
 
+@pytest.mark.parametrize("subspace", [None, 16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1, 10_000, 300_000, 1 << 40])
-def test_chunk_size_changes_nothing(size: int, dtype: torch.dtype) -> None:
+def test_chunk_size_changes_nothing(size: int, dtype: torch.dtype, subspace: int | None) -> None:
     case = make_case(1003, 29, 6)
     arguments = [tensor.to(dtype) for tensor in vars(case).values()]
-    plain = teeter.ldm(*arguments, rays=70)
+    options = {"rays": 70, "subspace": subspace}
+    plain = teeter.ldm(*arguments, **options)
     with teeter.working_memory(size):
-        assert torch.equal(torch.as_tensor(plain), torch.as_tensor(teeter.ldm(*arguments, rays=70)))
-        apart = teeter.ldm(*arguments, rays=70, reference=arguments[0])
-    assert torch.equal(torch.as_tensor(plain), torch.as_tensor(apart))
+        assert torch.equal(plain, teeter.ldm(*arguments, **options))
+        apart = teeter.ldm(*arguments, **options, reference=arguments[0])
+    assert torch.equal(plain, apart)
 
 
-def test_threads_change_nothing() -> None:
-    case = make_case(30_000, 8, 3)
+@pytest.mark.parametrize(
+    ("rows", "width", "classes", "subspace"),
+    [(30_000, 8, 3, 16), (30_000, 40, 3, 16), (5_000, 128, 10, None)],
+)
+def test_threads_change_nothing(rows: int, width: int, classes: int, subspace: int | None) -> None:
+    case = make_case(rows, width, classes)
     features, weight = case.features.float(), case.weight.float()
     before = torch.get_num_threads()
     answers = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        answers.append(torch.as_tensor(teeter.ldm(features, weight, rays=8)))
+        answers.append(teeter.ldm(features, weight, rays=40, subspace=subspace))
+        assert torch.get_num_threads() == threads
     torch.set_num_threads(before)
     assert torch.equal(*answers)
 
@@ -277,6 +354,37 @@ def test_meets_the_truth_in_the_paper_s_two_dimensions(seed: int) -> None:
     found = float(teeter.ldm(rows[:1], weight, reference=rows[1:], seed=seed)[0])
     assert abs(found - share) <= 2 / M
     assert abs(share - truth) <= 3 * np.sqrt(truth * (1 - truth) / M)
+
+
+@pytest.mark.checks("ldm", "ldm-s", against="the true value in two dimensions, hidden among 40")
+@pytest.mark.parametrize("subspace", [4, 16, None])
+def test_meets_the_truth_where_two_of_many_dimensions_matter(subspace: int | None) -> None:
+    # An isometry hides the disc in 40 dimensions: angles, and so the true values, stay the same.
+    M, truth = 20_000, 0.03
+    rows, weight, share = disc(3, M, truth)
+    hidden = torch.randn(40, 2, generator=stream(0, "isometry"), dtype=torch.float64)
+    isometry = torch.linalg.qr(hidden).Q.T  # (2, 40)
+    found = teeter.ldm(
+        rows[:1] @ isometry, weight @ isometry, reference=rows[1:] @ isometry, subspace=subspace
+    )
+    assert abs(float(found[0]) - share) <= 2 / M
+
+
+@pytest.mark.checks("ldm", "ldm-s", against="the true value on a sphere in three dimensions")
+@pytest.mark.parametrize("subspace", [2, None])
+def test_meets_the_truth_on_a_sphere(subspace: int | None) -> None:
+    # Uniform rows on a sphere under a plane through its centre: the least lune that holds a row at
+    # the angle theta from the plane has the share theta / pi.
+    generator = stream(0, "sphere")
+    points = torch.randn(20_000, 3, generator=generator, dtype=torch.float64)
+    points /= points.norm(dim=1, keepdim=True)
+    weight = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    angle = torch.asin(points[:, 2].abs())
+    chosen = (angle > 0.1).nonzero()[:10, 0]
+    found = teeter.ldm(points[chosen], weight, reference=points, rays=2048, subspace=subspace)
+    truth = angle[chosen] / torch.pi
+    assert bool((found >= truth - 0.006).all()), "no estimate is below the truth but by chance"
+    assert float((found - truth).mean()) < 0.02
 
 
 @pytest.mark.parametrize("seeds", [8, pytest.param(40, marks=pytest.mark.slow)])
@@ -342,6 +450,23 @@ def test_gpu_s_coarse_noise_gives_the_same_order() -> None:
         [torch.as_tensor(v).double().argsort().argsort().double() for v in (coarse, fine)]
     )
     assert float(torch.corrcoef(ranks)[0, 1]) > 0.999
+
+
+def test_estimates_in_subspaces_are_as_tight_as_isotropic_ones() -> None:
+    case = make_case(1500, 60, 8)
+    features, weight, bias = (tensor.float() for tensor in vars(case).values())
+    means = {
+        subspace: np.mean(
+            [
+                float(
+                    teeter.ldm(features, weight, bias, rays=128, subspace=subspace, seed=s).mean()
+                )
+                for s in range(3)
+            ]
+        )
+        for subspace in (16, None)
+    }
+    assert means[16] < 1.03 * means[None]
 
 
 @pytest.mark.gpu

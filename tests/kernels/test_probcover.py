@@ -157,6 +157,7 @@ def test_a_radius_of_nothing_leaves_the_farthest_rows() -> None:
     assert probcover(features, 0.0, 9, centres=known).tolist() == literally(features, 0.0, 9, known)
 
 
+@pytest.mark.slow
 def test_working_memory_changes_nothing() -> None:
     features, known = draw(2100, 6, 0).float(), draw(40, 6, 1).float()
     expected = probcover(features, 0.5, 300, centres=known).tolist()

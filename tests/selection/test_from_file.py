@@ -372,6 +372,7 @@ def test_the_facts_say_what_the_picks_depend_on(
         "labels": "kind",
         "id_column": None,
         "rays": None,
+        "subspace": 16,
         "strategy": "ldm-s",
         "options": {},
         "seed": 3,

@@ -44,11 +44,21 @@ def test_an_array_a_folder_and_a_pattern_are_the_same_pool(pool: Path, tmp_path:
     assert np.array_equal(select_rows(tmp_path / "columns.parquet").rows, one.rows)
 
 
-def test_the_ldm_is_that_of_memory_with_the_same_reference(pool: Path) -> None:
-    found = select_rows(pool, n=ROWS, strategy="ldm")
+@pytest.mark.parametrize("subspace", [None, 3])
+def test_the_ldm_is_that_of_memory_with_the_same_reference(
+    pool: Path, subspace: int | None
+) -> None:
+    found = select_rows(pool, n=ROWS, strategy="ldm", subspace=subspace)
     seed = derive_seed(stream(0, "select"))
     reference = np.sort(from_shards._draw_rows(ROWS, 400, seed, "reference"))
-    in_memory = teeter.ldm(FEATURES, **HEAD, reference=FEATURES[reference], rays=32, seed=seed)
+    in_memory = teeter.ldm(
+        FEATURES,
+        **HEAD,
+        reference=FEATURES[reference],
+        rays=32,
+        subspace=subspace,
+        seed=seed,
+    )
     assert np.array_equal(ldm_values(found), in_memory[found.rows])
     assert np.array_equal(found.rows, np.argsort(in_memory, kind="stable"))
 
@@ -114,6 +124,38 @@ def test_others_pick_among_some_and_say_so(pool: Path, tmp_path: Path) -> None:
             f"{strategy} picked from 200 of 1,200 rows, drawn at random.",
         )
     assert len(set(select_rows(pool, strategy="random", head=None).rows.tolist())) == 30
+
+
+def test_picks_are_described_without_reading_them_again(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[int] = []
+    fetch = from_shards.fetch_features
+
+    def count(shards: Any, rows: Any, source: Any, **options: Any) -> torch.Tensor:
+        requests.append(len(rows))
+        return fetch(shards, rows, source, **options)
+
+    monkeypatch.setattr(from_shards, "fetch_features", count)
+    selection = select_rows(pool)
+    assert requests == [400, 1, 1024]  # the reference rows, the first pick, and rows ahead of draws
+
+    logits = FEATURES[selection.rows] @ HEAD["weight"].T + HEAD["bias"]
+    margins = teeter.scores("margin", teeter.Outputs(logits=logits))
+    found = [pick.margin for pick in selection.picks]
+    np.testing.assert_allclose(found, margins, rtol=1e-4, atol=1e-6)
+
+
+def test_logits_that_do_not_fit_in_memory_are_fetched_again(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = select_rows(pool)
+    monkeypatch.setattr(from_shards._FetchedLogits, "take", lambda self, rows: None)
+    fetched_again = select_rows(pool)
+    assert plain.ids == fetched_again.ids
+    for first, second in zip(plain.picks, fetched_again.picks, strict=True):
+        assert first.margin == pytest.approx(second.margin, abs=1e-6)
+        assert first.predicted == second.predicted
 
 
 def test_what_is_there_is_not_computed_again(

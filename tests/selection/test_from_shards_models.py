@@ -94,6 +94,7 @@ def test_rows_may_be_nested_lists_tensors_or_small_numbers(home: Path) -> None:
         assert_same(select_from(home, other), one)
 
 
+@pytest.mark.slow
 def test_another_model_never_meets_old_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = select_from(home, "raw")
     performed: list[Task] = []
@@ -130,6 +131,7 @@ def test_in_memory_too(home: Path) -> None:
                 assert {pick.predicted for pick in now.picks} <= set("abcd")
 
 
+@pytest.mark.slow
 def test_facts_name_the_model(home: Path) -> None:
     picks = select_from_shards(
         home / "raw", n=3, model=home / "model.safetensors", workers=1, work=home / "w"

@@ -171,6 +171,7 @@ def test_a_hint_does_not_mind_capitals() -> None:
 ESTIMATOR = {
     "method": "rays",
     "rays": None,
+    "subspace": 16,
     "sigmas": None,
     "patience": 10,
     "sigma_max": None,

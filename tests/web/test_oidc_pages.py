@@ -148,6 +148,7 @@ def test_the_cookie_of_the_login_is_for_this_server_and_short(client: TestClient
     assert "secure" not in cookie, "browsers would not send it to http://127.0.0.1"
 
 
+@pytest.mark.slow
 def test_over_tls_no_sibling_domain_can_set_the_cookies(
     provider: MockProvider, tmp_path: Path
 ) -> None:
@@ -167,9 +168,10 @@ def test_over_tls_no_sibling_domain_can_set_the_cookies(
         planted = {name.removeprefix("__Host-"): client.cookies[name] for name in names}
         client.cookies.clear()
         client.cookies.update(planted)
-        assert "not begun here" in client.get(answer).text
+        assert "not started here" in client.get(answer).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-30, 30])
 def test_clocks_may_differ_by_less_than_a_minute(
     client: TestClient, provider: MockProvider, seconds: int
@@ -179,6 +181,7 @@ def test_clocks_may_differ_by_less_than_a_minute(
     assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_addresses_of_the_provider_are_used_as_published(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -206,6 +209,7 @@ def test_a_new_key_of_the_provider_is_fetched(client: TestClient, provider: Mock
     assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_new_key_of_the_same_name_is_fetched(client: TestClient, provider: MockProvider) -> None:
     assert log_in(client).status_code == 200
     client.cookies.clear()
@@ -220,6 +224,7 @@ def unnamed(claims: dict[str, Any]) -> str:
     return jwt.encode({"alg": "RS256"}, claims, rsa_key("first"), algorithms=["RS256"])
 
 
+@pytest.mark.slow
 def test_a_single_key_needs_no_name(client: TestClient, provider: MockProvider) -> None:
     key = rsa_key("first").as_dict(private=False)
     del key["kid"]
@@ -228,6 +233,7 @@ def test_a_single_key_needs_no_name(client: TestClient, provider: MockProvider) 
     assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_token_that_does_not_name_its_key_is_refused_if_there_are_several(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -236,6 +242,7 @@ def test_a_token_that_does_not_name_its_key_is_refused_if_there_are_several(
     assert "InvalidKeyIdError" in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 def test_keys_that_cannot_be_used_do_not_hide_the_others(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -251,6 +258,7 @@ def test_keys_that_cannot_be_used_do_not_hide_the_others(
     assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_key_for_encryption_signs_nothing(client: TestClient, provider: MockProvider) -> None:
     keys = [
         rsa_key("first").as_dict(private=False) | {"use": "enc"},
@@ -260,6 +268,7 @@ def test_a_key_for_encryption_signs_nothing(client: TestClient, provider: MockPr
     assert "InvalidKeyIdError" in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 def test_a_key_that_is_no_longer_published_is_refused_after_an_hour(
     client: TestClient, provider: MockProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +281,7 @@ def test_a_key_that_is_no_longer_published_is_refused_after_an_hour(
     assert "InvalidKeyIdError" in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 def test_a_session_ends_after_its_hours(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +323,7 @@ def test_a_wrong_state_is_refused(client: TestClient, provider: MockProvider) ->
     state = parse_qs(urlsplit(address).query)["state"][0]
     for wrong in ("", "other", state[:-1], "é"):
         response = client.get(address.replace(state, wrong))
-        assert "not begun here" in refused(response, client)
+        assert "not started here" in refused(response, client)
     assert provider.token_requests == [], "the code was not used"
 
 
@@ -321,9 +331,9 @@ def test_a_login_of_another_browser_is_refused(client: TestClient) -> None:
     """An attacker sends a victim the address that completes the attacker's login."""
     address = begin(client)
     client.cookies.clear()
-    assert "not begun here" in refused(client.get(address), client)
+    assert "not started here" in refused(client.get(address), client)
     begin(client)  # the victim has an attempt of their own
-    assert "not begun here" in refused(client.get(address), client)
+    assert "not started here" in refused(client.get(address), client)
 
 
 def test_an_address_and_its_cookie_work_once(client: TestClient, provider: MockProvider) -> None:
@@ -332,10 +342,11 @@ def test_an_address_and_its_cookie_work_once(client: TestClient, provider: MockP
     assert client.get(address).status_code == 200
     client.cookies.clear()
     client.cookies.update(stolen)
-    assert "not begun here" in refused(client.get(address), client)
+    assert "not started here" in refused(client.get(address), client)
     assert len(provider.token_requests) == 1
 
 
+@pytest.mark.slow
 def test_a_forged_or_old_attempt_is_refused(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +362,7 @@ def test_a_forged_or_old_attempt_is_refused(
     assert "too long ago" in refused(client.get(address), client)
 
 
+@pytest.mark.slow
 def test_an_answer_of_another_provider_is_refused(client: TestClient) -> None:
     address = begin(client)
     query = parse_qs(urlsplit(address).query)
@@ -358,6 +370,7 @@ def test_an_answer_of_another_provider_is_refused(client: TestClient) -> None:
     assert "Another provider" in refused(client.get("/login/callback", params=other), client)
 
 
+@pytest.mark.slow
 def test_a_provider_that_promises_its_name_must_give_it(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -369,11 +382,13 @@ def test_a_provider_that_promises_its_name_must_give_it(
     assert len(provider.token_requests) == 1, "the code was sent to nobody"
 
 
+@pytest.mark.slow
 def test_a_provider_may_leave_its_name_out(client: TestClient, provider: MockProvider) -> None:
     provider.answer_issuer = None
     assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_login_replaces_the_session_that_was_there_before(client: TestClient) -> None:
     """Session fixation: what an attacker knows of the session before the login is of no use."""
     before = find_csrf_token(client.get("/login").text)
@@ -388,6 +403,7 @@ def test_a_login_replaces_the_session_that_was_there_before(client: TestClient) 
     assert not is_logged_in(client)
 
 
+@pytest.mark.slow
 def test_attempts_take_no_memory_until_they_come_back(client: TestClient) -> None:
     attempts = client.app.state.oidc_login.attempts  # type: ignore[attr-defined]
     size = len(attempts._used_at)
@@ -396,6 +412,7 @@ def test_attempts_take_no_memory_until_they_come_back(client: TestClient) -> Non
     assert len(attempts._used_at) == size
 
 
+@pytest.mark.slow
 def test_a_refusal_of_the_provider_is_reported(client: TestClient) -> None:
     state = parse_qs(urlsplit(begin(client)).query)["state"][0]
     error = {"state": state, "error": "access_denied<script>"}
@@ -422,6 +439,7 @@ def test_a_code_cannot_be_used_without_its_verifier(
     assert "invalid_grant" in refused(client.get(address.replace(code, stolen)), client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "next_page",
     [
@@ -513,6 +531,7 @@ def test_a_token_without_the_signature_of_the_provider_is_refused(
     assert "ID token is not valid" in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 def test_a_key_with_the_name_of_the_providers_key_is_not_it(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -521,6 +540,7 @@ def test_a_key_with_the_name_of_the_providers_key_is_not_it(
     assert "BadSignatureError" in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "claims",
     [
@@ -546,6 +566,7 @@ def test_a_token_for_another_purpose_is_refused(
     assert "ID token is" in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 def test_the_token_of_an_earlier_login_cannot_be_replayed(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -567,17 +588,17 @@ def test_the_token_of_an_earlier_login_cannot_be_replayed(
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        ({"email": "eve@evil.example"}, "not let in"),
-        ({"email": "eve@example.org.evil.example"}, "not let in"),
-        ({"email": "eve@sub.example.org"}, "not let in"),
+        ({"email": "eve@evil.example"}, "has no access here"),
+        ({"email": "eve@example.org.evil.example"}, "has no access here"),
+        ({"email": "eve@sub.example.org"}, "has no access here"),
         ({"email": "ann@example.org@evil.example"}, "no e-mail address"),
-        ({"email": "x" * 100 + "@example.org"}, "not let in"),
+        ({"email": "x" * 100 + "@example.org"}, "has no access here"),
         ({"email": "a\nb@example.org"}, "no e-mail address"),
         ({"email": "ann@example.org\u00a0"}, "no e-mail address"),
         ({"email": ["ann@example.org"]}, "no e-mail address"),
-        ({"email": "eve@\N{LATIN SMALL LETTER LONG S}taff.example"}, "not let in"),
-        ({"email": "eve@\N{KELVIN SIGN}eys.example"}, "not let in"),
-        ({"email": "eve@stra\N{LATIN SMALL LETTER SHARP S}e.example"}, "not let in"),
+        ({"email": "eve@\N{LATIN SMALL LETTER LONG S}taff.example"}, "has no access here"),
+        ({"email": "eve@\N{KELVIN SIGN}eys.example"}, "has no access here"),
+        ({"email": "eve@stra\N{LATIN SMALL LETTER SHARP S}e.example"}, "has no access here"),
         ({"email": "eve@evil.example,ann@example.org"}, "no e-mail address"),
         ({"email": "example.org"}, "no e-mail address"),
         ({"email": None}, "no e-mail address"),
@@ -596,6 +617,7 @@ def test_others_are_not_let_in(
     assert message in refused(log_in(client), client)
 
 
+@pytest.mark.slow
 def test_an_address_that_is_not_verified_never_counts(
     provider: MockProvider, tmp_path: Path
 ) -> None:
@@ -613,6 +635,7 @@ def test_an_address_that_is_not_verified_never_counts(
         assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_member_is_recognised_in_other_letters(provider: MockProvider, tmp_path: Path) -> None:
     """The server would make her an owner; the campaign's word counts, however it spells her."""
     from teeter.campaigns import Campaign
@@ -654,6 +677,7 @@ def test_the_server_gives_roles(
         assert client.get("/new").status_code == (200 if "manage" in permissions else 403)
 
 
+@pytest.mark.slow
 def test_without_a_role_only_members_of_a_campaign_see_it(
     provider: MockProvider, tmp_path: Path
 ) -> None:
@@ -690,6 +714,7 @@ def test_a_provider_that_is_away_is_reported(client: TestClient, provider: MockP
     assert log_in(client).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "discovery",
     [
@@ -707,6 +732,7 @@ def test_a_provider_that_describes_itself_wrongly_is_not_used(
     refused(client.get("/login/oidc", follow_redirects=False), client, 502)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/keys"])
 @pytest.mark.parametrize(
     "body",
@@ -720,15 +746,17 @@ def test_any_answer_but_the_right_one_is_an_error_of_the_provider(
     response = client.get("/login/oidc", follow_redirects=False)
     if path == "/keys":
         response = client.get(httpx.get(response.headers["location"]).headers["location"])
-    assert "does not answer as it should" in refused(response, client, 502)
+    assert "did not respond as expected" in refused(response, client, 502)
 
 
+@pytest.mark.slow
 def test_an_endless_answer_is_cut_off(client: TestClient, provider: MockProvider) -> None:
     keys = [rsa_key("first").as_dict(private=False)]
     provider.changed_responses["/keys"] = json.dumps({"keys": keys}).encode() + b" " * 1_000_001
     assert "too long" in refused(log_in(client), client, 502)
 
 
+@pytest.mark.slow
 def test_an_answer_that_trickles_is_cut_off(
     client: TestClient, provider: MockProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -740,6 +768,7 @@ def test_an_answer_that_trickles_is_cut_off(
     assert "takes too long" in refused(response, client, 502)
 
 
+@pytest.mark.slow
 def test_a_redirect_of_the_provider_is_not_followed(
     client: TestClient, provider: MockProvider
 ) -> None:
@@ -753,6 +782,7 @@ AUTHORIZE_QUERY = (
 )
 
 
+@pytest.mark.slow
 def test_a_silent_provider_does_not_stop_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

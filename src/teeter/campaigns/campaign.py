@@ -347,7 +347,7 @@ class Campaign:
             return
 
         if target.exists():
-            raise FileError(f"{target} exists already: name another file.")
+            raise FileError(f"{target} already exists: name another file.")
         copy_to_location(self.database, self.name, str(target))
 
     @staticmethod
@@ -1272,7 +1272,7 @@ def _validate_answer(answer: Answer) -> Answer:
 
     kind = AnswerKind(answer.kind)
     if (kind is AnswerKind.LABEL) != (answer.label is not None):
-        raise InputError("A label needs a class, but a skip, unsure or flag must not have one.")
+        raise InputError("A label needs a class, but skip, unsure and flag must not have one.")
 
     return replace(answer, kind=kind, comment=answer.comment or None)
 

@@ -162,7 +162,7 @@ def _replace_campaign(
         existing = list_campaigns(target_connection).get(name)
         if existing is not None and not overwrite:
             raise InputError(
-                f"{target.display_url} has a campaign called {name!r} already: allow overwriting "
+                f"{target.display_url} already has a campaign called {name!r}: allow overwriting "
                 "it, or restore it to another database."
             )
         if existing is not None:

@@ -248,7 +248,8 @@ def _find_setting(name: str) -> Setting:
     # A file of another kind would only give the error that no setting has this name.
     if path.suffix and path.exists():
         raise FileError(
-            f"{path} is not a setting: give a name from teeter bench settings, or a .toml file."
+            f"{path} is not a setting: give a name that 'teeter bench settings' lists, or a .toml "
+            f"file."
         )
     return setting_named(name)
 

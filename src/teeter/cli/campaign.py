@@ -121,7 +121,8 @@ ControlOption = Annotated[
 AuditOption = Annotated[
     int,
     typer.Option(
-        metavar="N", help="Number of random items used to measure accuracy and never for training."
+        metavar="N",
+        help="Number of random items set aside to measure accuracy, never used for training.",
     ),
 ]
 CostOption = Annotated[float | None, typer.Option(metavar="AMOUNT", help="Cost of one label.")]
@@ -158,9 +159,7 @@ OverlapOption = Annotated[
 ]
 PeopleOption = Annotated[
     int,
-    typer.Option(
-        metavar="N", help="Number of annotators for each item that several annotators answer."
-    ),
+    typer.Option(metavar="N", help="How many annotators answer each shared item; see --overlap."),
 ]
 ConsensusOption = Annotated[
     str,
@@ -254,8 +253,9 @@ def add(
 ) -> None:
     """Add items to a campaign.
 
-    Duplicates are skipped and reported. If a duplicate comes with a label, an item without a label
-    gets that label; an item with a different label keeps its own, and the difference is reported.
+    Duplicates are skipped and reported. If a duplicate comes with a label, the existing item gets
+    that label if it has none. An existing item with a different label keeps its own, and the
+    difference is reported.
     New images must be in the campaign's image folder, or in a folder inside it.
 
     \b
@@ -657,7 +657,7 @@ def export(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Write labels, and predictions with their confidence.
+    """Export the labels, and a prediction with its confidence for every item.
 
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
     file in a spreadsheet program, because such programs run a text that begins with = as a formula.
@@ -698,14 +698,14 @@ def backup(
         typer.Option(
             metavar="N",
             min=1,
-            help="Write a file with the time in its name, check it, and keep the newest N.",
+            help="Write a backup with the time in its name, check it, and keep only the newest N.",
         ),
     ] = None,
 ) -> None:
     """Copy a campaign to a file, even while annotators are working on it.
 
-    The copy opens as a campaign. With --keep, this is a command for a scheduled job: old copies are
-    removed only after the new one was checked.
+    The copy is a campaign that you can open. --keep is meant for scheduled jobs: old copies are
+    removed only after the new one has been checked.
 
     \b
     Examples:
@@ -731,16 +731,16 @@ def backup(
 
 @campaign.command(rich_help_panel=Panel.FILES)
 def restore(
-    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="File that backup wrote.")],
+    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="Backup file to restore.")],
     file: Annotated[
         str,
         typer.Argument(
-            metavar="CAMPAIGN", help="Campaign file to restore, or a database URL (postgresql://…)."
+            metavar="CAMPAIGN", help="Campaign file to write, or a database URL (postgresql://…)."
         ),
     ],
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace a campaign that exists. Stop its server before."),
+        typer.Option("--overwrite", help="Replace an existing campaign. Stop its server first."),
     ] = False,
 ) -> None:
     """Restore a backup after checking that it is complete.

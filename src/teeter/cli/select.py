@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -72,6 +73,15 @@ RaysOption = Annotated[
     typer.Option(
         metavar="R",
         help="Number of rays that estimate the LDM. Default: 512, or 1,024 for a large head.",
+    ),
+]
+SubspaceOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="R",
+        help="Dimensions of the random subspaces in which the rays lie; 0 for isotropic rays. "
+        "Default: 16.",
     ),
 ]
 StrategyOptions = Annotated[
@@ -141,6 +151,7 @@ def select(
     seed: SeedOption = 0,
     device: DeviceOption = None,
     rays: RaysOption = None,
+    subspace: SubspaceOption = None,
     option: StrategyOptions = None,
     engine: EngineOption = None,
     workers: WorkersOption = None,
@@ -201,6 +212,9 @@ def select(
         candidates=candidates,
         labelled=labelled,
     )
+    if subspace is not None:
+        # No subspace, 0 dimensions on the command line, is None in Python.
+        request = replace(request, subspace=subspace or None)
     selection = _run(request)
 
     if out is None:

@@ -64,7 +64,7 @@ DatabaseOption = Annotated[
     typer.Option(
         metavar="URL",
         envvar="TEETER_DATABASE",
-        help="Serve all campaigns of a database (postgresql://…), and create new campaigns in it.",
+        help="Serve all campaigns in a database (postgresql://…), and create new campaigns in it.",
     ),
 ]
 ClassesOption = Annotated[
@@ -109,7 +109,7 @@ TokenOption = Annotated[
     typer.Option(
         metavar="NAME=TOKEN",
         envvar="TEETER_TOKEN",
-        help="Accept this token (16 characters or more) of an annotator. May be repeated.",
+        help="Accept this token (at least 16 characters) for an annotator. May be repeated.",
     ),
 ]
 MakeTokenOption = Annotated[
@@ -132,7 +132,7 @@ LoginOption = Annotated[
     typer.Option(
         metavar="FILE",
         envvar="TEETER_LOGIN",
-        help="TOML file for logins by OpenID Connect, or by a header of a trusted proxy.",
+        help="TOML file that configures logins by OpenID Connect or by a trusted proxy.",
     ),
 ]
 ProxyOption = Annotated[
@@ -140,7 +140,7 @@ ProxyOption = Annotated[
     typer.Option(
         metavar="ADDRESS",
         envvar="TEETER_PROXY",
-        help="Trust X-Forwarded-For and X-Forwarded-Proto of the proxy at this address.",
+        help="Trust X-Forwarded-For and X-Forwarded-Proto from the proxy at this address.",
     ),
 ]
 UploadOption = Annotated[
@@ -176,7 +176,7 @@ def serve(
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. It needs pip install 'teeter[label]' and no network: all
+    Prints the address of the page. The page needs pip install 'teeter[label]' and no network: all
     data stays on this machine.
 
     Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names

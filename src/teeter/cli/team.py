@@ -58,7 +58,7 @@ def decide(
     Items whose label is least certain come first. Space leaves an item for later, u undoes the last
     decision, f decides that the item does not belong, and s stops.
 
-    A decision overrides all answers. It stays in the history and can be undone. In a campaign with
+    A decision overrides all answers, stays in the history and can be undone. In a campaign with
     members, only reviewers and owners may decide.
     """
     from teeter.cli.label_prompt import print_legend, resolve_disagreements, shortcuts_for
@@ -115,14 +115,16 @@ def add_person(
     role: RoleOption = "annotator",
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", help="Make no token: they log in with an account elsewhere."),
+        typer.Option(
+            "--no-token", help="Create no token, for someone who logs in with an account."
+        ),
     ] = False,
 ) -> None:
     """Add an annotator and print their token.
 
     The token is not shown again, because only its hash is stored. Annotators label items, reviewers
     also decide and export, and owners also manage annotators. In a campaign without members,
-    everyone may do everything.
+    everyone may do anything.
 
     \b
     Examples:
@@ -174,9 +176,10 @@ def remove(file: CampaignArgument, name: NameArgument) -> None:
 def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """List the annotators with their pace and accuracy.
 
-    The pace is the median time between two answers, not counting breaks. The accuracy is shown as
-    agreement with the majority of the other annotators, with the decisions of reviewers, and, on
-    items drawn at random, with the decision or else the majority.
+    The pace is the median time between two answers, not counting breaks. The accuracy is shown in
+    three ways: as agreement with the majority of the other annotators, as agreement with the
+    decisions of reviewers, and, on items drawn at random, as agreement with the decision, or with
+    the majority if there is no decision.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
@@ -189,7 +192,7 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
         return
 
     if not names:
-        typer.echo("The campaign has no annotators: anyone who can open it may do everything.")
+        typer.echo("The campaign has no members: anyone who can open it may do anything.")
         return
 
     header = [

@@ -37,11 +37,11 @@ def try_sample(
     port: PortOption = None,
     open_page: OpenOption = None,
 ) -> None:
-    """Try labelling on a sample project: real data, some of it labelled, and a trained model.
+    """Try labelling with a sample project: real data, some of it labelled, and a trained model.
 
-    The samples are 480 questions of a bank's customers and 360 photographs of clothes. They come
+    The samples are 480 questions from a bank's customers and 360 photographs of clothes. They come
     with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to
-    continue, and delete the folder when you are done. It needs pip install 'teeter[label]'.
+    continue, and delete the folder when you are done. The page needs pip install 'teeter[label]'.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def try_sample(
     if not sample_file(shown_first, folder).exists():
         with progress(f"Preparing {shown_first.title}") as on_step:
             make_sample(shown_first, folder, on_step=on_step)
-        typer.echo(f"Created a sample campaign in {folder}: delete the folder when you are done.")
+        typer.echo(f"Created a sample campaign in {folder}. Delete the folder when you are done.")
 
     # The other sample is served too if it was built by an earlier call.
     files = [sample_file(entry, folder) for entry in SAMPLES]

@@ -93,8 +93,7 @@ class Shard:
         """
         path = Path(self.path)
         if self.groups:
-            for _, batch in _read_row_groups(path, self, None):
-                yield batch
+            yield from _read_row_groups(path, self, None)
             return
 
         array = self._map_rows()
@@ -118,12 +117,7 @@ class Shard:
             return _require_finite(_flatten_rows(array[rows]), path, rows + self.begin)
 
         # Both the batches and the rows ascend, so the pieces are in the order of the rows.
-        pieces = []
-        for start, batch in _read_row_groups(path, self, rows):
-            stop = start + len(batch)
-            in_batch = rows[(rows >= start) & (rows < stop)]
-            pieces.append(batch[in_batch - start])
-        return np.concatenate(pieces)
+        return np.concatenate(list(_read_row_groups(path, self, rows)))
 
     def _map_rows(self) -> npt.NDArray[Any]:
         """Map this shard's rows of a .npy file into memory."""
@@ -540,15 +534,14 @@ def _read_row_shape(file: Any, path: Path, column: str) -> RowShape:
     return (0,)
 
 
-def _read_row_groups(
-    path: Path, shard: Shard, wanted: Rows | None
-) -> Iterator[tuple[int, Features]]:
-    """Yield the features of a shard's rows in batches, each with its first row in the shard.
+def _read_row_groups(path: Path, shard: Shard, wanted: Rows | None) -> Iterator[Features]:
+    """Yield the features of a shard's rows in batches.
 
     Args:
         path: the Parquet file.
         shard: the shard.
-        wanted: skip row groups that hold none of these rows of the shard.
+        wanted: the only rows of the shard to yield, ascending. Row groups with none of them are
+            skipped. None: all rows.
     """
     with open_parquet(path) as file:
         _require_unchanged(path, shard)
@@ -573,13 +566,22 @@ def _read_row_groups(
                     continue
 
                 columns = [batch.column(name) for name in shard.columns]
-                features = _columns_to_features(columns, path, shard, shard.begin + start)
-                yield start, features
+                first_row = shard.begin + start
+                features = _columns_to_features(columns, path, shard, first_row)
+                if wanted is None:
+                    yield _require_finite(features, path, first_row)
+                else:
+                    # Only these rows are copied and checked: the others are often most of them.
+                    is_here = (wanted >= start) & (wanted < start + batch.num_rows)
+                    positions = wanted[is_here] - start
+                    yield _require_finite(features[positions], path, first_row + positions)
                 start += batch.num_rows
 
 
-def _columns_to_features(columns: Sequence[Any], path: Path, shard: Shard, row: int) -> Features:
-    """Return pyarrow columns as (n, D) features. ``row`` is the index of the first in the file."""
+def _columns_to_features(
+    columns: Sequence[Any], path: Path, shard: Shard, row: int
+) -> npt.NDArray[Any]:
+    """Return pyarrow columns as (n, D) numbers. ``row`` is the index of the first in the file."""
     if is_list_type(columns[0].type):
         array = _lists_to_array(columns[0], path, row)
         features = array.reshape(len(array), -1)
@@ -591,7 +593,7 @@ def _columns_to_features(columns: Sequence[Any], path: Path, shard: Shard, row: 
         raise FileError(
             f"Lists of features in {path}, near row {row}, differ in length from the first list."
         )
-    return _require_finite(features, path, row)
+    return features
 
 
 def _lists_to_array(column: Any, path: Path, row: int) -> npt.NDArray[Any]:

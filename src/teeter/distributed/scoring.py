@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,19 +25,23 @@ from teeter.distributed.executors import Task
 from teeter.distributed.feature_source import FeatureSource, LoadedSource
 from teeter.errors import FileError, InputError
 from teeter.files import atomic_open, atomic_write, read_state, write_errors, write_state
-from teeter.kernels.ldm import flip_rates, ldm_against_reference, ray_directions
+from teeter.kernels.ldm import (
+    Directions,
+    SubspaceDirections,
+    draw_directions,
+    flip_rates,
+    ldm_against_reference,
+)
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import build_context, make_strategy
 from teeter.strategies.base import TopKStrategy
+from teeter.threads import prefetch
 from teeter.version import __version__
 
 __all__ = ["ScoringJob", "make_scoring_tasks", "read_scores", "score_shard", "write_reference"]
 
 MAX_CACHED_DIRECTIONS = 1 << 28
 """Bytes of ray directions that a worker keeps; larger sets are drawn again for each batch."""
-
-Direction = tuple[Tensor, Tensor | None]
-"""A block of ray directions: of the weight (B, C, D), and of the bias (B, C) if there is one."""
 
 REFERENCE_FILE = "reference.safetensors"
 RANKS_FILE = "ranks.npy"
@@ -55,6 +59,8 @@ class ScoringJob:
     """Options of the strategy; empty for the LDM."""
     rays: int
     """Number of rays of the LDM; 0 for other strategies."""
+    subspace: int | None
+    """Dimensions of the subspaces of the rays; None for isotropic rays and other strategies."""
     seed: int
     """Seed of the rays."""
     source: FeatureSource
@@ -72,6 +78,7 @@ class ScoringJob:
             self.strategy,
             sorted(self.options.items()),
             self.rays,
+            self.subspace,
             self.seed,
         ]
         # Scores by the LDM depend on the features of the reference rows.
@@ -89,6 +96,7 @@ class ScoringJob:
             "strategy": self.strategy,
             "options": self.options,
             "rays": self.rays,
+            "subspace": self.subspace,
             "seed": self.seed,
             "source": asdict(self.source),
         }
@@ -133,7 +141,8 @@ def score_shard(output: Path, folder: str, shard: Shard) -> None:
     smallest = np.inf
     start = 0
 
-    for batch in shard.batches():
+    # The next rows are read while these are scored.
+    for batch in prefetch(shard.batches()):
         features = scorer.source.features(batch, shard.names(start))
 
         # Seeding needs to know whether any feature is negative: it bounds the cosine distances.
@@ -176,10 +185,9 @@ class _ShardScorer:
             return
 
         # A ray and its mirror image share a direction: half as many directions as rays.
-        self.n_directions = (job["rays"] + 1) // 2
-        self.cached_directions: list[Direction] | None = None
-        direction_bytes = 4 * self.weight.numel()
-        if direction_bytes * self.n_directions <= MAX_CACHED_DIRECTIONS:
+        self.n_directions: int = (job["rays"] + 1) // 2
+        self.cached_directions: Directions | None = None
+        if self._direction_bytes() <= MAX_CACHED_DIRECTIONS:
             self.cached_directions = list(self._draw_directions())
 
         # Mapped, not read: all workers of a machine share the pages. Copy-on-write because torch
@@ -187,8 +195,25 @@ class _ShardScorer:
         ranks = np.load(folder / RANKS_FILE, mmap_mode="c", allow_pickle=False)
         self.reference_ranks = torch.from_numpy(ranks)
 
-    def _draw_directions(self) -> Iterable[Direction]:
-        return ray_directions(self.job["seed"], self.n_directions, self.weight, self.bias)
+    def _direction_bytes(self) -> int:
+        """Return what all directions take."""
+        first = next(iter(self._draw_directions()))
+        if isinstance(first, SubspaceDirections):
+            numbers = first.bases.numel() + first.coefficients.numel()
+            drawn = len(first)
+        else:
+            numbers = first[0].numel()
+            drawn = len(first[0])
+        return 4 * numbers * self.n_directions // drawn
+
+    def _draw_directions(self) -> Directions:
+        return draw_directions(
+            self.job["seed"],
+            self.n_directions,
+            self.weight,
+            self.bias,
+            subspace=self.job["subspace"],
+        )
 
     def score(self, features: Tensor) -> Tensor:
         """Return the scores of rows: (n, D) -> (n,)."""
@@ -198,10 +223,8 @@ class _ShardScorer:
             context = build_context(outputs, seed=0, device="cpu")
             return self.strategy.scores(context)
 
-        directions: Iterable[Direction]
-        if self.cached_directions is not None:
-            directions = self.cached_directions
-        else:
+        directions = self.cached_directions
+        if directions is None:
             directions = self._draw_directions()
 
         return ldm_against_reference(
@@ -254,13 +277,15 @@ def write_reference(
     # Written ray by ray: all ranks together (rays x reference rows) may not fit in memory.
     with write_errors(ranks_path), atomic_open(ranks_path) as file:
         np.lib.format.write_array_header_1_0(file, array_header)
-        for directions in ray_directions(job.seed, n_directions, weight, bias):
+        blocks = draw_directions(job.seed, n_directions, weight, bias, subspace=job.subspace)
+        for block in blocks:
             # With an odd number of rays, the mirror image of the last direction is left out.
-            rates = flip_rates(features, weight, bias, [directions])
+            rates = flip_rates(features, weight, bias, [block])
             rates = rates[: job.rays - n_written]
 
-            # Sorted, so that a worker finds the rank of a row by binary search.
-            sorted_rates = rates.sort(dim=1).values.numpy()
+            # Sorted, so that a worker finds the rank of a row by binary search. NumPy sorts several
+            # times faster than torch, which also returns the order.
+            sorted_rates = np.sort(rates.numpy(), axis=1)
             file.write(sorted_rates.astype("<f4").tobytes())
             n_written += len(rates)
 

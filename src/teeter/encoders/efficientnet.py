@@ -62,11 +62,17 @@ class EfficientNetEncoder(ImageEncoder):
 
     def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the pooled features of pictures."""
-        from teeter.threads import map_on_cores
+        from teeter.encoders.efficientnet_network import FEATURES
+        from teeter.threads import run_in_threads
 
-        starts = range(0, len(pictures), _BATCH)
-        batches = [pictures[start : start + _BATCH] for start in starts]
-        return np.concatenate(map_on_cores(self._describe_batch, batches))
+        vectors = np.empty((len(pictures), FEATURES), dtype=np.float32)
+
+        def describe_batch(start: int) -> None:
+            batch = pictures[start : start + _BATCH]
+            vectors[start : start + len(batch)] = self._describe_batch(batch)
+
+        run_in_threads(describe_batch, range(0, len(pictures), _BATCH))
+        return vectors
 
     def _describe_batch(self, pictures: Pictures) -> Vectors:
         import torch

@@ -83,7 +83,7 @@ class MiniLMEncoder(Encoder):
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the sentence embeddings of texts, of length 1."""
-        from teeter.threads import map_on_cores
+        from teeter.threads import run_in_threads
 
         # Before they are batched: a batch is limited by its number of tokens.
         token_ids = [self._tokenizer.tokenize(text) for text in contents]
@@ -95,7 +95,8 @@ class MiniLMEncoder(Encoder):
         def encode_batch(rows: list[int]) -> None:
             vectors[rows] = self._encode_tokens([token_ids[row] for row in rows])
 
-        map_on_cores(encode_batch, batches)
+        # One batch per core: the products are too small for several cores to share one.
+        run_in_threads(encode_batch, batches)
         return Encoding(vectors)
 
     def _encode_tokens(self, token_ids: Sequence[Sequence[int]]) -> Vectors:

@@ -185,8 +185,9 @@ def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
     if width < 2:
         return None
 
-    # How products are split among threads changes their rounding, and so the projection. If all
-    # texts are the same, the explained variance is 0 / 0.
+    # One thread: the products are small, and threads would mostly wait for each other, busily if
+    # another program uses a core. Also, features then do not depend on the number of cores.
+    # The explained variance is a ratio of zeros if all texts are the same.
     with limit_threads(1, blas=True), np.errstate(divide="ignore", invalid="ignore"):
         svd = TruncatedSVD(width, n_iter=3, random_state=0).fit(counts)
 

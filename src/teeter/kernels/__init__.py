@@ -12,6 +12,7 @@ file                   what it computes
 ``bald``               mutual information of posterior samples (BALD), variation ratio
 ``batchbald``          BatchBALD
 ``ldm``                the least disagree metric, by rays and by the paper's Algorithm 1
+``directions``         isotropic directions and directions in random subspaces, for ``ldm``
 ``ranks``              ranks by flip rate, for ``ldm``
 ``laplace``            directions from a Laplace posterior, for ``ldm``
 ``distances``          cosine and Euclidean distances without all pairs
@@ -38,6 +39,7 @@ from teeter.kernels.badge import seed_gradients
 from teeter.kernels.bald import mutual_information, variation_ratio
 from teeter.kernels.batchbald import batch_bald
 from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
+from teeter.kernels.directions import SubspaceDirections, draw_directions, subspace_directions
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
@@ -63,9 +65,11 @@ __all__ = [
     "Directions",
     "Distance",
     "Euclidean",
+    "SubspaceDirections",
     "average_linkage",
     "batch_bald",
     "default_rays",
+    "draw_directions",
     "entropy",
     "flip_rates",
     "k_center",
@@ -88,6 +92,7 @@ __all__ = [
     "seed_gradients",
     "seed_rows",
     "seed_streaming",
+    "subspace_directions",
     "typical_rows",
     "variation_ratio",
 ]

@@ -73,8 +73,12 @@ class Cosine:
 
     def between(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return the distances of all pairs: positions (A,) and (B,) -> (A, B)."""
+        left = self.units[rows]
+        right = left
+        if columns is not rows:
+            right = self.units[columns]
         with full_precision_matmul():
-            return _zero_negligible(1 - self.units[rows] @ self.units[columns].T)
+            return _zero_negligible(1 - left @ right.T)
 
     def nearest(self, picks: Tensor) -> Tensor:
         """Return every row's distance to the nearest pick: positions (B,) -> (N,)."""

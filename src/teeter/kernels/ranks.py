@@ -6,27 +6,33 @@ minimum ``least`` of that count, in place, because R rankings of N rows would no
 
 Flip rates that differ only by rounding count as equal. Rows on one line flip together, and rounding
 must not separate them.
+
+Most rays lower few counts: a row's count falls about log R times on R rays. So the rates of the
+reference rows are sorted without their row numbers, which is several times faster than an argsort,
+and each row is compared with the one sorted rate that decides whether its count falls at all. Only
+rows that pass are searched for. On a GPU, ``kernels.fused.ranks`` does without the sort.
 """
 
 from __future__ import annotations
-
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from teeter.kernels.fused import use_fused_kernel
+from teeter.threads import run_in_threads
+
 __all__ = ["lower_among_sorted", "lower_by_own_ranks", "lower_by_reference_ranks"]
 
-_ROWS_WORTH_A_THREAD = 20_000
-"""With fewer rows, starting threads costs more than they save."""
+_RATES_WORTH_A_THREAD = 2_000_000
+"""With fewer rates, starting threads costs more than they save."""
 
 _EQUAL = 64
 """Rates within this many machine epsilons count as equal."""
 
-_NEIGHBOUR_STEPS = 10
-"""Neighbours compared one by one before a binary search. Nearly all ties are of two or three."""
+_OPERATIONS_PER_RATE = 5_000
+"""Rough cost of the rank of one row on one ray, to decide whether a fused kernel pays off."""
 
 
 def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
@@ -38,26 +44,7 @@ def lower_by_own_ranks(least: Tensor, rates: Tensor) -> None:
         least: (N,) int32, changed in place.
         rates: (R, N), not negative.
     """
-    if rates.is_cuda or rates.dtype != torch.float32:
-        lower_by_reference_ranks(least, rates, rates)
-        return
-
-    counts = least.numpy()  # shares the memory of `least`
-    values = rates.contiguous().numpy()
-    threads = 1
-    if values.shape[1] >= _ROWS_WORTH_A_THREAD:
-        threads = torch.get_num_threads()
-    if threads == 1:
-        _lower_by_packed_sort(counts, values)
-        return
-
-    # Each thread ranks its own rays into its own copy: no two threads write to the same array.
-    ray_shares = [share for share in np.array_split(values, threads) if len(share)]
-    partial_counts = [counts.copy() for _ in ray_shares]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(_lower_by_packed_sort, partial_counts, ray_shares))
-    for partial in partial_counts:
-        np.minimum(counts, partial, out=counts)
+    lower_by_reference_ranks(least, rates, rates)
 
 
 def lower_by_reference_ranks(
@@ -72,12 +59,10 @@ def lower_by_reference_ranks(
         rates: (R, N), not negative.
         reference: (R, M) rates of the reference rows on the same rays, not negative.
     """
-    M = reference.shape[1]
-    threshold = rates * _equality_factor(rates)  # (R, N)
-
-    # (R, N) reference rates below each threshold; all others are equal or larger.
-    below = torch.searchsorted(reference.sort(dim=1).values, threshold, out_int32=True)
-    torch.minimum(least, (M - below).amin(dim=0), out=least)
+    if rates.is_cuda:
+        _lower_on_gpu(least, rates, reference)
+    else:
+        _lower_on_cpu(least, rates, reference, is_sorted=False)
 
 
 def lower_among_sorted(
@@ -87,25 +72,37 @@ def lower_among_sorted(
 ) -> None:
     """Do what ``lower_by_reference_ranks`` does, with reference rates that are sorted already.
 
-    Only the rows that a ray lowers are searched for.
-
     Args:
         least: (N,) int32, changed in place.
         rates: (R, N), not negative.
         ranks: (R, M) rates of the reference rows, ascending along each ray.
     """
+    if rates.is_cuda:
+        _lower_by_search(least, rates, ranks)
+    else:
+        _lower_on_cpu(least, rates, ranks, is_sorted=True)
+
+
+def _lower_on_gpu(least: Tensor, rates: Tensor, reference: Tensor) -> None:
+    operations = _OPERATIONS_PER_RATE * (rates.numel() + reference.numel())
+    if rates.dtype == torch.float32 and use_fused_kernel(rates, operations):
+        from teeter.kernels.fused.ranks import lower_by_cells
+
+        is_done = lower_by_cells(least, rates, reference, _equality_factor(rates))
+        if is_done:
+            return
+
+    _lower_by_search(least, rates, reference.sort(dim=1).values)
+
+
+def _lower_by_search(least: Tensor, rates: Tensor, ranks: Tensor) -> None:
+    """Lower ``least`` by a binary search for every row on every ray."""
     M = ranks.shape[1]
-    thresholds = rates * _equality_factor(rates)
+    threshold = rates * _equality_factor(rates)  # (R, N)
 
-    for threshold, sorted_rates in zip(thresholds, ranks, strict=True):
-        # The ray lowers a row's count if the reference rate that would keep it is below the row's.
-        keeping_place = (M - least).clamp_max_(M - 1)  # (N,) positions in sorted_rates
-        keeping_rate = sorted_rates[keeping_place]
-        is_lowered = (keeping_rate < threshold).logical_and_(least > 0)
-        rows = is_lowered.nonzero().squeeze(1)
-
-        counts = M - torch.searchsorted(sorted_rates, threshold[rows], out_int32=True)
-        least[rows] = torch.minimum(least[rows], counts)
+    # (R, N) reference rates below each threshold; all others are equal or larger.
+    below = torch.searchsorted(ranks, threshold, out_int32=True)
+    torch.minimum(least, (M - below).amin(dim=0), out=least)
 
 
 def _equality_factor(rates: Tensor) -> float:
@@ -113,50 +110,86 @@ def _equality_factor(rates: Tensor) -> float:
     return 1 - _EQUAL * torch.finfo(rates.dtype).eps
 
 
-def _lower_by_packed_sort(least: npt.NDArray[np.int32], rates: npt.NDArray[np.float32]) -> None:
-    """Rank rows by sorting (rate, row) pairs packed into one 64-bit integer each.
+def _lower_on_cpu(
+    least: Tensor,
+    rates: Tensor,
+    reference: Tensor,
+    *,
+    is_sorted: bool,
+) -> None:
+    """Lower ``least`` with NumPy, whose sort is several times faster than that of torch."""
+    counts = least.numpy()  # shares the memory of `least`
+    values = rates.numpy()
+    reference_values = reference.numpy()
+    equality_factor = values.dtype.type(_equality_factor(rates))
+    R, M = reference_values.shape
 
-    The bits of non-negative floats are in the same order as the floats, so one integer sort, which
-    is faster than an argsort, gives the rates and the permutation.
+    # (N,) the place in the ascending order of the reference rates from which on they count. It
+    # rises where a count falls.
+    places = M - counts.astype(np.int64)
+
+    def raise_places(places: npt.NDArray[np.int64], rays: range) -> None:
+        for ray in rays:
+            thresholds = values[ray] * equality_factor
+            if is_sorted:
+                _raise_by_ray(places, thresholds, reference_values[ray])
+            else:
+                _raise_by_unsorted_ray(places, thresholds, reference_values[ray])
+
+    threads = 1
+    if values.size + reference_values.size >= _RATES_WORTH_A_THREAD:
+        threads = min(R, torch.get_num_threads())
+    if threads == 1:
+        raise_places(places, range(R))
+    else:
+        # Each thread has a copy and its own rays: no two threads write to the same array.
+        copies = [places.copy() for _ in range(threads)]
+
+        def raise_share(share: int) -> None:
+            raise_places(copies[share], range(share, R, threads))
+
+        run_in_threads(raise_share, range(threads))
+        places = np.maximum.reduce(copies)
+
+    np.subtract(M, places, out=counts, casting="unsafe")
+
+
+def _raise_by_unsorted_ray(
+    places: npt.NDArray[np.int64],
+    thresholds: npt.NDArray[np.floating],
+    reference_rates: npt.NDArray[np.floating],
+) -> None:
+    """Raise the places of rows by one ray whose rates have to be sorted.
+
+    Rates before the lowest place of all rows matter to none: it is enough to sort the others.
     """
-    N = rates.shape[1]
-    row_numbers = np.arange(N, dtype=np.int64)
-    count = np.empty(N, dtype=np.int32)
+    M = len(reference_rates)
+    lowest = int(places.min())
+    if not M // 8 < lowest < M:
+        _raise_by_ray(places, thresholds, np.sort(reference_rates))
+        return
 
-    for rate in rates:
-        # The rate in the upper half of the bits, the row in the lower.
-        keys = rate.view(np.int32).astype(np.int64)
-        keys <<= 32
-        keys |= row_numbers
-        keys.sort()
-
-        sorted_bits = (keys >> 32).astype(np.int32)
-        order = keys & 0xFFFFFFFF
-        count[order] = _counts_from_the_top(sorted_bits)
-        np.minimum(least, count, out=least)
+    highest_rates = np.partition(reference_rates, lowest)[lowest:]
+    highest_rates.sort()
+    places -= lowest
+    _raise_by_ray(places, thresholds, highest_rates)
+    places += lowest
 
 
-def _counts_from_the_top(sorted_bits: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return how many values are at least as large, up to rounding: (N,) ascending -> (N,)."""
-    N = len(sorted_bits)
-    rates = sorted_bits.view(np.float32)
-    equality_factor = np.float32(1 - _EQUAL * np.finfo(np.float32).eps)
-    threshold = rates * equality_factor
+def _raise_by_ray(
+    places: npt.NDArray[np.int64],
+    thresholds: npt.NDArray[np.floating],
+    sorted_rates: npt.NDArray[np.floating],
+) -> None:
+    """Raise the places of the rows that fewer reference rates reach on this ray.
 
-    # The position of the first value that counts as equal to each value: itself, unless its left
-    # neighbour does. `tied` are the positions whose neighbour `step - 1` places to the left is
-    # equal, so that their first position moves on by one.
-    first = np.arange(N, dtype=np.int32)
-    tied = np.flatnonzero(rates[:-1] >= threshold[1:]) + 1
-    for step in range(2, _NEIGHBOUR_STEPS):
-        if not len(tied):
-            return N - first
-
-        first[tied] -= 1
-        tied = tied[tied >= step]  # those that have a neighbour `step` places to the left
-        is_still_tied = rates[tied - step] >= threshold[tied]
-        tied = tied[is_still_tied]
-
-    # The few long ties.
-    first[tied] = np.searchsorted(rates, threshold[tied])
-    return N - first
+    Args:
+        places: (N,) changed in place.
+        thresholds: (N,) the lowest rates that count as equal to the rates of the rows.
+        sorted_rates: (M,) rates of the reference rows, ascending.
+    """
+    # A row's place rises iff the rate at that place does not reach its threshold. A place of M,
+    # past the end, is looked up at the last rate instead, and stays M if that one is below, too.
+    deciding_rates = sorted_rates.take(places, mode="clip")
+    rows = np.flatnonzero(deciding_rates < thresholds)
+    places[rows] = np.searchsorted(sorted_rates, thresholds[rows])

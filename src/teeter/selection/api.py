@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from teeter.distributed.executors import Executor, make_executor
+from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.selection.defaults import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
@@ -52,6 +53,7 @@ def select_from_file(
     id_column: str | None = None,
     strategy: str = DEFAULT_STRATEGY,
     rays: int | None = None,
+    subspace: int | None = DEFAULT_SUBSPACE,
     seed: int = 0,
     device: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -69,6 +71,7 @@ def select_from_file(
             row numbers.
         strategy: a name of ``teeter.strategies.names()``.
         rays: number of rays that estimate the least disagree metric (LDM).
+        subspace: dimensions of the random subspaces of the rays. None: isotropic rays.
         seed: the same seed gives the same picks.
         device: ``"cpu"`` or ``"cuda"``. Default: a GPU if there is one.
         options: options of the strategy.
@@ -96,6 +99,7 @@ def select_from_file(
         id_column=id_column,
         strategy=strategy,
         rays=rays,
+        subspace=subspace,
         seed=seed,
         device=device,
         options=options or {},
@@ -115,6 +119,7 @@ def select_from_shards(
     work: str | Path = DEFAULT_WORK,
     strategy: str = DEFAULT_STRATEGY,
     rays: int | None = None,
+    subspace: int | None = DEFAULT_SUBSPACE,
     reference: int = DEFAULT_REFERENCE,
     candidates: int = DEFAULT_CANDIDATES,
     labelled: str | Path | None = None,
@@ -137,6 +142,7 @@ def select_from_shards(
         work: folder of scores. The same selection computes only what is missing in it.
         strategy: a name of ``teeter.strategies.names()``.
         rays: number of rays that estimate the least disagree metric (LDM).
+        subspace: dimensions of the random subspaces of the rays. None: isotropic rays.
         reference: number of rows, drawn from the pool, on which flips are counted.
         candidates: number of rows, drawn from the pool, that a strategy picks from if it needs all
             its candidates at once.
@@ -161,6 +167,7 @@ def select_from_shards(
         id_column=id_column,
         strategy=strategy,
         rays=rays,
+        subspace=subspace,
         seed=seed,
         options=options or {},
         engine=engine,

@@ -117,6 +117,7 @@ def _candidates_ldm(context: Context, request: SelectionRequest) -> Tensor | Non
         outputs.weight,
         outputs.bias,
         rays=request.rays,
+        subspace=request.subspace,
         seed=rays_seed,
     )
 

@@ -145,31 +145,50 @@ class ShardCandidates:
 
         weight = source.load().head.weight
         rays = strategy.rays or default_rays(*weight.shape)
-        job = self._make_job("ldm", rays=rays, seed=rays_seed, extra=(len(reference_rows),))
+        job = self._make_job(
+            "ldm",
+            rays=rays,
+            subspace=strategy.subspace,
+            seed=rays_seed,
+            extra=(len(reference_rows),),
+        )
 
         self.on_progress("Reference rows", 0, 1)
         write_reference(job, reference_rows, self._fetch)
         self.on_progress("Reference rows", 1, 1)
 
         ldm, smallest_feature = self._score_shards(job)
+        fetched = _FetchedLogits()
         if isinstance(strategy, Ldm):
             # Stable: equal values go to the lowest row, as in memory.
             picks = np.argsort(ldm, kind="stable")[: request.n]
         else:
-            picks = self._seed_by_ldm(ldm, smallest_feature, generator)
+            picks = self._seed_by_ldm(ldm, smallest_feature, generator, fetched)
 
         note = f"Flips were counted on {n_reference:,} of {len(self):,} rows, drawn at random."
         return self._describe_picks(
             picks,
             candidates=len(self),
             ldm=ldm[picks],
+            logits=fetched.take(picks),
             notes=(note,),
         )
 
     def _seed_by_ldm(
-        self, ldm: Scores, smallest_feature: float, generator: torch.Generator
+        self,
+        ldm: Scores,
+        smallest_feature: float,
+        generator: torch.Generator,
+        fetched: _FetchedLogits,
     ) -> Rows:
-        """Return rows by LDM-Seeding, fetching only those that are drawn."""
+        """Return rows by LDM-Seeding, fetching only those that are drawn.
+
+        Args:
+            ldm: (N,) the LDM of all rows.
+            smallest_feature: of the whole pool.
+            generator: source of randomness.
+            fetched: receives the logits of the rows that are fetched.
+        """
         n = self.request.n
         n_fetched = 0
 
@@ -177,7 +196,11 @@ class ShardCandidates:
             nonlocal n_fetched
             n_fetched += len(rows)
             self.on_progress("Rows fetched", n_fetched, 0)  # the total is not known
-            return self._fetch(rows)
+            features = self._fetch(rows)
+            logits = self._apply_head(features).with_logits().logits
+            if logits is not None:
+                fetched.add(rows, logits)
+            return features
 
         # Cosine distances are at most 1 if no feature is negative.
         farthest = 2.0
@@ -204,7 +227,7 @@ class ShardCandidates:
     def _select_by_score(self, strategy: TopKStrategy) -> PickedRows:
         """Pick the rows of the best scores."""
         # No seed: a row-independent score has no randomness, so all seeds share the files.
-        job = self._make_job(self.request.strategy, rays=0, seed=0)
+        job = self._make_job(self.request.strategy, rays=0, subspace=None, seed=0)
         scores, _ = self._score_shards(job)
 
         keys = scores
@@ -247,7 +270,13 @@ class ShardCandidates:
         return self.source
 
     def _make_job(
-        self, strategy: str, *, rays: int, seed: int, extra: tuple[Any, ...] = ()
+        self,
+        strategy: str,
+        *,
+        rays: int,
+        subspace: int | None,
+        seed: int,
+        extra: tuple[Any, ...] = (),
     ) -> ScoringJob:
         """Write a job into a folder named by everything that its scores depend on."""
         # LDM and LDM-S share their scores: the options of the LDM are its rays and reference rows.
@@ -263,6 +292,7 @@ class ShardCandidates:
             *shard_keys,
             strategy,
             rays,
+            subspace,
             seed,
             *extra,
             sorted(options.items()),
@@ -278,6 +308,7 @@ class ShardCandidates:
             strategy=strategy,
             options=options,
             rays=rays,
+            subspace=subspace,
             seed=seed,
             source=source,
         )
@@ -348,11 +379,11 @@ class ShardCandidates:
         candidates: int,
         ldm: Scores | None = None,
         score: Scores | None = None,
+        logits: torch.Tensor | None = None,
         notes: tuple[str, ...] = (),
     ) -> PickedRows:
-        """Fetch the ids and logits of picks."""
-        logits = None
-        if self.source is not None:
+        """Fetch the ids of picks, and their logits unless they are given."""
+        if logits is None and self.source is not None:
             logits = self._fetch_outputs(rows).with_logits().logits
 
         ids = self.shards.ids(rows)
@@ -367,6 +398,37 @@ class ShardCandidates:
             device=torch.device("cpu"),
             notes=(*notes, *_ambiguous_id_notes(ids)),
         )
+
+
+class _FetchedLogits:
+    """Logits of rows that were fetched, so that picks are not read from the files again.
+
+    Reading a few rows from each of many Parquet row groups takes as long as reading all rows.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Rows] = []
+        self._logits: list[torch.Tensor] = []
+        self._bytes = 0
+
+    def add(self, rows: Rows, logits: torch.Tensor) -> None:
+        """Keep the logits (k, C) of rows (k,), as long as they fit in memory."""
+        self._bytes += logits.numel() * logits.element_size()
+        if self._bytes <= MAX_FETCH:
+            self._rows.append(rows)
+            self._logits.append(logits)
+
+    def take(self, rows: Rows) -> torch.Tensor | None:
+        """Return the logits of rows: (k,) -> (k, C), or None if any of them is not here."""
+        if not self._rows:
+            return None
+        fetched_rows = np.concatenate(self._rows)
+        order = np.argsort(fetched_rows, kind="stable")
+        places = np.searchsorted(fetched_rows, rows, sorter=order)
+        positions = order.take(places, mode="clip")
+        if not np.array_equal(fetched_rows[positions], rows):
+            return None
+        return torch.cat(self._logits)[torch.from_numpy(positions)]
 
 
 def _ambiguous_id_notes(ids: list[str]) -> list[str]:

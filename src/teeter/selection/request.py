@@ -11,6 +11,7 @@ import numpy as np
 
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
+from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.selection.defaults import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
@@ -60,6 +61,8 @@ class SelectionRequest:
     strategy: str = DEFAULT_STRATEGY
     rays: int | None = None
     """Number of rays of the LDM, whether the strategy uses it or it is only reported."""
+    subspace: int | None = DEFAULT_SUBSPACE
+    """Dimensions of the random subspaces of the rays. None: isotropic rays."""
     seed: int = 0
     device: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -122,15 +125,17 @@ class SelectionRequest:
             )
 
     def strategy_options(self) -> dict[str, Any]:
-        """Return the options of the strategy, with ``rays`` if the strategy has that option."""
+        """Return the options of the strategy, with those of the rays if it has them."""
         options = dict(self.options)
-        if self.rays is None:
-            return options
+        ray_options: dict[str, int | None] = {}
+        if self.rays is not None:
+            ray_options["rays"] = self.rays
+        if self.subspace != DEFAULT_SUBSPACE:
+            ray_options["subspace"] = self.subspace
 
         # A strategy without the LDM reports it too: then the rays are for the report alone.
-        strategy_class = registry.get(self.strategy)
-        if "rays" in option_names(strategy_class):
-            options["rays"] = self.rays
+        if ray_options and "rays" in option_names(registry.get(self.strategy)):
+            options |= ray_options
         return options
 
     def make_strategy(self) -> Strategy:

@@ -58,6 +58,7 @@ class Provenance:
     strategy: str
     options: dict[str, Any]
     rays: int | None
+    subspace: int | None
     seed: int
     n: int
     candidates: int
@@ -174,8 +175,9 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
         labels=request.labels,
         id_column=request.id_column,
         strategy=request.strategy,
-        options=request.strategy_options(),  # includes rays if the strategy has that option
+        options=request.strategy_options(),  # includes those of the rays if the strategy has them
         rays=request.rays,
+        subspace=request.subspace,
         seed=request.seed,
         n=int(request.n),
         candidates=picked.candidates,

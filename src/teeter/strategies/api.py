@@ -23,6 +23,7 @@ from teeter.arrays import (
     require_finite,
 )
 from teeter.errors import InputError
+from teeter.kernels.ldm import DEFAULT_SUBSPACE
 from teeter.models.outputs import Outputs
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
@@ -49,6 +50,7 @@ def ldm(
     reference: Array | None = ...,
     method: Literal["rays", "gaussian"] = ...,
     rays: int | None = ...,
+    subspace: int | None = ...,
     sigmas: Sequence[float] | None = ...,
     patience: int = ...,
     sigma_max: float | None = ...,
@@ -64,6 +66,7 @@ def ldm(
     reference: Array | None = ...,
     method: Literal["rays", "gaussian"] = ...,
     rays: int | None = ...,
+    subspace: int | None = ...,
     sigmas: Sequence[float] | None = ...,
     patience: int = ...,
     sigma_max: float | None = ...,
@@ -78,6 +81,7 @@ def ldm(
     reference: Array | None = None,
     method: Literal["rays", "gaussian"] = "rays",
     rays: int | None = None,
+    subspace: int | None = DEFAULT_SUBSPACE,
     sigmas: Sequence[float] | None = None,
     patience: int = 10,
     sigma_max: float | None = None,
@@ -97,6 +101,8 @@ def ldm(
         method: "rays" follows random directions and is exact along each; "gaussian" is Algorithm 1
             of the paper.
         rays: the number of rays. By default 512, or 1,024 if C * D > 20,000.
+        subspace: dimensions of the random subspace that every 16 directions of rays share. Fewer
+            are faster. None: isotropic directions, which are slower.
         sigmas: perturbation strengths of Algorithm 1. By default 51 from 1e-5 to 1.
         patience: draws without improvement after which Algorithm 1 moves to the next strength.
         sigma_max: ignore flips on a ray beyond this strength.
@@ -120,6 +126,7 @@ def ldm(
     estimator = LdmEstimator(
         method=method,
         rays=rays,
+        subspace=subspace,
         sigmas=sigmas,
         patience=patience,
         sigma_max=sigma_max,

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from teeter.errors import InputError
 from teeter.kernels.ldm import (
+    DEFAULT_SUBSPACE,
     default_rays,
+    draw_directions,
     ldm_by_gaussian,
     ldm_by_rays,
     paper_sigmas,
-    ray_directions,
 )
 from teeter.kernels.seeding import ldm_seeding
 from teeter.seeds import derive_seed, stream
@@ -38,6 +39,8 @@ class LdmEstimator:
     """"rays" is exact along every sampled direction. "gaussian" is the algorithm of the paper."""
     rays: int | None = None
     """The number of rays. By default 512, or 1,024 for a large head."""
+    subspace: int | None = DEFAULT_SUBSPACE
+    """Dimensions of the random subspace of every 16 directions. None: isotropic directions."""
     sigmas: Sequence[float] | None = None
     """Strengths of the Gaussian perturbations. By default those of the paper."""
     patience: int = 10
@@ -62,6 +65,11 @@ class LdmEstimator:
     def _validate_rays(self) -> None:
         if self.rays is not None and not is_count(self.rays):
             raise InputError(f"rays is {self.rays!r}: it must be a whole number of 1 or more.")
+        if self.subspace is not None and not is_count(self.subspace):
+            raise InputError(
+                f"subspace is {self.subspace!r}: it must be a whole number of 1 or more, or None "
+                "for isotropic rays."
+            )
         if self.sigma_max is not None and not is_positive(self.sigma_max):
             raise InputError(f"sigma_max is {self.sigma_max!r}: it must be a positive number.")
 
@@ -130,7 +138,7 @@ class LdmEstimator:
         # Every direction is followed both ways, so it gives two rays.
         rays = self.rays or default_rays(*weight.shape)
         n_directions = (rays + 1) // 2
-        directions = ray_directions(seed, n_directions, weight, bias)
+        directions = draw_directions(seed, n_directions, weight, bias, subspace=self.subspace)
         return ldm_by_rays(
             features,
             weight,

@@ -137,7 +137,7 @@ def choose_name(request: Request, body: SessionIn) -> SessionOut:
     """Choose the name to answer under, on a server that requires no login."""
     auth = get_workspace(request).auth
     if auth.requires_login():
-        raise InputError("Names cannot be chosen on this server: your login has your name.")
+        raise InputError("You cannot choose a name here, because your login determines it.")
 
     session = auth.session_for_name(body.annotator)
     request.state.session = session

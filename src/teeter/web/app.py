@@ -145,7 +145,7 @@ def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
         from teeter.web import oidc_pages
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"The login by OpenID Connect needs {error.name}: pip install 'teeter[login]'."
+            f"Logging in with OpenID Connect needs {error.name}: pip install 'teeter[login]'."
         ) from None
 
     app.state.oidc_login = oidc_pages.make_oidc_login(security)

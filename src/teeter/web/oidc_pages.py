@@ -67,7 +67,7 @@ class OidcLogin:
                 await self.slots.acquire()
         except TimeoutError:
             raise ProviderUnavailableError(
-                "Too many logins wait for the login provider: try again, or log in with a token."
+                "Too many logins are in progress: try again later, or log in with a token."
             ) from None
 
         try:
@@ -130,7 +130,9 @@ async def complete_login(
 
     try:
         if attempt is None:
-            raise LoginRefusedError("This login was not begun here, or too long ago: log in again.")
+            raise LoginRefusedError(
+                "This login was not started here, or was started too long ago: log in again."
+            )
         if error or not code:
             raise LoginRefusedError("The provider did not log you in: log in again.")
 

@@ -302,11 +302,11 @@ def choose_name(request: Request, annotator: Annotated[str, Form(max_length=80)]
     """Choose a name to answer under, where no login is required."""
     auth = get_workspace(request).auth
     if auth.requires_login():
-        raise InputError("Names cannot be chosen on this server: your login has your name.")
+        raise InputError("You cannot choose a name here, because your login determines it.")
 
     name = annotator.strip()
     if not name or not name.isprintable():
-        raise InputError("The name has characters that cannot be displayed: enter another name.")
+        raise InputError("The name contains characters that cannot be displayed: change it.")
     request.state.session = auth.session_for_name(name)
 
     # Back to the page with the form, if it is one of this server.

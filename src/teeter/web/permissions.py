@@ -3,7 +3,7 @@
 If a campaign names annotators, only they may use it, each according to their role. They are
 recognised by the campaign's own token, by a token of the server that has their name, or by their
 account at a login provider. If a campaign names no annotators, everybody without a token of another
-campaign may do everything, except for accounts on a server that gives them roles.
+campaign may do anything, except for accounts on a server that gives them roles.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def campaign_member(request: Request, service: CampaignService) -> Person | None
 
     if people.list():
         return None
-    # A campaign without members is open: anyone who reaches the server may do everything.
+    # A campaign without members is open: anyone who reaches the server may do anything.
     return Person(name, Role.OWNER, "", has_token=False)
 
 
@@ -164,6 +164,6 @@ def require_campaign_creator(request: Request) -> None:
     """Raise ``PermissionDeniedError`` unless the annotator of a request may create campaigns."""
     if not can_create_campaigns(request):
         raise PermissionDeniedError(
-            f"{current_user(request)} may not create campaigns on this server, because they own "
-            f"none: ask an owner."
+            f"{current_user(request)} may not create campaigns on this server, because they do not "
+            "own one: ask an owner."
         )

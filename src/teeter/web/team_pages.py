@@ -103,7 +103,7 @@ def add_member(
     is_authenticated = current_session(request).is_authenticated
 
     if not name.strip().isprintable():
-        raise InputError("The name has characters that cannot be displayed: enter another name.")
+        raise InputError("The name contains characters that cannot be displayed: change it.")
     try:
         token = team.add_member(name, role, is_authenticated=is_authenticated)
     except _SHOWN_ERRORS as error:

@@ -203,7 +203,7 @@ def server_secret(path: Path) -> bytes:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
     except (ValueError, OSError):
         raise FileError(
-            f"{path} does not hold the secret that signs cookies: remove the file to create a "
+            f"{path} does not contain the secret that signs cookies: remove the file to create a "
             f"new secret."
         ) from None
 

@@ -356,8 +356,8 @@ class Workspace:
         name = name.strip()
         if not _CAMPAIGN_NAME.fullmatch(name):
             raise InputError(
-                "The name of a campaign must begin with a letter or digit, and may have up to 80 "
-                "letters, digits, spaces, hyphens and dots."
+                "The name of a campaign must begin with a letter or digit, and may contain up to "
+                "80 letters, digits, spaces, hyphens and dots."
             )
 
         path = folder / f"{name}.teeter"
@@ -501,7 +501,7 @@ class Workspace:
         describe = self._jobs.get(job_id)
         if describe is None:
             raise UnknownResourceError(
-                "This background job does not exist, or its result is no longer kept."
+                "This background job does not exist, or its result has been discarded."
             )
         return describe()
 

@@ -240,6 +240,7 @@ def test_two_runs_of_one_setting_keep_apart(tmp_path: Path) -> None:
     assert {"openml-6-a-deltas", "openml-6-b-deltas", "openml-6-b-2-deltas"} <= set(report.tables)
 
 
+@pytest.mark.slow
 def test_runs_whose_names_look_alike_keep_their_files_apart(tmp_path: Path) -> None:
     runs = [
         fake_run(small(seed=seed), name=name, paper=None)
@@ -329,6 +330,7 @@ def test_as_many_strategies_as_there_may_be_fit_into_the_figures(tmp_path: Path)
     assert f"the most accurate of {40 + len(SOME)} strategies" in report.findings[0]
 
 
+@pytest.mark.slow
 def test_when_ldm_s_is_behind_it_is_said(tmp_path: Path) -> None:
     accuracy = small()
     accuracy["ldm-s"], accuracy["margin"] = accuracy["random"] - 0.02, accuracy["ldm-s"]
@@ -351,6 +353,7 @@ def test_accuracies_that_are_not_numbers_are_left_out_and_named(tmp_path: Path) 
     assert compare_strategies(fake_run(accuracy)).repetitions == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "holes", [[(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 1)], [(0, 0), (1, 0), (2, 0)]]
 )

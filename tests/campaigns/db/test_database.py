@@ -224,7 +224,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     for create in (False, True):
-        message = "is a database of another program: give a campaign file"
+        message = "belongs to another program: give a campaign file"
         with pytest.raises(StoreError, match=message):
             Database(path, create=create)
     assert path.read_bytes() == before

@@ -24,7 +24,7 @@ def test_answers_are_credited_to_e_mail_addresses(
         backend.annotate(1, true_label, annotator)
     notes = backend.sync(campaign, n=8).notes
     assert notes == (
-        "Imported answers of annotators who are not members: bob@example.com, label-studio.",
+        "Imported answers from annotators who are not members: bob@example.com, label-studio.",
     )
 
     with campaign.database.reading() as connection:

@@ -40,6 +40,7 @@ def test_scenario_with_the_fake(name: str, backend: LabelStudioBackend) -> None:
     SCENARIOS[name](backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario_with_recorded_responses(name: str, tmp_path: Path) -> None:
     with recorded_backend(tmp_path, name) as backend:
@@ -127,6 +128,7 @@ def sync_and_die_at(number: int, *, is_processed: bool, folder: Path) -> int:
     return kill_count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_processed", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", [2, 6])
 def test_a_killed_sync_is_continued(number: int, is_processed: bool, tmp_path: Path) -> None:

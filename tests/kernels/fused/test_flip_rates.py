@@ -36,7 +36,8 @@ def fused_rates(
 ) -> Tensor:
     rates = features.new_empty((len(moves), 2, len(features)))
     rows = ldm._FlipRates(features, weight, bias)
-    for tile in rows._make_tiles():
+    for number in range(len(rows._row_slices)):
+        tile = rows._tile(number)
         flips.fill_flip_rates(
             rates[:, :, tile.rows],
             tile.features.T,

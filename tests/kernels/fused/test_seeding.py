@@ -95,8 +95,8 @@ def test_draws_are_those_of_a_running_sum() -> None:
         Cosine(features), 10, 7, torch.linspace(-5, 0, 1000).double().to(DEVICE), 64
     )
     state.update()
-    candidates = state.draw(stream(0, "draws", device=DEVICE))
     points = uniform((64,), stream(0, "draws", device=DEVICE), DEVICE)
+    candidates = state.draw(points)
     weights = (state.log_weights.exp() * state.nearest) ** 2
     ends = weights.cumsum(dim=0)
     assert torch.equal(candidates, torch.searchsorted(ends, points * ends[-1], right=True))
@@ -124,9 +124,9 @@ def test_draws_choose_among_many_groups(
     state = seeding._GpuSeeding(Cosine(features), 10, 7, log_weights, 64)
     state.update()
     assert len(state.sums) == groups
-    candidates = state.draw(stream(0, "draws"))
-    ends = ((log_weights.exp() * state.nearest) ** 2).cumsum(dim=0)
     points = uniform((64,), stream(0, "draws"), torch.device("cpu"))
+    candidates = state.draw(points)
+    ends = ((log_weights.exp() * state.nearest) ** 2).cumsum(dim=0)
     assert torch.equal(candidates, torch.searchsorted(ends, points * ends[-1], right=True))
 
 
@@ -154,16 +154,16 @@ def test_what_is_accepted_is_what_the_plain_walk_accepts(wanted: int) -> None:
     state.update()
     candidates = torch.randint(30, (32,), generator=stream(1, "drawn")).to(DEVICE)
     then = state.nearest[candidates].cpu().numpy()
-    chances = uniform((32,), stream(2, "chances", device=DEVICE), torch.device("cpu")).numpy()
+    chances = uniform((32,), stream(2, "chances", device=DEVICE), DEVICE)
     pairs = state.distance.between(candidates, candidates).double().cpu().numpy()
     expected = accept_candidates(
         candidates.cpu().numpy(),
         pairs,
         nearest=then,
-        thresholds=np.sqrt(chances) * then,
+        thresholds=np.sqrt(chances.cpu().numpy()) * then,
         wanted=wanted - 1,
     )
-    state.accept(candidates, stream(2, "chances", device=DEVICE))
+    state.accept(candidates, chances)
     assert int(state.count) == 1 + len(expected)
     assert state.picks[1 : int(state.count)].tolist() == candidates[expected].tolist()
     assert state.fresh[: len(expected)].tolist() == candidates[expected].tolist()

@@ -73,7 +73,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
         (OIDC.replace("url", "#"), "needs url"),
         (OIDC.replace("https://login", "http://login") + ACCESS, "must begin with https://"),
         (OIDC.replace("https://label", "ftp://label") + ACCESS, "url: 'ftp://"),
-        (OIDC.replace("https://login", "https://me@login") + ACCESS, "must not have a user"),
+        (OIDC.replace("https://login", "https://me@login") + ACCESS, "must not contain a user"),
         (OIDC + 'clientsecret = "x"' + ACCESS, "oidc.clientsecret: Extra inputs"),
         (OIDC + ACCESS + '[roles]\nann = "boss"', "roles.ann"),
         (OIDC + ACCESS + "anyone = 3", "access.anyone"),

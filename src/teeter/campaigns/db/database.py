@@ -244,7 +244,7 @@ def _require_teeter_file(path: Path) -> None:
         return  # opening the database reports the reason
 
     if tables and "migrations" not in tables:
-        raise StoreError(f"{path} is a database of another program: give a campaign file.")
+        raise StoreError(f"{path} belongs to another program: give a campaign file.")
 
 
 def _create_engine(url: URL) -> Engine:

@@ -88,7 +88,7 @@ class PullSummary:
 
         if self.outside_annotators:
             names = ", ".join(sorted(self.outside_annotators))
-            notes.append(f"Imported answers of annotators who are not members: {names}.")
+            notes.append(f"Imported answers from annotators who are not members: {names}.")
 
         return notes
 

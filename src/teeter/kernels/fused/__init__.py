@@ -1,9 +1,10 @@
 """Triton kernels that do several steps in one pass over a GPU, and when to use them.
 
-Each has a plain twin in torch that defines what it computes: ``kernels.ldm._fill_plain`` for
-``fused.flip_rates``, and the loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md
-in this folder explains how they work. The modules import Triton, so callers import them only after
-``use_fused_kernel`` returned True.
+Each has a plain twin in torch that defines what it computes: ``kernels.ldm`` for
+``fused.flip_rates`` and ``fused.subspace_rates``, ``kernels.ranks`` for ``fused.ranks``, and the
+loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md in this folder explains how
+they work. The modules import Triton, so callers import them only after ``use_fused_kernel``
+returned True.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from torch import Tensor
 
 from teeter.seeds import is_portable
 
-__all__ = ["use_fused_kernel"]
+__all__ = ["MAX_FUSED_RANK", "use_fused_kernel"]
 
 MIN_OPERATIONS = 10**11
 """About a millisecond of work. Less than that is not worth the compilation of a kernel."""
+
+MAX_FUSED_RANK = 64
+"""Most dimensions of a subspace for the fused kernel: more would not fit into one product."""
 
 
 def use_fused_kernel(tensor: Tensor, operations: int) -> bool:

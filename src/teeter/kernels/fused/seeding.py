@@ -12,11 +12,14 @@ only after as many blocks as are needed at least. A block is three calls:
 
 1. ``update``: lower every row's distance to the nearest pick by the picks of the last block
    (``_lower_nearest``), then compute every row's weight and the sums per tile (``_weigh_tiles``).
-2. ``draw``: draw candidates by these weights (``_draw_rows``).
+2. ``draw``: sum the weights of tiles and groups (``_weigh_groups``) and draw candidates by them
+   (``_draw_rows``).
 3. ``accept``: decide about all candidates in one program, and append to the picks
    (``_accept_candidates``).
 
-Kernels of one stream run one after the other, so each sees what the one before it wrote.
+Kernels of one stream run one after the other, so each sees what the one before it wrote. A small
+kernel takes a few microseconds whatever it does, and there are hundreds of blocks. So random
+numbers are drawn for many blocks at once, and kernels read what they need of candidates themselves.
 """
 
 from __future__ import annotations
@@ -49,6 +52,15 @@ PRODUCT_TILE = {"PICKS": 128, "WIDTH": 64, "num_warps": 8, "num_stages": 3}
 
 LOWER_SCALE = 2048.0
 """Factor on the lower half of a number, so that it does not underflow in float16."""
+
+GROUPS_AT_ONCE = 16
+"""Groups of tiles that the program that sums their weights reads at a time."""
+
+LOWEST = -1e300
+"""Below every logarithm of a weight, and finite: differences to it are not NaN."""
+
+MAX_BLOCKS_AHEAD = 1024
+"""Most blocks before the host looks at the number of picks: their random numbers are in memory."""
 
 
 def seed_on_gpu(
@@ -86,11 +98,12 @@ def seed_on_gpu(
         # A block gives at most `block` picks, so this many blocks are needed at least. The host
         # looks at the count only after them.
         missing = n - pick_count
-        blocks_needed = triton.cdiv(missing, block)
-        for _ in range(blocks_needed):
+        blocks_needed = min(MAX_BLOCKS_AHEAD, triton.cdiv(missing, block))
+        draws = uniform((blocks_needed, 2, block), generator, log_weights.device)
+        for points, chances in draws:
             state.update()
-            candidates = state.draw(generator)
-            state.accept(candidates, generator)
+            candidates = state.draw(points)
+            state.accept(candidates, chances)
 
         previous_count = pick_count
         pick_count = int(state.count)
@@ -107,6 +120,7 @@ class _GpuSeeding:
     answer from the host. Who writes what, once per block:
 
     - ``update``: ``nearest``, ``log_squares``, ``tops`` and ``sums``;
+    - ``draw``: ``tile_weights``, ``group_weights``, ``peak`` and ``candidates``;
     - ``accept``: ``picks``, ``count``, ``fresh`` and ``fresh_count``.
 
     Between blocks, ``nearest`` accounts for all picks but the first ``fresh_count`` of ``fresh``.
@@ -145,6 +159,12 @@ class _GpuSeeding:
         groups = triton.cdiv(tile_count, ROWS)
         self.tops = torch.full((groups, ROWS), -torch.inf, dtype=torch.float64, device=device)
         self.sums = torch.zeros((groups, ROWS), dtype=torch.float64, device=device)
+
+        # The weights of tiles and groups relative to the largest weight of a row, exp(peak).
+        self.tile_weights = torch.zeros_like(self.sums)
+        self.group_weights = torch.zeros((groups,), dtype=torch.float64, device=device)
+        self.peak = torch.zeros((), dtype=torch.float64, device=device)
+        self.candidates = torch.empty((block,), dtype=torch.int64, device=device)
 
         # Unit vectors for tensor cores; None if distances come from `distance` itself.
         self.halves: tuple[Tensor, Tensor] | None = None
@@ -186,16 +206,28 @@ class _GpuSeeding:
             ROWS=ROWS,
         )
 
-    def draw(self, generator: Generator) -> Tensor:
-        """Return a block of candidates, drawn with replacement by the weights: (block,)."""
-        # Finite even if no row has any weight, so that no NaN appears.
-        peak = self.tops.max().clamp_min(torch.finfo(torch.float64).min)
-        tile_weights = self.sums * (self.tops - peak).exp()  # (groups, ROWS)
-        group_weights = tile_weights.sum(dim=1)  # (groups,)
-        group_count = len(group_weights)
+    def draw(self, points: Tensor) -> Tensor:
+        """Return candidates, drawn with replacement by the weights. The next draw replaces them.
 
-        candidates = torch.empty((self.block,), dtype=torch.int64, device=peak.device)
-        points = uniform((self.block,), generator, peak.device)
+        Args:
+            points: (block,) uniform numbers from [0, 1), float64.
+
+        Returns:
+            (block,) int64 positions.
+        """
+        group_count = len(self.group_weights)
+        _weigh_groups[(1,)](
+            self.tile_weights,
+            self.group_weights,
+            self.peak,
+            self.tops,
+            self.sums,
+            group_count,
+            LOWEST=LOWEST,
+            GROUPS=GROUPS_AT_ONCE,
+            ROWS=ROWS,
+        )
+
         padded_groups = max(16, triton.next_power_of_2(group_count))
 
         # The more groups, the fewer draws a program has registers for.
@@ -203,28 +235,28 @@ class _GpuSeeding:
         draws = max(1, draws)
         grid = (triton.cdiv(self.block, draws),)
         _draw_rows[grid](
-            candidates,
+            self.candidates,
             points,
-            group_weights,
-            tile_weights,
+            self.group_weights,
+            self.tile_weights,
             self.log_squares,
-            peak,
+            self.peak,
             group_count,
             len(self.log_squares),
             GROUPS=padded_groups,
             ROWS=ROWS,
             DRAWS=draws,
         )
-        return candidates
+        return self.candidates
 
-    def accept(self, candidates: Tensor, generator: Generator) -> None:
-        """Append the candidates that the sequential law accepts to the picks, up to n."""
+    def accept(self, candidates: Tensor, chances: Tensor) -> None:
+        """Append the candidates that the sequential law accepts to the picks, up to n.
+
+        Args:
+            candidates: (block,) int64 positions.
+            chances: (block,) uniform numbers from [0, 1), float64.
+        """
         pairs = self.distance.between(candidates, candidates)  # (block, block)
-        chances = uniform((self.block,), generator, candidates.device)
-
-        # If no row has any weight, what was drawn is arbitrary: distance 0 rejects it.
-        is_weightless = self.log_squares[candidates] == -torch.inf
-        nearest = self.nearest[candidates].masked_fill_(is_weightless, 0)
 
         # One program, whose warps share the (block, block) relation of who refuses whom.
         warps = 4
@@ -237,7 +269,8 @@ class _GpuSeeding:
             self.fresh_count,
             candidates,
             pairs,
-            nearest,
+            self.nearest,
+            self.log_squares,
             chances,
             len(self.picks),
             BLOCK=self.block,
@@ -347,6 +380,41 @@ def _weigh_tiles(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _weigh_groups(
+    tile_weights: tl.tensor,  # (groups, ROWS) float64, output
+    group_weights: tl.tensor,  # (groups,) float64, output
+    peak: tl.tensor,  # () float64, output
+    tops: tl.tensor,  # (groups, ROWS) float64
+    sums: tl.tensor,  # (groups, ROWS) float64
+    group_count: tl.tensor,
+    LOWEST: tl.constexpr,
+    GROUPS: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    number = tl.arange(0, GROUPS)
+    within = tl.arange(0, ROWS)
+
+    # LOWEST is finite, so that no NaN appears below even if no row has any weight.
+    largest = tl.full((GROUPS, ROWS), LOWEST, tl.float64)
+    for first in range(0, group_count, GROUPS):
+        group = first + number
+        place = group[:, None] * ROWS + within[None, :]
+        is_group = (group < group_count)[:, None]
+        largest = tl.maximum(largest, tl.load(tops + place, mask=is_group, other=LOWEST))
+    top = tl.max(tl.max(largest, axis=1), axis=0)
+    tl.store(peak, top)
+
+    for first in range(0, group_count, GROUPS):
+        group = first + number
+        place = group[:, None] * ROWS + within[None, :]
+        is_group = (group < group_count)[:, None]
+        tile_top = tl.load(tops + place, mask=is_group, other=LOWEST)
+        weight = tl.load(sums + place, mask=is_group, other=0.0) * tl.exp(tile_top - top)
+        tl.store(tile_weights + place, weight, mask=is_group)
+        tl.store(group_weights + group, tl.sum(weight, axis=1), mask=group < group_count)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def _locate(
     weights: tl.tensor,
     points: tl.tensor,
@@ -418,14 +486,20 @@ def _accept_candidates(
     fresh_count: tl.tensor,  # () int32, output
     candidates: tl.tensor,  # (BLOCK,) int64
     pairs: tl.tensor,  # (BLOCK, BLOCK) distances between candidates
-    when_drawn: tl.tensor,  # (BLOCK,) float64 distance to the nearest pick
+    nearest: tl.tensor,  # (rows,) float64 distance to the nearest pick
+    log_squares: tl.tensor,  # (rows,) float64
     chances: tl.tensor,  # (BLOCK,) float64 uniform draws
     wanted: tl.tensor,  # n
     BLOCK: tl.constexpr,
 ) -> None:
     # (BLOCK,) each: a candidate is accepted if its distance to the picks is still above this.
     number = tl.arange(0, BLOCK)
-    now = tl.load(when_drawn + number)
+    row = tl.load(candidates + number)
+    now = tl.load(nearest + row)
+
+    # If no row has any weight, what was drawn is arbitrary: distance 0 rejects it.
+    has_weight = tl.load(log_squares + row) > -float("inf")
+    now = tl.where(has_weight, now, 0.0)
     threshold = tl.sqrt(tl.load(chances + number)) * now
 
     # refuses: (BLOCK / 16, BLOCK), bit i of word w of column j: candidate 16 w + i comes before j
@@ -459,7 +533,6 @@ def _accept_candidates(
     place = tl.cumsum(accepted, axis=0) - accepted  # accepted candidates before each
     taken = (accepted > 0) & (place < wanted - old_count)
     added = tl.sum(taken.to(tl.int32), axis=0)
-    row = tl.load(candidates + number)
     tl.store(picks + old_count + place, row, mask=taken)
 
     # The first `added` of `fresh` are the new picks, the others the first pick again.

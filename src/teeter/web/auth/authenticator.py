@@ -108,7 +108,7 @@ class Authenticator:
             PermissionDeniedError: they are not let in.
         """
         if self.config.login is None:
-            raise PermissionDeniedError("This server knows tokens only.")
+            raise PermissionDeniedError("This server accepts only tokens.")
         return self.config.login.require_allowed(name)
 
     def log_in_by_account(self, name: str, seconds: float) -> Session:

@@ -82,11 +82,11 @@ def require_tls(url: str) -> str:
     parts = urlsplit(url)
     is_local = parts.hostname in ("127.0.0.1", "::1", "localhost")
     if not parts.hostname or parts.scheme not in ("https", "http"):
-        raise ValueError(f"{url!r} is not an address such as https://login.example.org")
+        raise ValueError(f"{url!r} is not a URL such as https://login.example.org")
     if parts.scheme == "http" and not is_local:
-        raise ValueError(f"{url!r} must begin with https://, or anyone on the way could log in")
+        raise ValueError(f"{url!r} must begin with https://, because logins need TLS")
     if parts.fragment or parts.username:
-        raise ValueError(f"{url!r} must not have a user or a fragment")
+        raise ValueError(f"{url!r} must not contain a user name or a fragment")
     return url
 
 
@@ -99,7 +99,7 @@ def _require_base_url(url: str) -> str:
     """
     require_tls(url)
     if urlsplit(url).query:
-        raise ValueError(f"{url!r} must not have a query")
+        raise ValueError(f"{url!r} must not contain a query")
     return url.removesuffix("/")
 
 
@@ -238,7 +238,7 @@ class LoginConfig(_Section):
         # A name that is too long is not cut: it would become that of another person.
         if len(person) > _MAX_NAME or not self.is_allowed(person):
             raise PermissionDeniedError(
-                f"{person[:_MAX_NAME]} is not let in here: ask the person who runs this server."
+                f"{person[:_MAX_NAME]} has no access here: ask the person who runs this server."
             )
         return person
 
@@ -282,7 +282,7 @@ def _find_secret(oidc: OidcConfig, path: Path) -> SecretStr | None:
 
     if oidc.client_secret is not None and os.name == "posix" and path.stat().st_mode & 0o077:
         raise InputError(
-            f"{path} holds client_secret and others can read it: run chmod 600 {path}, or use "
+            f"{path} contains client_secret, but others can read it: run chmod 600 {path}, or use "
             "client_secret_file."
         )
     return oidc.client_secret

@@ -194,7 +194,7 @@ class OidcProvider:
         party = claims.get("azp", self.config.client_id)
         is_shared = isinstance(audience, list) and len(audience) > 1 and "azp" not in claims
         if is_shared or party != self.config.client_id:
-            raise LoginRefusedError("The provider's ID token is for another program.")
+            raise LoginRefusedError("The provider's ID token is meant for another program.")
         return claims
 
     def _decode(self, id_token: str) -> jwt.Token:
@@ -221,7 +221,7 @@ class OidcProvider:
         # may have chosen the text, and it goes to the log.
         if not isinstance(email, str) or not _ADDRESS.fullmatch(email) or not email.isprintable():
             raise LoginRefusedError(
-                "Your account has no e-mail address, by which this server knows people."
+                "Your account has no e-mail address, but this server needs one."
             )
 
         # Some providers let people enter any address. Only the verified one is theirs. The setting
@@ -322,7 +322,7 @@ class OidcProvider:
 
     def _unavailable(self, reason: str) -> ProviderUnavailableError:
         return ProviderUnavailableError(
-            f"The login provider {self.config.issuer} does not answer as it should ({reason}): "
+            f"The login provider {self.config.issuer} did not respond as expected ({reason}): "
             "try again, or log in with a token."
         )
 

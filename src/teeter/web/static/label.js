@@ -60,7 +60,7 @@ function handleFailure(entry, error, isFinal) {
   const text = `Not saved: the answer to ${entry.body.item ?? "the last item"}${more}. ${error.message}`;
 
   if (isFinal) showAlarm(text, "Discard this answer", () => discard(entry));
-  else showAlarm(`${text} It is kept in this browser and will be sent again.`);
+  else showAlarm(`${text} Unsaved answers stay in this browser and will be sent again.`);
 }
 
 function discard(entry) {
@@ -369,7 +369,7 @@ function drawPick(why) {
 function blindReason() {
   const { pick } = current;
   if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
-  if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used to train.";
+  if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used for training.";
   if (pick.is_shared) return "Several annotators label this item, to measure how well they agree.";
   return null;
 }

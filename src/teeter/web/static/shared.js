@@ -55,7 +55,7 @@ export async function request(url, body) {
   if (response.status === 403) await refreshToken();
 
   if (otherAnnotator) {
-    const message = `This browser now labels as ${otherAnnotator}: reload this page.`;
+    const message = `You now label as ${otherAnnotator} in this browser: reload this page.`;
     throw new RequestError(message, 403, { isOtherAnnotator: true });
   }
 
