@@ -299,7 +299,7 @@ class Campaign:
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None,
-    ) -> tuple[str, str, StoredImport]:
+    ) -> tuple[str | Path, str, StoredImport]:
         """Create a campaign in a temporary file, and copy it to a database in one transaction.
 
         Returns:

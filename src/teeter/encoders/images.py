@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -180,7 +180,7 @@ class ImageEncoder(Encoder):
 
         return Encoding(vectors, unreadable)
 
-    def _read_batches(self, contents: Sequence[str]) -> Iterator[list[_ReadResult]]:
+    def _read_batches(self, contents: Sequence[str]) -> Generator[list[_ReadResult], None, None]:
         """Yield the pictures of one batch after the other.
 
         The next batch is decoded while the caller works on the one before.
