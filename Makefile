@@ -48,7 +48,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.ready
-	$(PIP) --editable '.[dev,report,parquet,store,postgres,web,login,label-studio,skorch]'
+	$(PIP) --editable '.[dev,label,login,postgres,label-studio,skorch]'
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.ready

@@ -17,6 +17,9 @@ os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # before torch is loaded; several workers would fight for the cores
 
+# Features in tests must not depend on which packages with weights are installed.
+os.environ.setdefault("TEETER_ENCODER", "tfidf,pixels")
+
 import torch
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.metadata import requires
 
+import pytest
+
 from teeter import diagnosis
-from teeter.diagnosis import Extra, diagnose
+from teeter.diagnosis import EncoderCheck, Extra, diagnose
 
 REQUIREMENTS = [
     "numpy>=2.0",
@@ -30,6 +32,17 @@ def test_the_extras_of_this_installation_are_found() -> None:
     assert not names & {"all", "dev", "docs", "oracles"}, "these are not for users"
 
 
-def test_the_built_in_encoders_are_listed() -> None:
-    encoders = {encoder.name: encoder for encoder in diagnose().encoders}
-    assert encoders["texts: words and letters"].is_available
+def test_encoders_and_what_auto_stands_for_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("teeter.encoders.weights.find_spec", lambda module: None)
+    checks = diagnose().encoders
+
+    check_by_name = {check.name: check for check in checks}
+    assert check_by_name["tfidf"] == EncoderCheck("tfidf", True, "texts")
+    minilm = EncoderCheck("minilm", False, "needs pip install 'teeter[label]'")
+    assert check_by_name["minilm"] == minilm
+    assert check_by_name["static"].note == "needs pip install wordllama"
+    auto = [check.note for check in checks if check.name == "auto"]
+    assert [note.partition(",")[0] for note in auto] == [
+        "texts: The encoder is tfidf",
+        "images: The encoder is pixels",
+    ]

@@ -37,6 +37,8 @@ FOR_USERS = {
     "templates",
     "report",
     "web",
+    "encoders",
+    "label",
     "postgres",
     "http",
     "label-studio",

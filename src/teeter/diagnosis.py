@@ -15,10 +15,11 @@ from importlib.metadata import PackageNotFoundError, distributions, requires, ve
 from pathlib import Path
 
 from teeter.datasets.locate import search_folders
-from teeter.errors import MissingExtraError
+from teeter.encoders import AUTO, ContentKind, choose_encoder, encoders, is_installed, names
+from teeter.errors import MissingExtraError, PluginError
 from teeter.version import __version__, commit
 
-__all__ = ["Device", "Diagnosis", "Encoder", "Extra", "Folder", "diagnose"]
+__all__ = ["Device", "Diagnosis", "EncoderCheck", "Extra", "Folder", "diagnose"]
 
 _PACKAGES = (
     "torch",
@@ -72,13 +73,14 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class Encoder:
-    """Something that turns texts or images into features."""
+class EncoderCheck:
+    """Whether an encoder can be used."""
 
     name: str
+    """As ``--encoder`` takes it."""
     is_available: bool
     note: str
-    """What it is, or what is missing."""
+    """What it reads, or what is missing."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Diagnosis:
     threads: int
     devices: tuple[Device, ...]
     extras: tuple[Extra, ...]
-    encoders: tuple[Encoder, ...]
+    encoders: tuple[EncoderCheck, ...]
     folders: tuple[Folder, ...]
 
 
@@ -179,33 +181,39 @@ def _check_extras(requirements: Iterable[str]) -> list[Extra]:
     return extras
 
 
-def _find_encoders() -> list[Encoder]:
-    """Return the built-in encoders, and the pretrained ones that are installed as packages."""
-    has_pillow = _installed_version("pillow") is not None
+def _find_encoders() -> list[EncoderCheck]:
+    """Return the registered encoders, and packages that hold a model of sentence-transformers."""
+    checks = [_check_encoder(name) for name in names()]
+    for kind in ContentKind:
+        choice = choose_encoder(kind)
+        checks.append(EncoderCheck(AUTO, True, f"{kind}s: {choice.sentence}"))
+
     has_library = _installed_version("sentence-transformers") is not None
-    needs_library = "needs pip install 'teeter[hf]'"
-
-    encoders = [
-        Encoder("texts: words and letters", True, "built in"),
-        Encoder(
-            "images: pixels, colours and edges",
-            has_pillow,
-            "built in" if has_pillow else "needs pip install 'teeter[images]'",
-        ),
-        Encoder(
-            "texts: sentence-transformers",
-            has_library,
-            "use it with --encoder" if has_library else needs_library,
-        ),
-    ]
-
     for distribution in distributions():
         for file in distribution.files or ():
             if _MODEL_FILE.fullmatch(str(file)):
-                note = "model in a package" if has_library else needs_library
-                encoders.append(Encoder(distribution.name, has_library, note))
+                note = "texts, by a model of sentence-transformers"
+                if not has_library:
+                    note = "needs pip install 'teeter[hf]'"
+                checks.append(EncoderCheck(distribution.name, has_library, note))
 
-    return encoders
+    return checks
+
+
+def _check_encoder(name: str) -> EncoderCheck:
+    try:
+        encoder_class = encoders.get(name)
+    except PluginError as error:
+        return EncoderCheck(name, False, str(error))
+
+    kind = encoder_class.kind
+    if kind is ContentKind.IMAGE and _installed_version("pillow") is None:
+        return EncoderCheck(name, False, "needs pip install 'teeter[images]'")
+
+    package = encoder_class.package
+    if package is not None and not is_installed(name):
+        return EncoderCheck(name, False, f"needs pip install {package.requirement}")
+    return EncoderCheck(name, True, f"{kind}s")
 
 
 def _find_folders() -> list[Folder]:

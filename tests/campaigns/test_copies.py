@@ -68,7 +68,7 @@ def describe(campaign: Campaign) -> dict[str, object]:
     """Return everything that people see of a campaign, without row ids."""
     with campaign.database.reading() as connection:
         repository = campaign.repository
-        _, vectors = repository.items.features(connection)
+        vectors = repository.encodings.read(connection).vectors
         model = repository.models.newest(connection)
         return {
             "settings": campaign.settings,

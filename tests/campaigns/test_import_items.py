@@ -422,7 +422,7 @@ def test_a_folder_of_images_moves_with_the_campaign(tmp_path: Path) -> None:
         "update campaigns set settings = '{bad'",
         "update campaigns set settings = '[1]'",
         "update campaigns set settings = cast(x'fffe' as text)",
-        "update features set vector = x'0102' where item_id = 3",
+        "update vectors set vector = x'0102' where item_id = 3",
         "update models set weights = x'0102'",
         "update models set facts = '{'",
         "update picks set reason = '{'",

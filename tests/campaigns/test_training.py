@@ -153,6 +153,8 @@ def test_a_model_of_other_features_is_trained_again_and_the_note_says_so(tmp_pat
     assert campaign.prediction_note() is None
 
     campaign.add(["a plum and an apple", "a drill and a saw"])
+    assert campaign.prediction_note() is None, "new items do not change the features of others"
+    campaign.add(["a hammer"], encoder=lambda texts: [[len(text), 1.0] for text in texts])
 
     assert "features have changed since" in (campaign.prediction_note() or "")
     assert len(campaign.ask(3)) == 3

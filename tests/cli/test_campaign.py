@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from campaigns.stores import shared_server
-from cli.commands import refuse_campaign, run_campaign, true_label
+from cli.commands import invoke_campaign, refuse_campaign, run_campaign, true_label
 from teeter.campaigns import Campaign
 
 
@@ -197,11 +197,14 @@ def test_images_move_with_their_campaign_and_a_missing_image_can_be_flagged(
     save_image(pictures / "new.png", (1, 200, 5))
     assert "Added 1 item" in run_campaign("add", campaign, pictures)
 
+    # Only new images are encoded, so a missing one does not matter until all are encoded again.
     (pictures / "0.png").unlink()
     save_image(pictures / "newer.png", (1, 2, 200))
-    assert "flag the item" in refuse_campaign("add", campaign, pictures)
-    run_campaign("tell", campaign, "0.png", "--other", "flag")
     assert "Added 1 item" in run_campaign("add", campaign, pictures)
+    result = invoke_campaign("encode", campaign, "--again")
+    assert "Encoded 8 items" in result.stdout
+    assert "0.png: fix or remove the file, or flag the item" in result.stderr
+    run_campaign("tell", campaign, "0.png", "--other", "flag")
 
     run_campaign("tell", campaign, "1.png", "a")
     for name in ("prodigy", "doccano"):
@@ -592,3 +595,41 @@ def test_a_lone_surrogate_is_refused_in_every_argument(campaign_file: Path) -> N
         ("t1", "fruit", "--as", "\udcff"),
     ):
         assert "lone surrogate" in refuse_campaign("tell", campaign_file, *words)
+
+
+# ---- encoders
+
+
+def test_a_campaign_says_which_encoder_it_uses_and_switches_to_another(items_file: Path) -> None:
+    printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--labels", "known")
+    assert "The encoder is tfidf, as set by TEETER_ENCODER." in printed
+    campaign = items_file.with_suffix(".teeter")
+
+    printed = run_campaign("encode", campaign, "--encoder", "encoders.own_function:encode")
+
+    assert printed.startswith("Encoded 60 items with encoders.own_function:encode.\n")
+    assert "Trained model 1 on the new features." in printed
+    status = json.loads(run_campaign("status", campaign, "--json"))
+    assert status["encoder"] == "encoders.own_function:encode"
+    assert status["comparison"]["previous"] == "tfidf"
+    assert run_campaign("encode", campaign).startswith("Encoded 0 items")
+    assert "reads images" in refuse_campaign("encode", campaign, "--encoder", "pixels")
+
+
+def test_broken_images_are_named_and_the_rest_is_labelled(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(9):
+        save_image(folder / f"{number}.png", (20 * number, 9, 9))
+    for number in range(9, 16):
+        (folder / f"{number}.png").write_text(f"not an image {number}")
+
+    result = invoke_campaign("new", folder, "--classes", "a,b")
+
+    assert result.exit_code == 0, result.output
+    assert "Created" in result.stdout
+    assert result.stderr.count("cannot be read as an image") == 5
+    assert "2 more items cannot be read." in result.stderr
+    campaign = folder.with_suffix(".teeter")
+    assert "7 unreadable items left out." in run_campaign("status", campaign)
+    assert len(json.loads(run_campaign("ask", campaign, "-n", 20, "--json"))) == 9

@@ -127,16 +127,24 @@ def test_features_come_back_bit_by_bit(database: Database, repository: CampaignR
     vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
     item_ids = [f"a{k}" for k in range(6)]
     with database.writing() as connection:
+        encoding = repository.encodings.add(connection, "small", version="3", state=b"state")
+        repository.encodings.make_current(connection, encoding.row_id)
         for values in (vectors * 2, vectors):
             features = dict(zip(item_ids, values, strict=True))
-            repository.items.write_features(connection, features)
+            errors = {"a5": "a5 is broken."}
+            repository.encodings.write(connection, encoding.row_id, features, errors)
 
     with database.reading() as connection:
-        found_ids, found_vectors = repository.items.features(connection)
+        stored = repository.encodings.read(connection)
         row_id = repository.items.get(connection, "a2").row_id
-        vector = repository.items.features_of(connection, row_id)
-    assert found_ids == item_ids
-    assert np.array_equal(found_vectors, vectors)
+        vector = repository.encodings.vector_of(connection, row_id)
+        current = repository.encodings.current(connection)
+    assert stored.keys == item_ids
+    assert np.array_equal(stored.vectors, vectors)
+    assert stored.unreadable == {"a5": "a5 is broken."}
+    assert current is not None
+    assert (current.encoder, current.version, current.state) == ("small", "3", b"state")
+    assert current.revision == 2
     assert vector is not None
     assert np.array_equal(vector, vectors[2])
 
@@ -145,16 +153,39 @@ def test_features_of_two_lengths_are_reported(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
+        encoding = repository.encodings.add(connection, "small")
+        repository.encodings.make_current(connection, encoding.row_id)
         features = {"a0": np.ones(3, np.float32), "a1": np.ones(4, np.float32)}
-        repository.items.write_features(connection, features)
+        repository.encodings.write(connection, encoding.row_id, features)
         with pytest.raises(InputError, match=r"features differ in length: \[3, 4\]"):
-            repository.items.require_equal_lengths(connection)
+            repository.encodings.require_equal_lengths(connection, encoding.row_id)
 
     with (
         database.reading() as connection,
         pytest.raises(StoreError, match="differ in length"),
     ):
-        repository.items.features(connection)
+        repository.encodings.read(connection)
+
+
+def test_an_encoding_is_current_only_when_it_is_said_to_be(
+    database: Database, repository: CampaignRepository
+) -> None:
+    with database.writing() as connection:
+        first = repository.encodings.add(connection, "first")
+        second = repository.encodings.add(connection, "second")
+        assert repository.encodings.current(connection) is None
+
+        repository.encodings.make_current(connection, first.row_id)
+        repository.encodings.write(connection, second.row_id, {"a1": np.ones(2, np.float32)})
+        missing = repository.encodings.missing_items(connection, second.row_id)
+        assert [item.item_id for item in missing] == ["a0", "a2", "a3", "a4", "a5"]
+        assert repository.encodings.count_missing(connection, first.row_id) == 6
+        assert repository.encodings.encoded_row_ids(connection) == []
+
+        repository.encodings.make_current(connection, second.row_id)
+        assert len(repository.encodings.encoded_row_ids(connection)) == 1
+        repository.encodings.remove(connection, first.row_id)
+        assert [stored.encoder for stored in repository.encodings.all(connection)] == ["second"]
 
 
 def test_the_last_answer_of_each_annotator_is_live(

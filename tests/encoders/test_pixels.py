@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from teeter.encoders import encode_images
-from teeter.encoders.pixels import _describe_images
+from teeter.encoders.images import read_image
+from teeter.encoders.pixels import PixelEncoder
 from teeter.errors import FileError
 
 COLOURS = slice(0, 768)
@@ -22,7 +23,11 @@ def save_image(path: Path, colour: tuple[int, int, int]) -> None:
 
 
 def describe(folder: Path, *names: str) -> list[np.ndarray]:
-    return list(_describe_images(list(names), folder))
+    """Return the raw features of images, before they are projected."""
+    encoding = PixelEncoder(folder).describe(names)
+    for sentence in encoding.unreadable.values():
+        raise FileError(sentence)
+    return list(encoding.vectors)
 
 
 def test_similar_images_have_similar_features(tmp_path: Path) -> None:
@@ -101,6 +106,59 @@ def test_images_are_turned_upright_and_shown_over_white(tmp_path: Path) -> None:
 
     assert np.abs(upright - rotated).max() < 0.01
     assert np.abs(transparent - white).max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour"),
+    [
+        ("1", 1),
+        ("L", 128),
+        ("LA", (128, 200)),
+        ("P", 3),
+        ("RGB", (10, 200, 30)),
+        ("RGBA", (10, 200, 30, 90)),
+        ("CMYK", (10, 200, 30, 5)),
+        ("YCbCr", (90, 100, 110)),
+        ("LAB", (90, 100, 110)),
+        ("I", 40_000),
+        ("I;16", 40_000),
+        ("F", 0.5),
+    ],
+)
+def test_every_mode_becomes_red_green_and_blue(mode: str, colour: object, tmp_path: Path) -> None:
+    suffix = "jpg" if mode in ("CMYK", "YCbCr") else "tif"
+    Image.new(mode, (5, 3), colour).save(tmp_path / f"a.{suffix}")
+
+    picture = read_image(f"a.{suffix}", 8, tmp_path)
+
+    assert picture.shape == (8, 8, 3)
+    assert picture.dtype == np.uint8
+
+
+def test_the_first_frame_of_an_animation_and_a_single_pixel_are_read(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (9, 9), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    Image.new("RGB", (1, 1), (7, 8, 9)).save(tmp_path / "one.png")
+
+    assert read_image("a.gif", 4, tmp_path)[0, 0].tolist() == [255, 0, 0]
+    assert read_image("one.png", 4, tmp_path)[3, 3].tolist() == [7, 8, 9]
+
+
+def test_a_broken_image_is_reported_and_the_others_are_encoded(tmp_path: Path) -> None:
+    for k in range(5):
+        save_image(tmp_path / f"{k}.png", (40 * k, 9, 9))
+    (tmp_path / "2.png").write_text("not an image")
+    names = [f"{k}.png" for k in range(5)]
+    encoder = PixelEncoder(tmp_path)
+    encoder.fit(names)
+
+    encoding = encoder.encode(names)
+
+    assert list(encoding.unreadable) == [2]
+    assert "2.png cannot be read as an image" in encoding.unreadable[2]
+    assert not encoding.vectors[2].any()
+    assert encoding.vectors[[0, 1, 3, 4]].any(axis=1).all()
+    assert encoder.encode(["2.png"]).vectors.shape == (1, encoding.vectors.shape[1])
 
 
 @pytest.mark.filterwarnings("error")

@@ -181,3 +181,61 @@ def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
             assert not [name for name in policy if name.startswith("script-src")]
             assert "'self'" in policy["img-src"]
             assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+@pytest.mark.slow
+def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampaign) -> None:
+    page = labelled.client.get("/c/texts/progress").text
+    assert "<option selected>tfidf</option>" in page
+    assert "<option >pixels</option>" not in page, "these items are texts"
+
+    response = labelled.client.post("/c/texts/encode", data={"encoder": "tfidf+tfidf"})
+    assert "being encoded in the background" in response.text
+
+    page = labelled.client.get("/c/texts/progress").text
+    assert "With tfidf+tfidf, models predict" in page
+    assert "<b>tfidf+tfidf</b> is the encoder" in page
+
+
+def test_a_server_encodes_the_items_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 5)
+    monkeypatch.setattr("teeter.campaigns.encoding._FIRST_PART", {"text": 10})
+    path = tmp_path / "texts.teeter"
+    texts = [f"text number {k}" for k in range(40)]
+    Campaign.make(path, ("a", "b"), texts, encode_all=False)
+
+    with serve_campaigns(path) as client:
+        assert "30 items not encoded yet" in client.get("/c/texts/progress").text
+        assert "when all items are encoded" in client.post("/c/texts/train").text
+        client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
+        assert "not encoded yet" not in client.get("/c/texts/progress").text
+
+
+def test_the_form_for_a_new_campaign_says_what_auto_is(tmp_path: Path) -> None:
+    with serve_campaigns(folder=tmp_path) as client:
+        page = client.get("/new").text
+
+    assert "<option selected>auto</option>" in page
+    assert (
+        "With auto: The encoder is tfidf, as set by TEETER_ENCODER. The encoder is pixels" in page
+    )
+
+
+def test_an_encoder_that_runs_code_is_refused_on_the_page(client: TestClient) -> None:
+    for name in ("os:system", "http://127.0.0.1/v1#m"):
+        assert client.post("/c/texts/encode", data={"encoder": name}).status_code == 422
+        refused = client.post("/api/v1/campaigns/texts/encode", json={"encoder": name})
+        assert refused.status_code == 422
+        assert "The page does not offer the encoder" in refused.json()["detail"]
+
+
+def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
+    started = client.post("/api/v1/campaigns/texts/encode", json={"encoder": "tfidf+tfidf"})
+    assert started.status_code == 202
+
+    job = client.get(f"/api/v1/jobs/{started.json()['job']}").json()
+
+    assert job["state"] == "done"
+    assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 121, "unreadable": 0}

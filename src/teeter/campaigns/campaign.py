@@ -35,9 +35,15 @@ from teeter.campaigns.db import (
     UndoResult,
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.encoding import (
+    ENOUGH_TO_BEGIN,
+    ProgressReport,
+    encode_items,
+    encode_missing_items,
+)
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import write_export
-from teeter.campaigns.import_items import add_items, require_kind
+from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
 from teeter.campaigns.location import (
     as_class_name,
@@ -48,7 +54,14 @@ from teeter.campaigns.location import (
     validate_name,
 )
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.results import ImportResult, ModelInfo, Question, Status, SuspectLabel
+from teeter.campaigns.results import (
+    EncodingResult,
+    ImportResult,
+    ModelInfo,
+    Question,
+    Status,
+    SuspectLabel,
+)
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
     FeatureScaler,
@@ -62,12 +75,13 @@ from teeter.campaigns.snapshot import (
     AnnotatorStats,
     annotator_stats,
     campaign_status,
+    count_unencoded,
     describe_disagreements,
     export_rows,
     measure_agreement,
     read_snapshot,
 )
-from teeter.encoders import Encoder
+from teeter.encoders import EncoderFunction
 from teeter.errors import FileError, InputError
 from teeter.seeds import stream_seed
 
@@ -103,13 +117,14 @@ _PICK_LOCK_PAUSE = 0.15
 class _FeaturePool:
     """The items of a campaign as models see them."""
 
-    newest_row_id: int
-    """Changes when items are added."""
+    revision: tuple[int, int]
+    """Changes when the features change."""
     keys: list[str]
     features: Vectors
     """(N, D), scaled."""
     scaler: FeatureScaler
-    audit_set: frozenset[str]
+    unreadable: frozenset[str]
+    """Items that could not be read. They are never picked."""
 
 
 class Campaign:
@@ -223,8 +238,14 @@ class Campaign:
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None = None,
+        *,
+        encode_all: bool = True,
+        progress: ProgressReport | None = None,
     ) -> ImportResult:
         """Create a campaign with its items, atomically: complete or not at all.
+
+        The items are encoded after the campaign is created. If encoding is interrupted, ``encode``
+        resumes it.
 
         Args:
             path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
@@ -232,6 +253,9 @@ class Campaign:
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
+            encode_all: whether to encode all items. If not, a few thousand items are encoded, which
+                is enough to begin to label, and ``encode`` must be called for the others.
+            progress: called with the number of encoded items and the number of all items.
 
         Raises:
             FileError: the file cannot be created.
@@ -239,7 +263,9 @@ class Campaign:
             StoreError: the database cannot be used.
         """
         if is_url(path):
-            return cls._make_in_database(str(path), classes, items, settings)
+            url, name, stored = cls._store_in_database(str(path), classes, items, settings)
+            campaign = cls.open(url, name)
+            return campaign._encode_new(stored, encode_all, progress)
 
         path = Path(path)
         if path.exists():
@@ -250,21 +276,36 @@ class Campaign:
         with atomic_file(path) as temporary:
             campaign = cls.create(temporary, path.stem, classes, settings)
             try:
-                result = campaign.add(items)
+                stored = campaign._store_items(items)
             finally:
                 campaign.database.close()
 
-        return result
+        campaign = cls.open(path)
+        return campaign._encode_new(stored, encode_all, progress)
+
+    def _encode_new(
+        self, stored: StoredImport, encode_all: bool, progress: ProgressReport | None
+    ) -> ImportResult:
+        """Encode the items of a campaign that was just created, and close its database."""
+        limit = None if encode_all else ENOUGH_TO_BEGIN
+        try:
+            return self._encode_stored(stored, DEFAULT_ANNOTATOR, progress, limit=limit)
+        finally:
+            self.database.close()
 
     @classmethod
-    def _make_in_database(
+    def _store_in_database(
         cls,
         location: str,
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None,
-    ) -> ImportResult:
-        """Create a campaign in a temporary file, and copy it to a database in one transaction."""
+    ) -> tuple[str | Path, str, StoredImport]:
+        """Create a campaign in a temporary file, and copy it to a database in one transaction.
+
+        Returns:
+            The URL of the database, the name of the campaign, and the items.
+        """
         url, name = split_location(location)
         target = Database(url, create=True)
         if name is None and target.path is not None:
@@ -272,7 +313,7 @@ class Campaign:
         name = name or target.url.database or "campaign"
 
         try:
-            # Checked before the items are encoded, which takes long. The copy checks it again.
+            # Checked before the items are read, which takes long. The copy checks it again.
             with target.reading() as connection:
                 if name in list_campaigns(connection):
                     raise InputError(
@@ -283,14 +324,14 @@ class Campaign:
             with TemporaryDirectory(prefix="teeter-") as folder:
                 campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
                 try:
-                    result = campaign.add(items)
+                    stored = campaign._store_items(items)
                     copy_campaign(campaign.database, target, name)
                 finally:
                     campaign.database.close()
         finally:
             target.close()
 
-        return result
+        return url, name, stored
 
     def back_up(self, path: str | Path) -> None:
         """Write a copy of the campaign to a new file. Others may write to the campaign meanwhile.
@@ -348,29 +389,106 @@ class Campaign:
         self,
         items: Iterable[Any],
         *,
-        encoder: Encoder | None = None,
+        encoder: EncoderFunction | None = None,
         who: str = DEFAULT_ANNOTATOR,
+        progress: ProgressReport | None = None,
     ) -> ImportResult:
         """Add items, with their labels if they have any. Duplicates are skipped and reported.
 
-        A label that comes with a duplicate becomes the stored item's label if that has none.
+        A label that comes with a duplicate becomes the stored item's label if that has none. Items
+        without features are encoded after they are stored; if encoding is interrupted, ``encode``
+        resumes it. New items never change the features of old ones.
 
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
                 or ``image`` and optionally ``id``, ``label`` and ``features``.
-            encoder: computes the features of items that have none. Without it the settings' encoder
-                does, or the built-in one, which encodes all items of the campaign together again.
+            encoder: a function that computes the features of all items together, old and new. It
+                replaces the campaign's encoder.
             who: who adds them, for the history.
+            progress: called with the number of encoded items and the number of all items.
 
         Raises:
             InputError: an item cannot be added. Then none is.
         """
+        stored = self._store_items(items, encoder=encoder, who=who)
+        return self._encode_stored(stored, who, progress)
+
+    def _store_items(
+        self,
+        items: Iterable[Any],
+        *,
+        encoder: EncoderFunction | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> StoredImport:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
         new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
-        return add_items(
+        return store_items(
             self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
         )
+
+    def _encode_stored(
+        self,
+        stored: StoredImport,
+        who: str,
+        progress: ProgressReport | None,
+        *,
+        limit: int | None = None,
+    ) -> ImportResult:
+        """Encode the items of an import that have no features yet."""
+        if stored.to_encode is None:
+            return stored.result
+
+        encoding = encode_missing_items(
+            self.database,
+            self.repository,
+            self.settings,
+            stored.to_encode,
+            who=who,
+            progress=progress,
+            limit=limit,
+        )
+        return replace(stored.result, encoding=encoding)
+
+    def encode(
+        self,
+        encoder: str | None = None,
+        *,
+        again: bool = False,
+        who: str = DEFAULT_ANNOTATOR,
+        progress: ProgressReport | None = None,
+    ) -> EncodingResult:
+        """Compute the features of all items that lack them, or switch to another encoder.
+
+        All answers are kept. Each part is stored before the next one is encoded, so the next call
+        resumes an interrupted one. After a switch, a model is trained on the new features if two
+        classes have labels, and ``status`` compares the two encoders.
+
+        Args:
+            encoder: a name that ``teeter.encoders.make_encoder`` takes; None for the current one.
+            again: fit the encoder again on all items, and encode all of them again.
+            who: who encodes them, for the history.
+            progress: called with the number of encoded items and the number of all items.
+
+        Raises:
+            InputError: there is no such encoder, or it does not read this kind of items.
+            MissingExtraError: the encoder needs a package that is not installed.
+        """
+        result = encode_items(
+            self.database,
+            self.repository,
+            self.settings,
+            name=encoder,
+            again=again,
+            who=who,
+            progress=progress,
+        )
+        if result.is_switch:
+            state = self.load_state()
+            # Not if items were added meanwhile: the next training will do it.
+            if len(set(state.labels.values())) > 1 and not state.unencoded:
+                self.train(who=who, state=state)
+        return result
 
     def next_item_number(self) -> int:
         """Return the number after all item ids that are numbers, for items without ids."""
@@ -826,6 +944,7 @@ class Campaign:
         with self.database.reading() as connection:
             # All in one read transaction: labels and models that belong together.
             pool = self._read_pool(connection)
+            audit_set = self.repository.items.audit_set(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
             assigned = self.repository.picks.open_or_ready_items(connection)
             control_items = self.repository.picks.control_items(connection)
@@ -833,6 +952,7 @@ class Campaign:
             batches = self.repository.picks.count_batches(connection)
             classes = self.repository.classes.names(connection)
             model = self.repository.models.newest(connection)
+            unencoded = count_unencoded(self.repository, connection)
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -841,8 +961,8 @@ class Campaign:
         def rows_of(items: Iterable[str]) -> frozenset[int]:
             return frozenset(row_of_item[item] for item in items if item in row_of_item)
 
-        left_out = rows_of(snapshot.left_out)
-        audit_rows = rows_of(pool.audit_set) - left_out
+        left_out = rows_of(snapshot.left_out | pool.unreadable)
+        audit_rows = rows_of(audit_set) - left_out
         labels = {}
         for item, label in snapshot.labels.items():
             if item in row_of_item:
@@ -853,7 +973,7 @@ class Campaign:
 
         # Skipped items are kept apart: they come back when nothing else is left.
         answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
-        settled = answered | assigned | set(snapshot.decisions)
+        settled = answered | assigned | set(snapshot.decisions) | pool.unreadable
         skipped -= settled
 
         return RoundState(
@@ -869,6 +989,7 @@ class Campaign:
             batches=batches,
             skipped=rows_of(skipped),
             scaler=pool.scaler,
+            unencoded=unencoded,
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -881,19 +1002,24 @@ class Campaign:
         return _with_model(state, model.version, model.weights)
 
     def _read_pool(self, connection: Connection) -> _FeaturePool:
-        """Return the items and their features. They are read again only if items were added."""
-        newest_row_id = self.repository.items.newest_row_id(connection)
+        """Return the items and their features, which are read again only if they have changed."""
+        revision = self.repository.encodings.revision(connection)
 
-        if self._pool is None or self._pool.newest_row_id != newest_row_id:
-            keys, vectors = self.repository.items.features(connection)
-            if not keys:
-                raise InputError("The campaign has no items: add some first.")
+        if self._pool is None or self._pool.revision != revision:
+            stored = self.repository.encodings.read(connection)
+            if not stored.keys:
+                raise InputError(self._explain_empty_pool(connection))
 
-            features, scaler = scale_features(vectors)
-            audit_set = frozenset(self.repository.items.audit_set(connection))
-            self._pool = _FeaturePool(newest_row_id, keys, features, scaler, audit_set)
+            features, scaler = scale_features(stored.vectors)
+            unreadable = frozenset(stored.unreadable)
+            self._pool = _FeaturePool(revision, stored.keys, features, scaler, unreadable)
 
         return self._pool
+
+    def _explain_empty_pool(self, connection: Connection) -> str:
+        if self.repository.items.count(connection):
+            return "No item has been encoded yet: run teeter campaign encode."
+        return "The campaign has no items: add some first."
 
     @property
     def _round_settings(self) -> RoundSettings:
@@ -918,13 +1044,15 @@ class Campaign:
                 in which those of the old model are removed, so that annotators always find some.
 
         Raises:
-            InputError: fewer than two classes have labels.
+            InputError: fewer than two classes have labels, or items are not encoded yet.
         """
         from teeter.campaigns.selection import choose_picks
-        from teeter.campaigns.training import train_model
+        from teeter.campaigns.training import measure_previous_encoder, train_model
 
         state = state or self.load_state()
         weights, facts = train_model(state, self._round_settings)
+        with self.database.reading() as connection:
+            measure_previous_encoder(self.repository, connection, state, facts, self.settings.head)
 
         picks: list[Pick] = []
         if pick_ahead:

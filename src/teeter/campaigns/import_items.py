@@ -1,45 +1,35 @@
-"""Add items to a campaign: skip duplicates, encode new items, record labels, draw the audit set.
+"""Add items to a campaign: skip duplicates, record labels, draw the audit set, store features.
 
-Encoding takes long, so it happens outside any transaction, and other processes can write meanwhile.
-If one of them adds items in that time, everything is done again: the built-in encoders encode all
-items together.
+An encoder is loaded and fitted before anything is written, so that an error leaves nothing behind.
+Then the items are stored in one transaction, and encoded afterwards, part by part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from teeter.campaigns.consensus import majority_labels
 from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
 from teeter.campaigns.db.items import Deduplicated, deduplicate
-from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.encoding import (
+    USER_ENCODER,
+    PreparedEncoder,
+    prepare_encoder,
+    store_encoding,
+)
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import Item, quote_id
 from teeter.campaigns.results import ImportResult
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.datasets.table_files import is_missing
-from teeter.encoders import (
-    Encoder,
-    Vectors,
-    encode_images,
-    encode_texts,
-    load_sentence_encoder,
-    run_encoder,
-)
+from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError
 from teeter.seeds import stream_seed
 
-__all__ = ["add_items", "require_kind"]
-
-USER_ENCODER = "you"
-"""The name under which the history records a function that the user passed."""
-
-BUILT_IN_ENCODER = "built-in"
-"""The name under which the history records ``encode_texts`` and ``encode_images``."""
+__all__ = ["StoredImport", "require_kind", "store_items"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,25 +39,18 @@ class _ImportBaseline:
     newest_row_id: int
     """Changes whenever items are added."""
     items: Sequence[StoredItem]
-    encoder_name: str | None
-    flagged: frozenset[str]
-    """Ids of items that do not belong. Their files may no longer exist."""
+    encoder: str | None
+    """The name of the current encoder."""
     classes: frozenset[str]
 
 
 @dataclass(frozen=True, eq=False)
-class _EncodedItems:
-    """New features of items."""
+class StoredImport:
+    """Items that were stored, and the encoder that they still need."""
 
-    keys: list[str]
-    vectors: Vectors
-    """One row per key."""
-    encoder_name: str
-
-    @property
-    def replaces_all(self) -> bool:
-        """Whether all items were encoded together, so that all old features are replaced."""
-        return self.encoder_name in (USER_ENCODER, BUILT_IN_ENCODER)
+    result: ImportResult
+    to_encode: PreparedEncoder | None
+    """The encoder for the items without features; None if all items have features."""
 
 
 def require_kind(items: Sequence[Item], kind: str) -> None:
@@ -80,24 +63,23 @@ def require_kind(items: Sequence[Item], kind: str) -> None:
             )
 
 
-def add_items(
+def store_items(
     database: Database,
     repository: CampaignRepository,
     settings: Settings,
     items: Sequence[Item],
     *,
-    encoder: Encoder | None,
+    encoder: EncoderFunction | None,
     who: str,
-) -> ImportResult:
-    """Add items with their features and labels, in one transaction.
+) -> StoredImport:
+    """Add items with their labels and the features they came with, in one transaction.
 
     Args:
         database: The campaign's database.
         repository: The campaign's rows in it.
         settings: The campaign's settings.
         items: The items to add. Those whose content the campaign has are skipped and reported.
-        encoder: A function that computes features of items without any. By default the encoder of
-            the settings, or a built-in one.
+        encoder: A function that computes the features of all items of the campaign together.
         who: The name for the history.
 
     Raises:
@@ -107,38 +89,50 @@ def add_items(
     while True:
         with database.reading() as connection:
             baseline = _read_baseline(repository, connection)
+            deduplicated = deduplicate(items, baseline.items)
+            labels = _collect_labels(deduplicated, baseline.classes)
 
-        deduplicated = deduplicate(items, baseline.items)
-        labels = _collect_labels(deduplicated, baseline.classes)
-        encoded = _encode_items(deduplicated.new, baseline, settings, encoder)
+        new = deduplicated.new
+        vectors: dict[str, Vectors] = {}
+        prepared = None
+        if encoder is not None and any(item.features is None for item in new):
+            vectors = _encode_together(encoder, baseline.items, new)
+        else:
+            vectors = {item.key: item.features for item in new if item.features is not None}
+            with database.reading() as connection:
+                prepared = _prepare(repository, connection, settings, baseline, new)
 
         with database.writing() as connection:
-            # Another process was faster. Its items must be encoded with ours.
+            # Another process was faster. Its items must be compared with ours.
             if repository.items.newest_row_id(connection) != baseline.newest_row_id:
                 continue
 
             count_before = repository.items.count(connection)
-            new, duplicates = repository.items.add(connection, items, who)
-            _write_features(repository, connection, new, encoded, who)
+            added, duplicates = repository.items.add(connection, items, who)
+            if vectors:
+                _write_own_features(repository, connection, vectors, encoder is not None, who)
+            if prepared is not None:
+                store_encoding(repository, connection, prepared)
+
             labelled, conflicts = _write_labels(repository, connection, labels)
             audit = _extend_audit_set(repository, connection, settings, count_before, who)
-            return ImportResult(
-                new=len(new),
-                duplicates=tuple(duplicates),
-                labelled=labelled,
-                conflicts=tuple(conflicts),
-                audit=audit,
-            )
+
+        result = ImportResult(
+            new=len(added),
+            duplicates=tuple(duplicates),
+            labelled=labelled,
+            conflicts=tuple(conflicts),
+            audit=audit,
+        )
+        return StoredImport(result, prepared)
 
 
 def _read_baseline(repository: CampaignRepository, connection: Connection) -> _ImportBaseline:
-    answers = repository.answers.live(connection)
-    flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
+    current = repository.encodings.current(connection)
     return _ImportBaseline(
         newest_row_id=repository.items.newest_row_id(connection),
         items=repository.items.all(connection),
-        encoder_name=repository.items.encoder_name(connection),
-        flagged=frozenset(flagged),
+        encoder=None if current is None else current.encoder,
         classes=frozenset(repository.classes.names(connection)),
     )
 
@@ -156,89 +150,74 @@ def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list
     return labels
 
 
-def _encode_items(
-    new: Sequence[Item], baseline: _ImportBaseline, settings: Settings, encoder: Encoder | None
-) -> _EncodedItems | None:
-    """Encode new items without features, and all other items if they must be encoded together."""
+def _encode_together(
+    encoder: EncoderFunction, stored: Sequence[StoredItem], new: Sequence[Item]
+) -> dict[str, Vectors]:
+    """Return the features of all items from a user's function.
+
+    The function sees all items at once, so old features may not match those of new items.
+    """
+    contents = {item.item_id: item.content or "" for item in stored}
+    contents |= {item.key: item.content or "" for item in new}
+    vectors = run_encoder(encoder, list(contents.values()))
+    return dict(zip(contents, vectors, strict=True))
+
+
+def _prepare(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    baseline: _ImportBaseline,
+    new: Sequence[Item],
+) -> PreparedEncoder | None:
+    """Return the encoder for the new items without features; None if all items have features."""
     missing = [item for item in new if item.features is None]
     if not missing:
         return None
 
-    encoder_name = settings.encoder or BUILT_IN_ENCODER
-    if encoder is not None:
-        encoder_name = USER_ENCODER
-
-    has_own_features = len(missing) < len(new) or baseline.encoder_name == USER_ENCODER
-    if encoder_name == BUILT_IN_ENCODER and has_own_features:
+    names_encoder = settings.encoder not in (None, AUTO)
+    has_own_features = len(missing) < len(new) or baseline.encoder == USER_ENCODER
+    if has_own_features and not names_encoder:
         lacking = "1 item has" if len(missing) == 1 else f"{len(missing)} items have"
         raise InputError(
             f"{lacking} no features, but you gave features for the others: give features for all "
             "items, or an encoder."
         )
 
-    contents = _contents_to_encode(new, missing, baseline, encoder_name)
-    encode = encoder or _settings_encoder(settings)
-    vectors = run_encoder(encode, list(contents.values()))
-    return _EncodedItems(list(contents), vectors, encoder_name)
+    name = settings.encoder if has_own_features else None
+    contents = [item.content or "" for item in missing]
+    return prepare_encoder(repository, connection, settings, name=name, new_contents=contents)
 
 
-def _contents_to_encode(
-    new: Sequence[Item], missing: Sequence[Item], baseline: _ImportBaseline, encoder_name: str
-) -> dict[str, str]:
-    """Return the contents to encode by item id, in the order in which items were added."""
-    contents = {}
-
-    # A pretrained model reads each text alone. The other encoders see all items at once.
-    if encoder_name in (USER_ENCODER, BUILT_IN_ENCODER):
-        for stored in baseline.items:
-            if stored.item_id not in baseline.flagged:
-                contents[stored.item_id] = stored.content or ""
-
-    # A user's encoder replaces features that came with other new items: all are of one kind.
-    for item in new if encoder_name == USER_ENCODER else missing:
-        contents[item.key] = item.content or ""
-    return contents
-
-
-def _settings_encoder(settings: Settings) -> Encoder:
-    """Return the encoder of the settings, or the built-in one for the kind of items."""
-    if settings.encoder is not None:
-        return load_sentence_encoder(settings.encoder)
-    if settings.kind == ItemKind.IMAGE:
-        return partial(encode_images, folder=Path(settings.folder or ""))
-
-    return encode_texts
-
-
-def _write_features(
+def _write_own_features(
     repository: CampaignRepository,
     connection: Connection,
-    new: Sequence[Item],
-    encoded: _EncodedItems | None,
+    vectors: dict[str, Vectors],
+    replaces_all: bool,
     who: str,
 ) -> None:
-    """Store new features, and note where they are from."""
-    if encoded is not None:
-        features = dict(zip(encoded.keys, encoded.vectors, strict=True))
-        repository.items.write_features(connection, features)
+    """Store features that came with items, or that a user's function computed.
 
-        if encoded.replaces_all:
-            # Flagged items are not encoded. The mean keeps them out of the way, at full width.
-            item_ids = {stored.item_id for stored in repository.items.all(connection)}
-            rest = sorted(item_ids - set(encoded.keys))
-            mean = encoded.vectors.mean(axis=0)
-            repository.items.write_features(connection, dict.fromkeys(rest, mean))
+    Args:
+        repository: The campaign's rows.
+        connection: A connection that may write.
+        vectors: By item id.
+        replaces_all: Whether these are the features of all items, and replace any others.
+        who: The name for the history.
+    """
+    encodings = repository.encodings
+    current = encodings.current(connection)
 
-        detail = {
-            "by": encoded.encoder_name,
-            "items": len(encoded.keys),
-        }
-        repository.history.append(connection, who, "encoded", None, detail)
-    elif new:
-        repository.history.append(connection, who, "encoded", None, {"by": USER_ENCODER})
+    if current is None or (replaces_all and current.encoder != USER_ENCODER):
+        current = encodings.add(connection, USER_ENCODER)
+        encodings.make_current(connection, current.row_id)
+
+    encodings.write(connection, current.row_id, vectors)
+    detail = {"by": USER_ENCODER, "items": len(vectors)}
+    repository.history.append(connection, who, "encoded", None, detail)
 
     # Features that came with new items must be as long as those of the rest.
-    repository.items.require_equal_lengths(connection)
+    encodings.require_equal_lengths(connection, current.row_id)
 
 
 def _write_labels(

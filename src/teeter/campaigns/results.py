@@ -7,7 +7,15 @@ from typing import Any
 
 from teeter.campaigns.stopping import AccuracyEstimate
 
-__all__ = ["ImportResult", "ModelInfo", "Question", "Status", "SuspectLabel"]
+__all__ = [
+    "EncoderComparison",
+    "EncodingResult",
+    "ImportResult",
+    "ModelInfo",
+    "Question",
+    "Status",
+    "SuspectLabel",
+]
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,41 @@ class ImportResult:
     """Items that have another label than the new one: the id, the new label, and the one kept."""
     audit: int = 0
     """The size of the audit set now."""
+    encoding: EncodingResult | None = None
+    """How the items were encoded; None if all of them came with features."""
+
+
+@dataclass(frozen=True)
+class EncodingResult:
+    """The result of encoding items."""
+
+    encoder: str
+    """The name of the encoder."""
+    sentence: str
+    """Which encoder it is and why, in one sentence."""
+    encoded: int
+    """Number of items that were encoded."""
+    unencoded: int
+    """Number of items that are left to encode."""
+    is_switch: bool
+    """Whether models used the features of another encoder before this one."""
+    unreadable: dict[str, str]
+    """By item id, why an item could not be read. Annotators never see such items."""
+    fitted_on: int
+    """Number of items that the encoder learned from; 0 if it has nothing to learn."""
+    is_outgrown: bool
+    """Whether the encoder learned from so few of the items that it should be fitted again."""
+
+
+@dataclass(frozen=True)
+class EncoderComparison:
+    """How many labels models predict correctly, out of fold, from the features of two encoders."""
+
+    encoder: str
+    right: int
+    previous: str
+    previous_right: int
+    labels: int
 
 
 @dataclass(frozen=True)
@@ -72,6 +115,14 @@ class Status:
     """Items that wait for a reviewer's decision."""
     spent: float | None = None
     """The cost of all answers; None if the cost of a label is not set."""
+    encoder: str | None = None
+    """Name of the current encoder; None before the first items are added."""
+    unencoded: int = 0
+    """Items without features. They are not picked until they are encoded."""
+    unreadable: int = 0
+    """Items that could not be read. They are never picked."""
+    comparison: EncoderComparison | None = None
+    """The current encoder compared with the previous one, on the labels of the newest model."""
 
 
 @dataclass(frozen=True)

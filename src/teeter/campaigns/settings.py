@@ -12,6 +12,7 @@ from teeter.campaigns.classifiers import HEAD_OUTPUTS, ClassifierKind
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.enums import ItemKind
+from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -51,8 +52,11 @@ class Settings:
     """Shown to annotators."""
     folder: str | None = None
     """The folder of the images."""
-    encoder: str | None = None
-    """The sentence-transformers model that encodes texts: its name, folder or package."""
+    encoder: str | None = AUTO
+    """The encoder that computes the features: a name that ``make_encoder`` takes.
+
+    ``auto`` and None stand for the best encoder that is installed when the first items are added.
+    """
     keys: list[str] = field(default_factory=list)
     """Shortcuts of the first classes on the page. The rest get free ones."""
     lease: float = 60
@@ -93,10 +97,6 @@ class Settings:
 
         if not -(2**63) <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}: it must be a 64-bit integer.")
-        if self.encoder is not None and self.kind != ItemKind.TEXT:
-            raise InputError(
-                f"An encoder needs texts, but the items of this campaign are of kind {self.kind}."
-            )
 
     def require_strategy(self) -> None:
         """Check that the strategy and its options exist, and that the head serves it.

@@ -35,6 +35,7 @@ from teeter.campaigns.db import (
     StoredItem,
 )
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.feature_quality import compare_encoders, describe_features
 from teeter.campaigns.import_export import ExportRow
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
@@ -47,6 +48,7 @@ __all__ = [
     "PairAgreement",
     "annotator_stats",
     "campaign_status",
+    "count_unencoded",
     "describe_disagreements",
     "estimate_model_accuracy",
     "export_rows",
@@ -145,6 +147,8 @@ def campaign_status(
         items_by_kind[answer.kind].add(answer.item)
 
     progress = _measure_progress(snapshot, [model.facts for model in models], settings)
+    newest_facts = models[-1].facts if models else {}
+    current = repository.encodings.current(connection)
     return Status(
         items=repository.items.count(connection),
         labelled=len(snapshot.consensus),
@@ -155,10 +159,22 @@ def campaign_status(
         open=repository.picks.count_open(connection),
         version=len(models),
         accuracy=progress.accuracy,
-        advice=tuple(give_advice(progress)),
+        advice=(*give_advice(progress), *describe_features(newest_facts)),
         disagreements=len(snapshot.disagreements()),
         spent=progress.cost,
+        encoder=None if current is None else current.encoder,
+        unencoded=count_unencoded(repository, connection),
+        unreadable=len(repository.encodings.unreadable(connection)),
+        comparison=compare_encoders(newest_facts),
     )
+
+
+def count_unencoded(repository: CampaignRepository, connection: Connection) -> int:
+    """Return the number of items that the current encoder has not encoded yet."""
+    current = repository.encodings.current(connection)
+    if current is None:
+        return repository.items.count(connection)
+    return repository.encodings.count_missing(connection, current.row_id)
 
 
 def _measure_progress(

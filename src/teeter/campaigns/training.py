@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, NotRequired, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,26 @@ from teeter.campaigns.classifiers import (
     ignore_few_labels_warning,
 )
 from teeter.campaigns.rounds import RoundSettings, RoundState
-from teeter.campaigns.saved_models import dump_layers, load_arrays, load_models
+from teeter.campaigns.saved_models import (
+    dump_layers,
+    load_arrays,
+    load_models,
+    scale_features,
+)
 from teeter.errors import InputError
 from teeter.learner import Learner, fit_learners
 from teeter.strategies.api import make_strategy
 from teeter.training import TrainingConfig
+
+if TYPE_CHECKING:
+    from teeter.campaigns.db import CampaignRepository, Connection
 
 __all__ = [
     "ModelFacts",
     "Prediction",
     "labelled_items",
     "load_learner",
+    "measure_previous_encoder",
     "out_of_fold",
     "predict_items",
     "predict_rows",
@@ -70,6 +79,18 @@ class ModelFacts(TypedDict):
     """
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
+    out_of_fold: list[int]
+    """How many labels are predicted correctly out of fold, and how many there are."""
+    most_frequent: int
+    """Number of labels of the most frequent class."""
+    mean_recall: float
+    """The recall of each class out of fold, averaged over the classes."""
+    encoder: NotRequired[str]
+    """Name of the encoder that computed the features."""
+    previous_encoder: NotRequired[str]
+    """Name of the encoder before this one, if its features are still stored."""
+    previous_right: NotRequired[int]
+    """How many labels are predicted correctly out of fold from the features of that encoder."""
     kappa: NotRequired[float]
     """Cohen's kappa with the predictions of the previous model."""
     changed: NotRequired[float]
@@ -90,8 +111,14 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         The model as it is saved (see ``saved_models``), and what is known about it.
 
     Raises:
-        InputError: If fewer than two classes have labels.
+        InputError: If fewer than two classes have labels, or if items are not encoded yet.
     """
+    if state.unencoded:
+        raise InputError(
+            f"{state.unencoded:,} items are not encoded yet: run teeter campaign encode, or wait "
+            "until it is done, then train."
+        )
+
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
     if not seen:
         raise InputError(
@@ -115,11 +142,16 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     predicted = np.array([class_index[name] for name in names], dtype=np.int16)
 
     places, labels = labelled_items(state)
+    probabilities = out_of_fold(state.features[places], labels, head=settings.head)
+    is_right = probabilities.argmax(axis=1) == labels
     facts: ModelFacts = {
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
-        "control": _measure_control(state, settings.head, places, labels),
+        "control": _measure_control(state, places, is_right),
         "audit": _measure_audit(state, predicted),
+        "out_of_fold": [int(is_right.sum()), len(labels)],
+        "most_frequent": int(np.bincount(labels).max()),
+        "mean_recall": float(np.mean([is_right[labels == k].mean() for k in seen])),
     }
 
     if state.weights is not None:
@@ -141,13 +173,13 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     return save(arrays), facts
 
 
-def _measure_control(state: RoundState, head: str, places: Integers, labels: Integers) -> list[int]:
+def _measure_control(
+    state: RoundState, places: Integers, is_right: npt.NDArray[np.bool_]
+) -> list[int]:
     """Count the labelled control items, and those predicted correctly out of fold.
 
     The model in use was trained on them, so it cannot judge them.
     """
-    probabilities = out_of_fold(state.features[places], labels, head=head)
-    is_right = probabilities.argmax(axis=1) == labels
     is_control = np.array([int(place) in state.control for place in places])
     return [int(is_right[is_control].sum()), int(is_control.sum())]
 
@@ -162,6 +194,47 @@ def _measure_audit(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[
             right += int(predicted[place]) == state.classes.index(label)
 
     return [right, total]
+
+
+def measure_previous_encoder(
+    repository: CampaignRepository,
+    connection: Connection,
+    state: RoundState,
+    facts: ModelFacts,
+    head: str,
+) -> None:
+    """Add to the facts of a model its encoder, and the accuracy with the encoder before it.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        state: the labels and features that the model was trained on.
+        facts: what is known of the model. The names of both encoders are added to it.
+        head: what was trained on the features, one of ``ClassifierKind``.
+    """
+    current = repository.encodings.current(connection)
+    if current is None:
+        return
+    facts["encoder"] = current.encoder
+
+    places, labels = labelled_items(state)
+    keys = [state.keys[place] for place in places]
+    for encoding in reversed(repository.encodings.all(connection)):
+        if encoding.is_current:
+            continue
+
+        # An encoding that was never completed may lack labelled items, and cannot be compared.
+        previous = repository.encodings.read(connection, encoding.row_id, keys)
+        if len(previous.keys) < len(keys):
+            continue
+
+        row_of_key = {key: row for row, key in enumerate(previous.keys)}
+        vectors = previous.vectors[[row_of_key[key] for key in keys]]
+        features, _ = scale_features(vectors)
+        probabilities = out_of_fold(features, labels, head=head)
+        facts["previous_encoder"] = encoding.encoder
+        facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
+        return
 
 
 def predict_items(state: RoundState, settings: RoundSettings) -> list[Prediction] | None:

@@ -14,6 +14,7 @@ from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
 from teeter.cli.demo import demo
 from teeter.cli.doctor import doctor
+from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
 from teeter.cli.panels import Panel
 from teeter.cli.select import select
@@ -45,6 +46,7 @@ app.command(rich_help_panel=Panel.START)(doctor)
 app.add_typer(campaign, name="campaign", rich_help_panel=Panel.LABEL)
 app.command(rich_help_panel=Panel.LABEL)(serve)
 app.command(rich_help_panel=Panel.LABEL)(select)
+app.command(rich_help_panel=Panel.LABEL)(encoders)
 app.add_typer(bench, name="bench", rich_help_panel=Panel.RESEARCH)
 app.add_typer(datasets, name="datasets", rich_help_panel=Panel.RESEARCH)
 app.command(rich_help_panel=Panel.RESEARCH)(strategies)

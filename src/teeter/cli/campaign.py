@@ -32,6 +32,7 @@ from teeter.cli.output import (
     echo_wrapped,
     pluralize,
     printable_line,
+    progress,
     require_writable,
     spinner,
     terminal_width,
@@ -42,6 +43,7 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
     from teeter.campaigns.items import Item
+    from teeter.campaigns.results import EncodingResult
 
 __all__ = [
     "campaign",
@@ -136,10 +138,10 @@ BudgetOption = Annotated[
     float | None, typer.Option(metavar="AMOUNT", help="Budget for all labels. Needs --cost.")
 ]
 EncoderOption = Annotated[
-    str | None,
+    str,
     typer.Option(
-        metavar="MODEL",
-        help="Sentence-transformers model for texts: a folder, an installed package or a name.",
+        metavar="NAME",
+        help="Encoder that computes the features: auto, a name from teeter encoders, or a model.",
     ),
 ]
 InstructionsOption = Annotated[
@@ -192,7 +194,7 @@ def new(
     audit: AuditOption = 0,
     cost: CostOption = None,
     budget: BudgetOption = None,
-    encoder: EncoderOption = None,
+    encoder: EncoderOption = "auto",
     instructions: InstructionsOption = "",
     keys: KeysOption = "",
     lease: LeaseOption = 60,
@@ -203,9 +205,9 @@ def new(
 ) -> None:
     """Create a campaign from a file or folder of items.
 
-    A campaign holds the items, all answers and all models. Features are computed without a
-    download: TF-IDF for texts; downscaled pixels, colours and edges for images. To use --encoder,
-    first run pip install 'teeter[hf]'.
+    A campaign holds the items, all answers and all models. The best installed encoder computes the
+    features of the items; nothing is downloaded. Run teeter encoders for a list of encoders. If
+    encoding is interrupted, teeter campaign encode resumes it.
 
     Control items are drawn from all items. The audit set holds at most half of the items, and grows
     when items are added later. When an annotator answers an item, the leases on their other items
@@ -277,7 +279,7 @@ def add(
     """
     from teeter.campaigns.import_export import read_items
 
-    with open_campaign(file) as opened, spinner("Reading"):
+    with open_campaign(file) as opened, progress("Encoding") as show_progress:
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
         folder = None
         if opened.settings.folder is not None:
@@ -291,7 +293,7 @@ def add(
             folder=folder,
             first=opened.next_item_number(),
         )
-        result = opened.add(contents)
+        result = opened.add(contents, progress=show_progress)
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
     for duplicate in result.duplicates[:_NAMED_ITEMS]:
@@ -300,6 +302,63 @@ def add(
         rest = len(result.duplicates) - _NAMED_ITEMS
         typer.echo(f"Skipped {pluralize(rest, 'more duplicate')}.")
     _report_conflicts(result)
+    if result.encoding is not None:
+        _report_unreadable(result.encoding)
+        if result.encoding.is_outgrown:
+            echo_wrapped(
+                f"The encoder {result.encoding.encoder} learned from only "
+                f"{result.encoding.fitted_on:,} items. To fit it on all items, run teeter campaign "
+                f"encode {shlex.quote(_hide_password(file))} --again."
+            )
+
+
+@campaign.command(rich_help_panel=Panel.LABEL)
+def encode(
+    file: CampaignArgument,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Encoder to switch to; see teeter encoders. Without it, the current one.",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Fit the encoder and encode all items again.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the features of items, or switch to another encoder.
+
+    Only items without features are encoded, so the same command resumes an interrupted run. All
+    answers are kept. After a switch, teeter campaign status compares the two encoders.
+
+    \b
+    Examples:
+      teeter campaign encode reviews.teeter --encoder minilm
+    """
+    from teeter.campaigns.feature_quality import describe_comparison
+
+    with open_campaign(file) as opened, progress("Encoding") as show_progress:
+        result = opened.encode(encoder, again=again, progress=show_progress)
+        summary = opened.status()
+
+    if as_json:
+        echo_json(result)
+        return
+
+    typer.echo(f"Encoded {pluralize(result.encoded, 'item')} with {result.encoder}.")
+    _report_unreadable(result)
+    if result.is_switch and summary.comparison is not None:
+        typer.echo(f"Trained model {summary.version} on the new features.")
+        echo_wrapped(describe_comparison(summary.comparison))
+
+
+def _report_unreadable(result: EncodingResult) -> None:
+    for sentence in list(result.unreadable.values())[:_NAMED_ITEMS]:
+        typer.echo(printable_line(sentence, limit=300), err=True)
+    if len(result.unreadable) > _NAMED_ITEMS:
+        rest = len(result.unreadable) - _NAMED_ITEMS
+        typer.echo(f"{pluralize(rest, 'more item')} cannot be read.", err=True)
 
 
 @campaign.command("add-class", rich_help_panel=Panel.LABEL)
@@ -522,7 +581,8 @@ def status(
 ) -> None:
     """Show the progress, the model's accuracy and whether to stop.
 
-    The accuracy is measured on items drawn at random, with a 95% confidence interval.
+    The accuracy is measured on items drawn at random, with a 95% confidence interval. After a
+    switch to another encoder, the two encoders are compared.
     """
     from teeter.campaigns.missing_images import describe_missing_images
     from teeter.cli.class_counts import format_class_counts
@@ -550,6 +610,12 @@ def status(
         disagreements = pluralize(summary.disagreements, "disagreement")
         location = shlex.quote(_hide_password(file))
         typer.echo(f"{disagreements} to decide. Run: teeter campaign decide {location}")
+    if summary.unencoded:
+        location = shlex.quote(_hide_password(file))
+        unencoded = pluralize(summary.unencoded, "item")
+        typer.echo(f"{unencoded} without features. Run: teeter campaign encode {location}")
+    if summary.unreadable:
+        typer.echo(f"{pluralize(summary.unreadable, 'unreadable item')} left out.")
     for sentence in summary.advice:
         echo_wrapped(sentence)
 
@@ -843,6 +909,7 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
+    encode_all: bool = True,
 ) -> list[str]:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
 
@@ -854,6 +921,7 @@ def create_campaign(
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+        encode_all: whether to encode all items now, or only enough to begin to label.
 
     Returns:
         The class names.
@@ -873,18 +941,31 @@ def create_campaign(
     names = _parse_classes(classes)
     shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
-    with spinner("Reading"):
+    with progress("Encoding") as show_progress:
         contents = read_items(items, text=text, key=id_column, label=labels)
         # What annotators see follows from the source, so there is no option for it.
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
-        result = Campaign.make(location, names, contents, settings)
+        result = Campaign.make(
+            location,
+            names,
+            contents,
+            settings,
+            encode_all=encode_all,
+            progress=show_progress,
+        )
 
     typer.echo(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    if result.encoding is not None:
+        echo_wrapped(result.encoding.sentence)
+        if result.encoding.unencoded:
+            unencoded = pluralize(result.encoding.unencoded, "item")
+            typer.echo(f"{unencoded} will be encoded while you label.")
+        _report_unreadable(result.encoding)
     if result.duplicates:
         count = pluralize(len(result.duplicates), "duplicate")
         example = _describe_duplicate(result.duplicates[0], contents)

@@ -75,6 +75,13 @@ ClassesOption = Annotated[
         "unless it already exists.",
     ),
 ]
+EncoderOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="With --classes: encoder that computes the features; see teeter encoders.",
+    ),
+]
 HostOption = Annotated[
     str,
     typer.Option(
@@ -154,6 +161,7 @@ def serve(
     folder: FolderOption = None,
     database: DatabaseOption = None,
     classes: ClassesOption = None,
+    encoder: EncoderOption = "auto",
     host: HostOption = _LOOPBACK,
     port: PortOption = None,
     batch: BatchOption = _BATCH,
@@ -168,7 +176,7 @@ def serve(
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. The page needs pip install 'teeter[web]' and no network: all
+    Prints the address of the page. The page needs pip install 'teeter[label]' and no network: all
     data stays on this machine.
 
     Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
@@ -208,7 +216,7 @@ def serve(
             login=login,
             proxy=proxy,
         )
-        campaigns = [_find_campaign(location, classes) for location in locations or []]
+        campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
         _run(
             campaigns,
             security,
@@ -267,7 +275,7 @@ def require_web_packages() -> None:
     """Raise MissingExtraError if a package that serves the page is not installed."""
     for package in ("fastapi", "itsdangerous", "uvicorn", "jinja2", "multipart", "sqlalchemy"):
         if find_spec(package) is None:
-            raise MissingExtraError("The page needs pip install 'teeter[web]'.")
+            raise MissingExtraError("The page needs pip install 'teeter[label]'.")
 
 
 def _tokens_file(tokens: Path | None) -> Path:
@@ -392,7 +400,7 @@ def _require_login(workspace: Workspace, token_hint: str | None) -> None:
         raise InputError(token_hint)
 
 
-def _find_campaign(location: str, classes: str | None) -> str | Path:
+def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Path:
     """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
     if "://" in location:
         return location
@@ -412,7 +420,8 @@ def _find_campaign(location: str, classes: str | None) -> str | Path:
         with spinner("Loading"):  # importing torch takes seconds
             from teeter.campaigns import Settings
 
-        create_campaign(path, file, classes, Settings())
+        # The server encodes the rest, so that the page opens within seconds.
+        create_campaign(path, file, classes, Settings(encoder=encoder), encode_all=False)
     return Path(file)
 
 

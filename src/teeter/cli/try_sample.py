@@ -41,7 +41,7 @@ def try_sample(
 
     The samples are 480 questions from a bank's customers and 360 photographs of clothes. They come
     with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to
-    continue, and delete the folder when you are done. The page needs pip install 'teeter[web]'.
+    continue, and delete the folder when you are done. The page needs pip install 'teeter[label]'.
 
     \b
     Examples:

@@ -1,26 +1,74 @@
-"""Encoders: functions that turn texts and images into features.
+"""Encoders turn texts and images into features.
 
 ==========================  ======================================================================
-``tfidf``                   texts by their words and letters; needs no model
-``pixels``                  images by their pixels, colours and edges; needs no model
-``sentence_transformers``   texts by a pretrained model
-``encoder``                 what an encoder is, and how a user's own function is called
+``encoder``                 what an encoder is, and how its fitted state is saved
+``registry``                encoders by name, and the best one that is installed
+``tfidf``                   texts by their words and letters; without a model
+``minilm``                  English texts by a small sentence encoder
+``multilingual``            texts in sixteen languages by a sentence encoder
+``static``                  English texts by fixed vectors of their word pieces; very fast
+``pixels``                  images by their pixels, colours and edges; without a model
+``efficientnet``            images by a small network trained on ImageNet
+``side_by_side``            the features of several encoders, each scaled
+``pretrained``              any sentence-transformers or transformers model
+``function``                a function of the user
+``endpoint``                texts by a server that offers OpenAI's embeddings interface
 ==========================  ======================================================================
 
-Importing this package is cheap: scikit-learn, Pillow and sentence-transformers are loaded by the
-functions that need them.
+Importing this package is cheap: torch, scikit-learn, Pillow and the weights are loaded by the
+encoders that need them.
 """
 
-from teeter.encoders.encoder import Encoder, Vectors, run_encoder
-from teeter.encoders.pixels import encode_images
-from teeter.encoders.sentence_transformers import load_sentence_encoder
-from teeter.encoders.tfidf import encode_texts
+from teeter.encoders.efficientnet import EfficientNetEncoder
+from teeter.encoders.encoder import (
+    ContentKind,
+    Encoder,
+    EncoderFunction,
+    EncoderState,
+    Encoding,
+    Vectors,
+    run_encoder,
+)
+from teeter.encoders.minilm import MiniLMEncoder
+from teeter.encoders.multilingual import MultilingualEncoder
+from teeter.encoders.pixels import PixelEncoder, encode_images
+from teeter.encoders.registry import (
+    AUTO,
+    EncoderChoice,
+    choose_encoder,
+    encoders,
+    is_installed,
+    make_encoder,
+    names,
+    require_own_encoder,
+    resolve_encoder,
+)
+from teeter.encoders.static import StaticEncoder
+from teeter.encoders.tfidf import TfidfEncoder, encode_texts
 
 __all__ = [
+    "AUTO",
+    "ContentKind",
+    "EfficientNetEncoder",
     "Encoder",
+    "EncoderChoice",
+    "EncoderFunction",
+    "EncoderState",
+    "Encoding",
+    "MiniLMEncoder",
+    "MultilingualEncoder",
+    "PixelEncoder",
+    "StaticEncoder",
+    "TfidfEncoder",
     "Vectors",
+    "choose_encoder",
     "encode_images",
     "encode_texts",
-    "load_sentence_encoder",
+    "encoders",
+    "is_installed",
+    "make_encoder",
+    "names",
+    "require_own_encoder",
+    "resolve_encoder",
     "run_encoder",
 ]

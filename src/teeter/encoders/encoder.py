@@ -1,32 +1,178 @@
-"""What an encoder is: a function from contents to features, built in or a user's own."""
+"""What an encoder is: it turns texts or images into features, and its fitted state can be saved.
+
+An encoder works in two steps. ``fit`` learns from a sample of a pool whatever the features depend
+on: a vocabulary, a projection, a scale. Encoders with pretrained weights have little or nothing to
+learn. ``encode`` then turns each content into features by itself: neither the other contents of a
+call nor their order matters, and contents that come later never change the features of earlier
+contents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from teeter.encoders.weights import WeightsPackage
 from teeter.errors import InputError
 
-__all__ = ["MAX_FEATURES", "MAX_TEXT_LENGTH", "Encoder", "Vectors", "run_encoder"]
+__all__ = [
+    "MAX_FEATURES",
+    "MAX_TEXT_LENGTH",
+    "ContentKind",
+    "Encoder",
+    "EncoderFunction",
+    "EncoderState",
+    "Encoding",
+    "Vectors",
+    "checksum_files",
+    "normalize_rows",
+    "run_encoder",
+]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 """(N, D) features, one row per text or image."""
 
-Encoder: TypeAlias = Callable[[Sequence[str]], Any]
+EncoderFunction: TypeAlias = Callable[[Sequence[str]], Any]
 """Takes N texts, or the paths of N images, and returns (N, D) numbers."""
 
 MAX_TEXT_LENGTH = 1_000_000
-"""Characters of a text that are encoded. A longer text is stored in full."""
+"""The number of characters of a text that are encoded. Longer texts are still stored in full."""
 
 MAX_FEATURES = 256
-"""Features per item of the built-in encoders; fewer if there are fewer items."""
+"""Features per item of encoders that project; fewer if there are fewer items to fit on."""
+
+_CONFIG_KEY = "config"
+"""The key of a state's JSON in the metadata of its safetensors file."""
+
+_HASHED_BLOCK = 1 << 20
+"""Number of bytes that are hashed at a time."""
 
 
-def run_encoder(encoder: Encoder, contents: Sequence[str]) -> Vectors:
-    """Encode contents with a function that may be a user's own, and check what it returns.
+class ContentKind(StrEnum):
+    """What an encoder reads."""
+
+    TEXT = "text"
+    IMAGE = "image"
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """The features of contents, and why some could not be read."""
+
+    vectors: Vectors
+    """(N, D). The row of an unreadable content is zero."""
+    unreadable: dict[int, str] = field(default_factory=dict)
+    """By row, a sentence about a content that could not be read."""
+
+    @property
+    def readable_rows(self) -> list[int]:
+        """The rows of the contents that could be read."""
+        return [row for row in range(len(self.vectors)) if row not in self.unreadable]
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderState:
+    """What an encoder learned by ``fit``: numbers and JSON, so that loading it runs no code."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the state as a safetensors file with JSON in its metadata."""
+        from safetensors.numpy import save
+
+        # safetensors ignores strides: it would write a transposed array in the wrong order.
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        return save(arrays, metadata={_CONFIG_KEY: json.dumps(self.config)})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> EncoderState:
+        """Read a state that ``to_bytes`` wrote.
+
+        Raises:
+            InputError: If the content is damaged.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        try:
+            arrays = load(content)
+            # The file begins with the length of its header in 8 bytes, then the header as JSON.
+            header_size = int.from_bytes(content[:8], "little")
+            header = json.loads(content[8 : 8 + header_size])
+            config = json.loads(header["__metadata__"][_CONFIG_KEY])
+        except (SafetensorError, ValueError, KeyError):
+            raise InputError("The saved state of an encoder cannot be read.") from None
+
+        return cls(config, arrays)
+
+
+class Encoder(ABC):
+    """Turns texts or images into features of a fixed width.
+
+    Its name, version and checksum identify the features: if none of them changes, neither do the
+    features of a content.
+    """
+
+    name: str
+    """What users call the encoder. ``make_encoder(name)`` makes the same encoder again."""
+
+    kind: ContentKind
+
+    version: str = "1"
+    """Changes when the same content and the same weights give other features than before."""
+
+    package: ClassVar[WeightsPackage | None] = None
+    """The package with the pretrained weights, if there are any."""
+
+    fit_size: int = 0
+    """The largest number of contents that ``fit`` learns from; 0 if there is nothing to learn."""
+
+    @property
+    def checksum(self) -> str:
+        """A checksum of the pretrained weights; empty if there are none."""
+        return ""
+
+    def fit(self, contents: Sequence[str]) -> None:  # noqa: B027 - many have nothing to learn
+        """Learn from a sample of a pool what the features depend on.
+
+        Args:
+            contents: At most ``fit_size`` texts, or paths of images.
+
+        Raises:
+            InputError: If nothing can be learned from them.
+        """
+
+    def state(self) -> EncoderState:
+        """Return what was learned, for ``restore`` of an encoder of the same name."""
+        return EncoderState()
+
+    def restore(self, state: EncoderState) -> None:  # noqa: B027
+        """Adopt what an encoder of the same name and version has learned."""
+
+    @abstractmethod
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        """Return the features of contents.
+
+        Args:
+            contents: N texts, or paths of N images. Each is encoded by itself.
+
+        Raises:
+            InputError: If the encoder must be fitted first.
+        """
+
+
+def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
+    """Encode contents with a function, and check what it returns.
 
     Args:
         encoder: The function to call.
@@ -44,6 +190,7 @@ def run_encoder(encoder: Encoder, contents: Sequence[str]) -> Vectors:
     """
     vectors = np.ascontiguousarray(encoder(contents), dtype=np.float32)
 
+    # NaN or infinity in one row would spoil the scale of all features.
     has_expected_shape = vectors.ndim == 2 and len(vectors) == len(contents)
     if not has_expected_shape or not np.isfinite(vectors).all():
         raise InputError(
@@ -52,3 +199,23 @@ def run_encoder(encoder: Encoder, contents: Sequence[str]) -> Vectors:
         )
 
     return vectors
+
+
+def normalize_rows(vectors: Vectors) -> Vectors:
+    """Return rows scaled to length 1; a row of zeros stays zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def checksum_files(paths: Iterable[Path]) -> str:
+    """Return a checksum of the names and contents of files, wherever they are."""
+    digest = hashlib.blake2b(digest_size=16)
+
+    # Without their folders: a package has the same checksum in every environment.
+    for path in sorted(paths, key=lambda path: path.name):
+        digest.update(path.name.encode())
+        with path.open("rb") as file:
+            while block := file.read(_HASHED_BLOCK):
+                digest.update(block)
+
+    return digest.hexdigest()

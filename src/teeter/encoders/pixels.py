@@ -2,23 +2,24 @@
 
 Each image is resized to 64 x 64 pixels and described by three groups of numbers: its colours at
 16 x 16 places, a histogram of each channel, and the strength of edges by direction in 4 x 4 parts.
+The 920 numbers are scaled and reduced to principal components.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.encoders.encoder import MAX_FEATURES, Vectors
-from teeter.errors import FileError, MissingExtraError
-from teeter.paths import resolve_inside
+from teeter.encoders.encoder import MAX_FEATURES, EncoderState, Vectors
+from teeter.encoders.images import ImageEncoder, Pictures
+from teeter.encoders.registry import encoders
+from teeter.errors import FileError, InputError
 
-__all__ = ["encode_images"]
+__all__ = ["PixelEncoder", "encode_images"]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -37,16 +38,9 @@ _PARTS = 4
 _BINS = 8
 """Bins of a colour histogram, and directions of edges."""
 
-_WHITE_VALUES = {"I;16": (65535.0,), "I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}
-"""Values that may stand for white, by the mode of a one-channel image, in ascending order."""
-
-_HINT = "fix or remove the file, or flag the item if it is already in a campaign"
-
 
 def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
-    """Return the features of images, reduced to principal components.
-
-    All images are encoded together: an image has other features next to other images.
+    """Return the features of images by a ``PixelEncoder`` that is fitted on the same images.
 
     Args:
         paths: The paths of N images, relative to ``folder``.
@@ -59,80 +53,98 @@ def encode_images(paths: Sequence[str], folder: Path) -> Vectors:
         FileError: If an image is missing, outside the folder or cannot be read.
         MissingExtraError: If Pillow is not installed.
     """
-    from sklearn.decomposition import PCA
+    encoder = PixelEncoder(folder)
+    raw = encoder.describe(paths)
+    reasons = list(raw.unreadable.values())
+    if reasons:
+        raise FileError(reasons[0])
 
-    raw = np.stack(list(_describe_images(paths, folder)))
-    centred = raw - raw.mean(axis=0)
-    # The small constant keeps a feature that never varies from dividing by zero.
-    scaled = centred / (raw.std(axis=0) + 1e-6)
-
-    n_images, n_raw_features = scaled.shape
-    width = min(MAX_FEATURES, n_images - 1, n_raw_features)
-    if width < 2:
-        return np.asarray(scaled, dtype=np.float32)
-
-    pca = PCA(width, whiten=False, random_state=0, svd_solver="randomized")
-    return np.asarray(pca.fit_transform(scaled), np.float32)
+    encoder.fit_raw(raw.vectors)
+    return encoder.project(raw.vectors)
 
 
-def _describe_images(paths: Sequence[str], folder: Path) -> Iterator[Floats]:
-    """Yield the 920 raw features of each image."""
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise MissingExtraError(
-            "Reading images needs Pillow: pip install 'teeter[images]'."
-        ) from None
+@encoders.register("pixels")
+class PixelEncoder(ImageEncoder):
+    """Pixels, colours and edges of a small copy of an image, reduced to principal components."""
 
-    for path in paths:
-        file = _find_image(path, folder)
+    version = "2"
+    fit_size = 2_000
+    side = _SIDE
 
-        try:
-            # Pillow warns about large images and about transparent palettes.
-            with warnings.catch_warnings(action="ignore"), Image.open(file) as image:
-                upright = ImageOps.exif_transpose(image)
-                resized = _convert_to_rgb(upright).resize((_SIDE, _SIDE))
-                pixels = np.asarray(resized, dtype=np.float64) / 255
-        except Exception:  # Pillow raises almost anything for a damaged file.
-            raise FileError(f"{path} cannot be read as an image: {_HINT}.") from None
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder)
+        self.name = "pixels"
+        self._arrays: dict[str, Vectors] = {}
+        """``mean`` and ``scale`` (R,), and ``components`` (D, R) if there were enough images."""
 
-        yield np.concatenate([_grid_colours(pixels), _colour_histograms(pixels), _edges(pixels)])
+    def fit_raw(self, raw: Vectors) -> None:
+        """Learn the scale and the projection from raw features, (N, R)."""
+        from sklearn.decomposition import PCA
 
+        # In double precision: sums over thousands of images lose digits in float32.
+        mean = raw.mean(axis=0, dtype=np.float64)
+        deviation = raw.std(axis=0, dtype=np.float64)
+        # The small constant prevents a division by zero where a feature never varies.
+        scale = deviation + 1e-6
+        self._arrays = {
+            "mean": mean.astype(np.float32),
+            "scale": scale.astype(np.float32),
+        }
 
-def _find_image(path: str, folder: Path) -> Path:
-    try:
-        return resolve_inside(path, folder)
-    except FileError as error:
-        raise FileError(f"{str(error).removesuffix('.')}: {_HINT}.") from None
+        # The last principal component of N centred rows is zero, so N - 1 are enough.
+        n_images, n_raw_features = raw.shape
+        width = min(MAX_FEATURES, n_images - 1, n_raw_features)
+        if width < 2:
+            return
 
+        # Not whitened: the size of a component tells how much images differ in it.
+        pca = PCA(
+            width,
+            whiten=False,
+            random_state=0,
+            svd_solver="randomized",
+        )
+        pca.fit((raw - mean) / scale)
+        self._arrays["components"] = pca.components_.astype(np.float32)
 
-def _convert_to_rgb(image: Any) -> Any:
-    """Return an image in red, green and blue, over white where it is transparent."""
-    from PIL import Image
+    def state(self) -> EncoderState:
+        """Return the scale and the projection."""
+        self._require_fit()
+        return EncoderState(arrays=dict(self._arrays))
 
-    # Scientific images hold numbers of any range, which Pillow would clip at 255.
-    if image.mode.startswith("I") or image.mode == "F":
-        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-        black = min(0.0, float(values.min()))
-        white = _guess_white(float(values.max()), image.mode[:4])
-        shades = 255 * (values - black) / (white - black)
-        return Image.fromarray(np.uint8(shades)).convert("RGB")
+    def restore(self, state: EncoderState) -> None:
+        """Adopt a scale and a projection."""
+        self._arrays = dict(state.arrays)
 
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        background = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(background, layer).convert("RGB")
+    def describe_pictures(self, pictures: Pictures) -> Vectors:
+        """Return the 920 raw features of pictures."""
+        rows = []
+        for picture in pictures:
+            pixels = np.asarray(picture, dtype=np.float64) / 255
+            parts = [
+                _grid_colours(pixels),
+                _colour_histograms(pixels),
+                _edges(pixels),
+            ]
+            rows.append(np.concatenate(parts))
 
-    return image.convert("RGB")
+        return np.asarray(rows, dtype=np.float32)
 
+    def project(self, raw: Vectors) -> Vectors:
+        """Return the raw features, scaled and projected onto the principal components."""
+        self._require_fit()
+        mean = self._arrays["mean"]
+        scale = self._arrays["scale"]
+        scaled: Vectors = (raw - mean) / scale
 
-def _guess_white(highest: float, mode: str) -> float:
-    """Return the value of white in an image of numbers: the lowest usual one that fits."""
-    for white in _WHITE_VALUES[mode]:
-        if highest <= white:
-            return white
+        components = self._arrays.get("components")
+        if components is None:
+            return scaled
+        return np.asarray(scaled @ components.T, dtype=np.float32)
 
-    return highest
+    def _require_fit(self) -> None:
+        if not self._arrays:
+            raise InputError("The encoder pixels is not fitted: call fit with some images first.")
 
 
 def _grid_colours(pixels: Floats) -> Floats:
@@ -143,7 +155,7 @@ def _grid_colours(pixels: Floats) -> Floats:
 
 
 def _colour_histograms(pixels: Floats) -> Floats:
-    """Return the square roots of the shares of each bin in each channel: (64, 64, 3) -> (24,)."""
+    """Return the square root of each bin's share of each channel: (64, 64, 3) -> (24,)."""
     counts = []
     for channel in range(3):
         histogram, _ = np.histogram(pixels[..., channel], bins=_BINS, range=(0, 1))
@@ -158,7 +170,7 @@ def _edges(pixels: Floats) -> Floats:
     """Return the strength of edges by part and direction: (64, 64, 3) -> (128,)."""
     down, right = np.gradient(pixels.mean(axis=2))
     strength = np.hypot(down, right)
-    # An edge from dark to light has the direction of one from light to dark.
+    # Modulo pi: an edge from dark to light has the same direction as one from light to dark.
     angle = np.arctan2(down, right) % np.pi
     bins = (angle / np.pi * _BINS).astype(int)
     direction = np.minimum(bins, _BINS - 1)  # rounding can give pi itself

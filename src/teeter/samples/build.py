@@ -39,6 +39,9 @@ _SECONDS_PER_ANSWER = 6
 _FILE_SUFFIXES = ("", "-journal", "-wal", "-shm")
 """What SQLite adds to the name of a database for its logs; nothing for the database itself."""
 
+_ENCODERS = {"text": "tfidf", "image": "pixels"}
+"""The encoder of each kind of sample. These encoders need no weights."""
+
 OnStep = Callable[[int, int], None]
 
 
@@ -80,6 +83,8 @@ def make_sample(
 
     settings = Settings(
         kind=sample.kind,
+        # Not auto: the sample must look the same whatever is installed, and open within seconds.
+        encoder=_ENCODERS[sample.kind],
         folder=str(image_folder) if sample.kind == "image" else None,
         audit=AUDIT_SET,
         instructions=sample.instructions,

@@ -19,6 +19,7 @@ from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind
 from teeter.web.images import image_response
@@ -38,6 +39,7 @@ from teeter.web.schemas import (
     CampaignOut,
     ChangedPrediction,
     ConfirmationIn,
+    EncodeIn,
     ItemOut,
     ItemsOut,
     JobOut,
@@ -169,6 +171,7 @@ def create_campaign(
     labels: Annotated[str, Form(max_length=200, description="The column of known labels.")] = "",
     instructions: Annotated[str, Form(max_length=20_000)] = "",
     strategy: Annotated[str, Form(max_length=80)] = "ldm-s",
+    encoder: Annotated[str, Form(max_length=200)] = AUTO,
     audit: Annotated[int, Form(ge=0, le=1_000_000)] = 0,
     cost: Annotated[float | None, Form(ge=0, le=1e12, allow_inf_nan=False)] = None,
     budget: Annotated[float | None, Form(ge=0, le=1e15, allow_inf_nan=False)] = None,
@@ -185,10 +188,12 @@ def create_campaign(
     shortcuts = [key.strip() for key in keys.split(",") if key.strip()]
     # All is checked before the upload is saved.
     shortcuts_by_class(class_names, shortcuts)
+    require_own_encoder(encoder)
     settings = Settings(
         keys=shortcuts,
         instructions=instructions,
         strategy=strategy,
+        encoder=encoder,
         audit=audit,
         cost=cost,
         budget=budget,
@@ -317,6 +322,15 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
 def train(request: Request, slug: str) -> JobStarted:
     """Train a model now, in the background."""
     return get_workspace(request).train(require_permission(request, slug, Permission.MANAGE))
+
+
+@router.post("/campaigns/{slug}/encode", status_code=202)
+def encode(request: Request, slug: str, body: EncodeIn) -> JobStarted:
+    """Compute the features of items, or switch to another encoder, in the background."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    if body.encoder is not None:
+        require_own_encoder(body.encoder)
+    return get_workspace(request).encode(service, body.encoder)
 
 
 # Items

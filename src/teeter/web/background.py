@@ -69,6 +69,12 @@ class WorkerStatus:
     """When it was trained, in seconds since 1970; None if unknown."""
     error: str | None = None
     """Why items are not picked or models not trained; None if all is well."""
+    encoded: int = 0
+    """Number of items encoded so far."""
+    to_encode: int = 0
+    """Number of items to encode, including those already encoded."""
+    encoding_since: tuple[float, int] | None = None
+    """When the encoding was started or resumed, and the number of items encoded by then."""
     is_restarting: bool = False
     """Whether the worker process died and the request is being tried again."""
     finished_annotators: set[str] = field(default_factory=set)
@@ -85,6 +91,11 @@ class WorkerStatus:
             self.version = report.version
         if report.is_trained:
             self.trained_at = time.time()
+        if report.done is not None and report.total is not None:
+            if self.encoding_since is None:
+                self.encoding_since = (time.monotonic(), report.done)
+            self.encoded = report.done
+            self.to_encode = report.total
 
     def add_questions(self, request: EnsureQuestions, result: QuestionsReady) -> None:
         """Take in that an annotator has items to label, or none are left."""
@@ -97,6 +108,18 @@ class WorkerStatus:
         while len(self.explanations) > _MAX_EXPLANATIONS:
             del self.explanations[next(iter(self.explanations))]  # the oldest
 
+    def seconds_left(self) -> float | None:
+        """Return the estimated seconds until the encoding is complete; None if unknown."""
+        if self.encoding_since is None:
+            return None
+
+        started, encoded_before = self.encoding_since
+        newly_encoded = self.encoded - encoded_before
+        if newly_encoded <= 0:
+            return None
+        seconds_per_item = (time.monotonic() - started) / newly_encoded
+        return seconds_per_item * (self.to_encode - self.encoded)
+
     def describe(self) -> str:
         """Return what is going on, in one sentence; empty if there is nothing to say."""
         if self.error is not None:
@@ -105,12 +128,21 @@ class WorkerStatus:
             return "The trainer stopped and is being restarted. No answers were lost."
         if self.activity is Activity.TRAINING:
             return f"Model {self.version} is being trained on {self.labels} labels."
+        if self.activity is Activity.ENCODING:
+            return self._describe_encoding()
         if self.activity is not None:
             return _SENTENCES[self.activity]
         if self.trained_at is not None:
             age = _format_duration(time.time() - self.trained_at)
             return f"Model {self.version} was trained {age} ago."
         return ""
+
+    def _describe_encoding(self) -> str:
+        sentence = f"{self.encoded:,} of {self.to_encode:,} items are encoded"
+        seconds = self.seconds_left()
+        if seconds is not None:
+            sentence += f"; about {_format_duration(seconds)} left"
+        return f"{sentence}."
 
 
 def _format_duration(seconds: float) -> str:
@@ -249,6 +281,7 @@ class BackgroundWorker:
 
         # The status first: a thread that waits for the future may read it at once.
         status.activity = None
+        status.encoding_since = None
         status.is_restarting = False
         if error is None:
             if request.is_urgent:

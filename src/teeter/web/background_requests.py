@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from teeter.campaigns.results import ModelInfo, SuspectLabel
+    from teeter.campaigns.results import EncodingResult, ModelInfo, SuspectLabel
     from teeter.campaigns.settings import Settings
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "CampaignCreated",
     "CreateCampaign",
     "DrawMap",
+    "EncodeItems",
+    "EncodingDone",
     "EnsureQuestions",
     "Explanation",
     "ExportLabels",
@@ -60,6 +62,7 @@ class Activity(StrEnum):
     EXPORTING = "exporting"
     DRAWING_MAP = "drawing map"
     CREATING = "creating"
+    ENCODING = "encoding"
 
 
 # Requests and results cross a process boundary, so they hold plain values and no connections.
@@ -74,6 +77,10 @@ class StatusReport:
     """Version of the model that is being trained, or was."""
     is_trained: bool = False
     """Whether that model is complete."""
+    done: int | None = None
+    """Number of items encoded so far."""
+    total: int | None = None
+    """Number of items to encode, including those already encoded."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,22 @@ class TrainModel(TaskRequest[TrainingDone]):
 
 
 @dataclass(frozen=True)
+class EncodingDone:
+    """The result of an encoding."""
+
+    encoding: EncodingResult
+
+
+@dataclass(frozen=True)
+class EncodeItems(TaskRequest[EncodingDone]):
+    """Compute the features of all items that lack them, or switch to another encoder."""
+
+    campaign: str
+    encoder: str | None = None
+    """The encoder to switch to, or None to resume with the current one."""
+
+
+@dataclass(frozen=True)
 class SuspectsFound:
     """Labels that may be wrong, the least likely first."""
 
@@ -217,6 +240,10 @@ class CampaignCreated:
     """Number of items that were left out because another one has the same content."""
     labelled: int
     """Number of items that came with a label."""
+    encoder: str | None = None
+    """Which encoder computed the features and why, in one sentence."""
+    unreadable: int = 0
+    """Number of items that could not be read."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
+from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
@@ -29,6 +30,8 @@ from teeter.web.background_requests import (
     CampaignCreated,
     CreateCampaign,
     DrawMap,
+    EncodeItems,
+    EncodingDone,
     EnsureQuestions,
     Explanation,
     ExportLabels,
@@ -126,7 +129,9 @@ class TaskHandlers:
                 return self._draw_map(request, report)
             case CreateCampaign():
                 report(StatusReport(Activity.CREATING))
-                return create_campaign(request)
+                return create_campaign(request, _report_encoding(report))
+            case EncodeItems():
+                return self._encode(request, report)
             case WarmUp():
                 return _load_libraries()
             case _:
@@ -210,6 +215,10 @@ class TaskHandlers:
         trained, _ = _train_model(entry, state, last_answer, _DEFAULT_BATCH, report)
         return TrainingDone(trained)
 
+    def _encode(self, request: EncodeItems, report: ReportStatus) -> EncodingDone:
+        campaign = self.campaign(request.campaign)
+        return EncodingDone(campaign.encode(request.encoder, progress=_report_encoding(report)))
+
     def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
         report(StatusReport(Activity.FINDING_SUSPECTS))
         return SuspectsFound(self.campaign(request.campaign).suspects(request.count))
@@ -240,10 +249,25 @@ class TaskHandlers:
         return MapFile(str(path), state.version)
 
 
-def create_campaign(request: CreateCampaign) -> CampaignCreated:
+def _report_encoding(report: ReportStatus) -> ProgressReport:
+    """Return a function that reports the progress of an encoding to the server."""
+
+    def report_progress(done: int, total: int) -> None:
+        report(StatusReport(Activity.ENCODING, done=done, total=total))
+
+    return report_progress
+
+
+def create_campaign(
+    request: CreateCampaign, progress: ProgressReport | None = None
+) -> CampaignCreated:
     """Create a campaign from a file of items or a folder of images.
 
-    Nothing is left behind if it fails.
+    Only enough items to begin with are encoded. Nothing is left behind if creating it fails.
+
+    Args:
+        request: what to create.
+        progress: called with the number of encoded items and the number of all items.
 
     Raises:
         InputError: a campaign of this name exists, or the items or shortcuts are invalid.
@@ -263,8 +287,23 @@ def create_campaign(request: CreateCampaign) -> CampaignCreated:
         folder = str(source.resolve())
     settings = replace(request.settings, kind=detect_kind(source), folder=folder)
 
-    imported = Campaign.make(target, request.classes, items, settings)
-    return CampaignCreated(str(target), imported.new, len(imported.duplicates), imported.labelled)
+    imported = Campaign.make(
+        target,
+        request.classes,
+        items,
+        settings,
+        encode_all=False,
+        progress=progress,
+    )
+    encoding = imported.encoding
+    return CampaignCreated(
+        file=str(target),
+        new=imported.new,
+        duplicates=len(imported.duplicates),
+        labelled=imported.labelled,
+        encoder=None if encoding is None else encoding.sentence,
+        unreadable=0 if encoding is None else len(encoding.unreadable),
+    )
 
 
 def _load_libraries() -> None:
@@ -327,16 +366,15 @@ def _train_model(
         entry: the campaign.
         state: its labels and features.
         last_answer: row id of the newest answer, read before the state: answers that came in
-            between
-            count as new.
+            between count as new.
         batch: how many items an annotator gets at a time.
         report: called with what is being done.
 
     Returns:
         The model and the state with it, or None and the same state if fewer than two classes have
-        labels.
+        labels or if items are not encoded yet.
     """
-    if len(set(state.labels.values())) < 2:
+    if state.unencoded or len(set(state.labels.values())) < 2:
         return None, state
 
     campaign = entry.campaign

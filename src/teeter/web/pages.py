@@ -13,10 +13,19 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
-from teeter.campaigns.enums import AnswerKind, Permission
+from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shared_names import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
+from teeter.encoders import (
+    AUTO,
+    ContentKind,
+    choose_encoder,
+    encoders,
+    is_installed,
+    require_own_encoder,
+)
+from teeter.encoders import names as encoder_names
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
 from teeter.web.auth import SecurityConfig, TooManyLoginsError, WrongTokenError
@@ -328,6 +337,8 @@ def show_new_campaign(request: Request) -> Response:
         "new.html",
         folders=workspace.list_folders(),
         strategies=names(),
+        encoders=[AUTO, *encoder_names()],
+        auto_choices=[choose_encoder(kind).sentence for kind in ContentKind],
         limit=workspace.auth.config.upload_limit,
     )
 
@@ -409,7 +420,25 @@ def show_progress(request: Request, slug: str) -> Response:
         label_curve=labels_over_time_chart(progress.times),
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
+        encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
     )
+
+
+def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
+    """Return the encoders that a campaign can be switched to on the page, and the current one."""
+    if kind is ItemKind.FEATURES:
+        return []
+
+    names = [AUTO]
+    for name in encoder_names():
+        is_offered = encoders.get(name).kind == str(kind) and is_installed(name)
+        if is_offered:
+            names.append(name)
+
+    # The current encoder may be a model, or several encoders side by side.
+    if current is not None and current not in names:
+        names.append(current)
+    return names
 
 
 def _accuracy_points(rounds: list[ModelRound]) -> list[AccuracyPoint]:
@@ -428,12 +457,28 @@ def train(request: Request, slug: str) -> Response:
     """Train a model now, and return a sentence about it for the page."""
     service = require_permission(request, slug, Permission.MANAGE)
 
-    label_counts = service.campaign.status().by_class.values()
-    if sum(count > 0 for count in label_counts) < 2:
+    status = service.campaign.status()
+    if status.unencoded:
+        return PlainTextResponse("A model can be trained when all items are encoded.")
+    if sum(count > 0 for count in status.by_class.values()) < 2:
         return PlainTextResponse("Training needs labels of at least two classes.")
 
     get_workspace(request).train(service)
     return PlainTextResponse("A model is being trained in the background.")
+
+
+@router.post("/c/{slug}/encode")
+def encode(
+    request: Request, slug: str, encoder: Annotated[str, Form(max_length=200)] = AUTO
+) -> Response:
+    """Switch to another encoder, and return a sentence about it for the page."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    require_own_encoder(encoder)
+
+    get_workspace(request).encode(service, encoder)
+    return PlainTextResponse(
+        "The items are being encoded in the background. You can label meanwhile."
+    )
 
 
 @router.get("/c/{slug}/map")

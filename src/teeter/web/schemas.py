@@ -34,6 +34,8 @@ __all__ = [
     "DecisionIn",
     "DisagreementOut",
     "DisagreementsOut",
+    "EncodeIn",
+    "EncodedItems",
     "GivenAnswer",
     "ItemContent",
     "ItemOut",
@@ -155,6 +157,27 @@ class CreatedCampaign(BaseModel):
     """Number of items that were left out because another item has the same content."""
     labelled: int
     """Number of items that came with a label."""
+    encoder: str | None = None
+    """Which encoder computed the features and why, in one sentence."""
+    unreadable: int = 0
+    """Number of items that could not be read. Annotators never see them."""
+
+
+class EncodedItems(BaseModel):
+    """The result of an encoding."""
+
+    encoder: str
+    encoded: int
+    """Number of items that were encoded."""
+    unreadable: int
+    """Number of items that could not be read. Annotators never see them."""
+
+
+class EncodeIn(_RequestBody):
+    """A switch to another encoder."""
+
+    encoder: str | None = Field(default=None, max_length=200)
+    """Name of a built-in encoder, or None to resume with the current one."""
 
 
 class TrainedModel(BaseModel):
@@ -185,7 +208,13 @@ class JobOut(BaseModel):
     state: JobState
     detail: str | None = None
     """Why the work failed."""
-    result: CreatedCampaign | TrainedModel | None = None
+    result: CreatedCampaign | EncodedItems | TrainedModel | None = None
+    done: int | None = None
+    """Number of items encoded so far, while an encoding runs."""
+    total: int | None = None
+    """Number of items to encode, including those already encoded."""
+    seconds_left: float | None = None
+    """Estimated seconds until the encoding is complete, if known."""
 
 
 # Items

@@ -223,6 +223,16 @@ class CampaignService:
         trained_at = datetime.fromisoformat(summary.trained).timestamp()
         return NewestModel(summary.version, trained_at)
 
+    def has_unencoded_items(self) -> bool:
+        """Return whether the current encoder has not encoded all items yet."""
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            current = repository.encodings.current(connection)
+            # Without a stored state there is no encoder that could encode the rest.
+            if current is None or current.state is None:
+                return False
+            return repository.encodings.count_missing(connection, current.row_id) > 0
+
     def close(self) -> None:
         """Close the database."""
         self._campaign.database.close()
@@ -306,7 +316,7 @@ class CampaignService:
                 content.characters = len(row.content)
 
         if row.kind is ItemKind.FEATURES:
-            vector = self.campaign.repository.items.features_of(connection, row.row_id)
+            vector = self.campaign.repository.encodings.vector_of(connection, row.row_id)
             values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
             content.features = [round(value, 5) for value in values]
 
@@ -528,10 +538,13 @@ class CampaignService:
 
     # The map
 
-    @cached_by(_count_all_items)
+    def _newest_features(self, connection: Connection) -> tuple[int, int]:
+        return self.campaign.repository.encodings.revision(connection)
+
+    @cached_by(_newest_features)
     def _mapped_row_ids(self, connection: Connection) -> list[int]:
         """Return row ids by index on the map, which is the row in a model's input."""
-        return self.campaign.repository.items.row_ids_with_features(connection)
+        return self.campaign.repository.encodings.encoded_row_ids(connection)
 
     def find_mapped_item(self, index: int) -> str:
         """Return the id of an item by its index on the map.

@@ -21,9 +21,11 @@ from teeter.errors import FileError, InputError, StoreError, TeeterError, Unknow
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (
+    Activity,
     CampaignCreated,
     CreateCampaign,
     DrawMap,
+    EncodeItems,
     FindSuspects,
     ItemColumns,
     MapFile,
@@ -37,6 +39,7 @@ from teeter.web.campaign_tokens import CampaignTokens
 from teeter.web.schemas import (
     CampaignOut,
     CreatedCampaign,
+    EncodedItems,
     JobOut,
     JobStarted,
     JobState,
@@ -223,8 +226,11 @@ class Workspace:
         return self._describe_news(service, service.newest_model())
 
     def _describe_news(self, service: CampaignService, newest_model: NewestModel) -> str:
-        status = self.trainer.status(service.location)
+        slow_status = self.slow_worker.status(service.location)
+        if slow_status.activity is Activity.ENCODING:
+            return slow_status.describe()
 
+        status = self.trainer.status(service.location)
         # A worker that was just started has not trained: the database knows the newest model.
         status.version = status.version or newest_model.version
         if status.trained_at is None:
@@ -402,12 +408,18 @@ class Workspace:
                 if self.database is not None:
                     location = self.database.move_in(path)
 
+                service = self.open(location)
+                if service.has_unencoded_items():
+                    self.encode(service)
+
                 result = CreatedCampaign(
-                    slug=self.open(location).slug,
+                    slug=service.slug,
                     file=path.name,
                     new=created.new,
                     duplicates=created.duplicates,
                     labelled=created.labelled,
+                    encoder=created.encoder,
+                    unreadable=created.unreadable,
                 )
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
@@ -416,7 +428,9 @@ class Workspace:
 
         def describe() -> JobOut:
             status = self._read_status(opened)
-            return JobOut(state=status.state, detail=status.error, result=status.result)
+            job = JobOut(state=status.state, detail=status.error, result=status.result)
+            self._add_progress(job, str(path))
+            return job
 
         request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
         self.slow_worker.submit(request).add_done_callback(open_created)
@@ -434,6 +448,38 @@ class Workspace:
             return job
 
         return self._add_job(describe)
+
+    def encode(self, service: CampaignService, encoder: str | None = None) -> JobStarted:
+        """Compute features in the background, or switch to another encoder.
+
+        Args:
+            service: the campaign.
+            encoder: the encoder to switch to, or None to resume with the current one.
+        """
+        future = self.slow_worker.submit(EncodeItems(service.location, encoder))
+
+        def describe() -> JobOut:
+            status = self._read_status(future)
+            job = JobOut(state=status.state, detail=status.error)
+            self._add_progress(job, service.location)
+            if status.result is not None:
+                encoding = status.result.encoding
+                job.result = EncodedItems(
+                    encoder=encoding.encoder,
+                    encoded=encoding.encoded,
+                    unreadable=len(encoding.unreadable),
+                )
+            return job
+
+        return self._add_job(describe)
+
+    def _add_progress(self, job: JobOut, location: str) -> None:
+        """Add the progress of an encoding to the state of a job."""
+        status = self.slow_worker.status(location)
+        if job.state is JobState.WAITING and status.activity is Activity.ENCODING:
+            job.done = status.encoded
+            job.total = status.to_encode
+            job.seconds_left = status.seconds_left()
 
     def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
         """Keep a job, and return the id by which its state is found."""
@@ -529,6 +575,10 @@ class Workspace:
         expected = {self.open(location).slug for location in locations}
 
         for service in self.services.values():
+            if service.has_unencoded_items():
+                # The encoding was interrupted, or was left to the server from the start.
+                self.encode(service)
+
             n_members = len(service.campaign.people.list())
             is_expected = service.slug in expected
 

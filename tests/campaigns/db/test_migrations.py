@@ -17,10 +17,13 @@ from teeter.errors import StoreError
 
 Apply = Callable[[Connection], None]
 
+NAMES = [migration.name for migration in MIGRATIONS]
+NEWEST = MIGRATIONS[-1].version
+
 
 @pytest.fixture(params=POSTGRESQL_SLOW)
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The location of a database of the first version, with a campaign of six items."""
+    """The location of a database of today's version, with a campaign of six items."""
     location = new_place(request.param, tmp_path)
     database = Database(location, create=True)
     begun(database)
@@ -32,7 +35,7 @@ def add_migrations(monkeypatch: pytest.MonkeyPatch, *changes: Apply) -> None:
     """Append made-up migrations, as a later version of teeter would have them."""
     newer = [
         Migration(version, f"change {version}", apply)
-        for version, apply in enumerate(changes, start=MIGRATIONS[-1].version + 1)
+        for version, apply in enumerate(changes, start=NEWEST + 1)
     ]
     monkeypatch.setattr("teeter.campaigns.db.migrations.MIGRATIONS", (*MIGRATIONS, *newer))
 
@@ -74,7 +77,7 @@ def test_a_new_database_has_every_table_and_every_migration_recorded(tmp_path: P
 
     assert tables == {"migrations", *schema.metadata.tables}
     assert recorded == [(migration.version, migration.name) for migration in MIGRATIONS]
-    assert database.upgraded == ["initial"]
+    assert database.upgraded == NAMES
 
 
 def test_versions_count_up_from_one() -> None:
@@ -88,11 +91,12 @@ def test_an_older_database_is_upgraded_in_place_and_in_order(
     add_migrations(monkeypatch, add_length_column, add_notes_table)
 
     database = Database(location)
-    assert database.upgraded == ["change 2", "change 3"]
+    assert database.upgraded == [f"change {NEWEST + 1}", f"change {NEWEST + 2}"]
     database.close()
 
     assert read_column(location, "select note from notes") == ["length 6"] * 6
-    assert read_column(location, "select version from migrations order by version") == [1, 2, 3]
+    versions = read_column(location, "select version from migrations order by version")
+    assert versions == list(range(1, NEWEST + 3))
 
     again = Database(location)
     assert again.upgraded == [], "each migration runs once"
@@ -107,7 +111,7 @@ def test_a_new_database_does_not_run_the_migrations_of_old_ones(
 
     add_migrations(monkeypatch, fail)
     database = Database(tmp_path / "campaign.teeter", create=True)
-    assert database.upgraded == ["initial", "change 2"]
+    assert database.upgraded == [*NAMES, f"change {NEWEST + 1}"]
     database.close()
 
 
@@ -117,7 +121,8 @@ def test_a_newer_database_is_refused(location: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
 
     message = (
-        r"its schema has version 2, but this version of teeter supports only versions up to 1\."
+        f"its schema has version {NEWEST + 1}, but this version of teeter supports only versions "
+        f"up to {NEWEST}."
     )
     with pytest.raises(StoreError, match=message):
         Database(location)
@@ -135,7 +140,8 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
         Database(location)
     monkeypatch.undo()
 
-    assert read_column(location, "select version from migrations") == [1]
+    versions = read_column(location, "select version from migrations order by version")
+    assert versions == list(range(1, NEWEST + 1))
     assert len(read_column(location, "select id from history")) == 3
     database = Database(location)
     with database.reading() as connection:

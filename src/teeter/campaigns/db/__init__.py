@@ -11,6 +11,7 @@ from teeter.campaigns.db.answers import Answer, AnswerReceipt, UndoResult
 from teeter.campaigns.db.campaigns import StoredCampaign
 from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.decisions import Decision
+from teeter.campaigns.db.encodings import ItemFeatures, StoredEncoding
 from teeter.campaigns.db.items import ItemFilter, ItemQuery, StoredItem
 from teeter.campaigns.db.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.db.locks import LockName
@@ -27,6 +28,7 @@ __all__ = [
     "Database",
     "Decision",
     "ImportedAnnotation",
+    "ItemFeatures",
     "ItemFilter",
     "ItemQuery",
     "LockName",
@@ -34,6 +36,7 @@ __all__ = [
     "Pick",
     "ProjectLink",
     "StoredCampaign",
+    "StoredEncoding",
     "StoredItem",
     "StoredModel",
     "UndoResult",

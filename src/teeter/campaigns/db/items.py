@@ -1,25 +1,23 @@
-"""The items of a campaign and their features."""
+"""The items of a campaign."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, or_, select, update
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
-from teeter.campaigns.db.schema import ANSWERS, CLASSES, FEATURES, ITEMS, PICKS
+from teeter.campaigns.db.schema import ANSWERS, CLASSES, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
 from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
 from teeter.campaigns.items import Item, quote_id, require_valid_unicode
-from teeter.errors import InputError, StoreError, UnknownItemError
+from teeter.errors import InputError, UnknownItemError
 
 __all__ = [
     "Deduplicated",
@@ -29,8 +27,6 @@ __all__ = [
     "StoredItem",
     "deduplicate",
 ]
-
-Vectors = npt.NDArray[np.float32]
 
 _MOST_COMPARED_IDS = 2000
 """Item ids that are compared with an unknown one, to suggest the one that was meant."""
@@ -317,7 +313,7 @@ class ItemRepository:
     def add(
         self, connection: Connection, items: Iterable[Item], who: str
     ) -> tuple[list[Item], list[tuple[str, str]]]:
-        """Store the items whose content is new, with the features that they came with.
+        """Store the items whose content is new.
 
         Returns:
             The new items, and the duplicates: the id each came with and the id of the stored item.
@@ -347,9 +343,6 @@ class ItemRepository:
 
         self._note_addition(connection, who, result)
 
-        # Items that came without features are encoded by the caller, all at once.
-        features = {item.key: item.features for item in result.new if item.features is not None}
-        self.write_features(connection, features)
         return result.new, result.duplicates
 
     def _note_addition(self, connection: Connection, who: str, result: Deduplicated) -> None:
@@ -400,93 +393,6 @@ class ItemRepository:
             rows = (self._in_campaign(), ITEMS.key.in_(part))
             statement = update(schema.items).where(*rows).values(annotators_needed=count)
             connection.execute(statement)
-
-    def write_features(self, connection: Connection, features: Mapping[str, Vectors]) -> None:
-        """Store the features (D,) of items by item id, in place of any they have."""
-        items = self.by_id(connection, list(features))
-
-        rows = []
-        for item_id, vector in features.items():
-            # In the machine's byte order, which is little-endian wherever torch is released.
-            values = np.ascontiguousarray(vector, dtype=np.float32)
-            rows.append(
-                {
-                    "item_id": items[item_id].row_id,
-                    "vector": values.tobytes(),
-                }
-            )
-
-        for part in chunks(rows):
-            row_ids = [row["item_id"] for row in part]
-            connection.execute(schema.features.delete().where(FEATURES.item_id.in_(row_ids)))
-        if rows:
-            connection.execute(insert(schema.features), rows)
-
-    def features(self, connection: Connection) -> tuple[list[str], Vectors]:
-        """Return the ids of the items with features in their order, and the features (N, D).
-
-        Raises:
-            StoreError: the features differ in length, so the database is damaged.
-        """
-        query = (
-            select(ITEMS.key, FEATURES.vector)
-            .join(schema.features, FEATURES.item_id == ITEMS.id)
-            .where(self._in_campaign())
-            .order_by(ITEMS.id)
-        )
-        rows = connection.execute(query).all()
-        if not rows:
-            return [], np.zeros((0, 0), dtype=np.float32)
-
-        # The bytes are joined and read as one array, without an array for each of 100,000 rows.
-        lengths = {len(row.vector) for row in rows}
-        if len(lengths) > 1 or lengths.pop() % np.float32().itemsize:
-            raise StoreError(
-                "The campaign is damaged: the features of its items differ in length. Restore a "
-                "backup."
-            )
-
-        joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
-        return [row.key for row in rows], joined.reshape(len(rows), -1)
-
-    def features_of(self, connection: Connection, row_id: int) -> Vectors | None:
-        """Return the features (D,) of an item, or None if it has none."""
-        query = select(FEATURES.vector).where(FEATURES.item_id == row_id)
-        vector = connection.scalar(query)
-        return None if vector is None else np.frombuffer(vector, dtype=np.float32)
-
-    def row_ids_with_features(self, connection: Connection) -> list[int]:
-        """Return the row ids of the items with features: item k is row k of a model's input."""
-        query = (
-            select(ITEMS.id)
-            .join(schema.features, FEATURES.item_id == ITEMS.id)
-            .where(self._in_campaign())
-            .order_by(ITEMS.id)
-        )
-        return list(connection.scalars(query))
-
-    def require_equal_lengths(self, connection: Connection) -> None:
-        """Refuse features of different lengths.
-
-        Raises:
-            InputError: the items have features of different lengths.
-        """
-        length = func.length(FEATURES.vector)
-        query = (
-            select(length)
-            .distinct()
-            .join(schema.items, FEATURES.item_id == ITEMS.id)
-            .where(self._in_campaign())
-        )
-        sizes = sorted(size // np.float32().itemsize for size in connection.scalars(query))
-
-        if len(sizes) > 1:
-            raise InputError(f"The items' features differ in length: {sizes}.")
-
-    def encoder_name(self, connection: Connection) -> str | None:
-        """Return what computed the items' features last, or None if nothing did."""
-        lines = self._history.lines(connection, "encoded")
-        return str(lines[-1]["by"]) if lines else None
 
 
 def _clamp_row_id(row_id: int) -> int:

@@ -26,6 +26,8 @@ class LockName(StrEnum):
 
     PICKING = "picking"
     """Selecting items: one process selects, the others wait and use its picks."""
+    ENCODING = "encoding"
+    """Computing the features of items: one process encodes, the others wait for it."""
     LABEL_STUDIO = "label_studio"
     """Creating the campaign's project in Label Studio, and sending tasks to it."""
 

@@ -7,12 +7,25 @@ change ``schema``, and append a migration that turns the tables of the previous 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    inspect,
+    literal,
+    select,
+)
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.statements import insert_row
 from teeter.errors import StoreError
 
 __all__ = [
@@ -47,7 +60,72 @@ def _create_tables(connection: Connection) -> None:
     schema.metadata.create_all(connection)
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "initial", _create_tables),)
+def _add_encodings(connection: Connection) -> None:
+    """Move the features of all items into an encoding of each campaign.
+
+    Schema 1 did not store the state of encoders. Only an encoder's name is known, from the history,
+    so all items are encoded again when items are added.
+    """
+    schema.encodings.create(connection)
+    schema.vectors.create(connection)
+
+    old_features = Table("features", MetaData(), autoload_with=connection)
+    with_features = (
+        select(schema.ITEMS.campaign_id)
+        .join(old_features, old_features.c.item_id == schema.ITEMS.id)
+        .distinct()
+    )
+    for campaign_id in connection.scalars(with_features).all():
+        encoding_id = _add_old_encoding(connection, campaign_id)
+        rows = (
+            select(literal(encoding_id), old_features.c.item_id, old_features.c.vector)
+            .join(schema.items, schema.ITEMS.id == old_features.c.item_id)
+            .where(schema.ITEMS.campaign_id == campaign_id)
+        )
+        columns = ["encoding_id", "item_id", "vector"]
+        connection.execute(insert(schema.vectors).from_select(columns, rows))
+
+    old_features.drop(connection)
+
+
+def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
+    """Add the encoding of a campaign whose features were stored without one."""
+    history = schema.HISTORY
+    query = (
+        select(history.at, history.detail)
+        .where(history.campaign_id == campaign_id, history.what == "encoded")
+        .order_by(history.id.desc())
+        .limit(1)
+    )
+    line = connection.execute(query).first()
+    encoder = "you"
+    if line is not None:
+        encoder = json.loads(line.detail).get("by", encoder)
+
+    kind = connection.scalar(
+        select(schema.ITEMS.kind).where(schema.ITEMS.campaign_id == campaign_id).limit(1)
+    )
+    if encoder == "built-in":
+        encoder = "pixels" if kind == "image" else "tfidf"
+
+    values = {
+        "campaign_id": campaign_id,
+        "encoder": encoder,
+        "version": "1",
+        "checksum": "",
+        "state": None,
+        "fitted_on": 0,
+        "started": "" if line is None else line.at,
+        "is_current": True,
+        "revision": 1,
+    }
+    return insert_row(connection, schema.encodings, values)
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "initial", _create_tables),
+    Migration(2, "encodings", _add_encodings),
+)
 """All migrations, in the order of their versions."""
 
 

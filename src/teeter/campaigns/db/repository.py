@@ -13,6 +13,7 @@ from teeter.campaigns.db.answers import AnswerRepository
 from teeter.campaigns.db.campaigns import StoredCampaign, read_campaign, write_settings
 from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
+from teeter.campaigns.db.encodings import EncodingRepository
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.label_studio_links import LabelStudioRepository
@@ -45,6 +46,7 @@ class CampaignRepository:
         self.history = HistoryRepository(scope)
         self.classes = ClassRepository(scope, self.history)
         self.items = ItemRepository(scope, self.history)
+        self.encodings = EncodingRepository(scope, self.items)
         self.models = ModelRepository(scope)
         self.picks = PickRepository(scope, self.items, self.models, self.history)
         self.answers = AnswerRepository(

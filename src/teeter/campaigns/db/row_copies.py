@@ -17,7 +17,8 @@ __all__ = ["copy_rows", "delete_rows"]
 _TABLES = (
     schema.classes,
     schema.items,
-    schema.features,
+    schema.encodings,
+    schema.vectors,
     schema.models,
     schema.batches,
     schema.picks,

@@ -28,7 +28,7 @@ __all__ = [
     "CAMPAIGNS",
     "CLASSES",
     "DECISIONS",
-    "FEATURES",
+    "ENCODINGS",
     "HISTORY",
     "ITEMS",
     "LABEL_STUDIO",
@@ -38,12 +38,13 @@ __all__ = [
     "MODELS",
     "PEOPLE",
     "PICKS",
+    "VECTORS",
     "answers",
     "batches",
     "campaigns",
     "classes",
     "decisions",
-    "features",
+    "encodings",
     "history",
     "items",
     "label_studio",
@@ -53,6 +54,7 @@ __all__ = [
     "models",
     "people",
     "picks",
+    "vectors",
 ]
 
 MAX_ROW_ID = 2**31 - 1
@@ -103,11 +105,30 @@ items = Table(
     Index("items_by_annotators_missing", "campaign_id", "annotators_missing"),
 )
 
-features = Table(
-    "features",
+encodings = Table(
+    "encodings",
     metadata,
-    Column("item_id", Integer, ForeignKey("items.id"), primary_key=True),
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("encoder", Text, nullable=False),  # its name
+    Column("version", Text, nullable=False),
+    Column("checksum", Text, nullable=False),  # of pretrained weights; empty without any
+    Column("state", LargeBinary),  # what it learned, safetensors; NULL: it cannot be continued
+    Column("fitted_on", Integer, nullable=False),  # the number of items it learned from
+    Column("started", Text, nullable=False),
+    Column("is_current", Boolean, nullable=False),  # models see the vectors of this one
+    Column("revision", Integer, nullable=False),  # changes whenever vectors are written
+    Index("encodings_by_campaign", "campaign_id", "is_current"),
+)
+
+vectors = Table(
+    "vectors",
+    metadata,
+    Column("encoding_id", Integer, ForeignKey("encodings.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
     Column("vector", LargeBinary, nullable=False),  # float32
+    Column("error", Text),  # why the item could not be read; its vector is then zero
+    PrimaryKeyConstraint("encoding_id", "item_id"),
 )
 
 models = Table(
@@ -253,7 +274,7 @@ BATCHES = batches.c
 CAMPAIGNS = campaigns.c
 CLASSES = classes.c
 DECISIONS = decisions.c
-FEATURES = features.c
+ENCODINGS = encodings.c
 HISTORY = history.c
 ITEMS = items.c
 LABEL_STUDIO = label_studio.c
@@ -262,3 +283,4 @@ LOCKS = locks.c
 MODELS = models.c
 PEOPLE = people.c
 PICKS = picks.c
+VECTORS = vectors.c

@@ -167,9 +167,9 @@ class TaskPusher:
             return {}
 
         with self.campaign.database.reading() as connection:
-            all_ids, vectors = self.campaign.repository.items.features(connection)
+            stored = self.campaign.repository.encodings.read(connection, items=item_ids)
 
-        features = dict(zip(all_ids, vectors, strict=True))
+        features = dict(zip(stored.keys, stored.vectors, strict=True))
         return {
             item_id: {"text": format_features(item_id, features[item_id])} for item_id in item_ids
         }

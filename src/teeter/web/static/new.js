@@ -10,13 +10,21 @@ function fail(text) {
   form.querySelector("button.main").disabled = false;
 }
 
+function describeEncoding(state) {
+  const left = state.seconds_left == null ? "" : `, about ${Math.ceil(state.seconds_left)} s left`;
+  return `${state.done.toLocaleString("en")} of ${state.total.toLocaleString("en")} items are encoded${left}.`;
+}
+
 async function waitForJob(job) {
   const response = await fetch(`/api/v1/jobs/${job}`).catch(() => null);
   const state = response?.ok ? await response.json() : { state: "waiting" };
 
   if (state.state === "done") location.href = `/c/${state.result.slug}`;
   else if (state.state === "failed") fail(state.detail);
-  else setTimeout(() => waitForJob(job), 500);
+  else {
+    if (state.total) status.textContent = describeEncoding(state);
+    setTimeout(() => waitForJob(job), 500);
+  }
 }
 
 async function submit(event) {

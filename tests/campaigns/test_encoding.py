@@ -1,0 +1,358 @@
+"""The features of a campaign: kept with their encoder, continued, switched and compared."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.encoders import ContentKind, Encoder, EncoderState, Encoding, encoders
+from teeter.errors import InputError, MissingExtraError, StoreError
+
+CARDS = [f"I lost card number {k}" for k in range(12)]
+RATES = [f"the exchange rate of currency {k}" for k in range(12)]
+OLD_SCHEMA = Path(__file__).parent / "data" / "schema_1.sql"
+
+
+class RecordingEncoder(Encoder):
+    """Two features per text. It notes what it encodes, and may be interrupted."""
+
+    kind = ContentKind.TEXT
+    fit_size = 10
+    calls: list[list[str]] = []  # noqa: RUF012 - of all instances, and emptied by a fixture
+    interrupt_after: int | None = None
+
+    def __init__(self) -> None:
+        self.name = "recording"
+        self._offset = 0.0
+
+    def fit(self, contents: Sequence[str]) -> None:
+        self._offset = float(len(contents))
+
+    def state(self) -> EncoderState:
+        return EncoderState({"offset": self._offset})
+
+    def restore(self, state: EncoderState) -> None:
+        self._offset = state.config["offset"]
+
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        cls = RecordingEncoder
+        if cls.interrupt_after is not None and len(cls.calls) >= cls.interrupt_after:
+            raise KeyboardInterrupt
+        cls.calls.append(list(contents))
+
+        unreadable = {row: f"{text} is broken." for row, text in enumerate(contents) if "?" in text}
+        rows = [[len(text) + self._offset, "card" in text] for text in contents]
+        vectors = np.asarray(rows, dtype=np.float32)
+        vectors[list(unreadable)] = 0
+        return Encoding(vectors, unreadable)
+
+
+@pytest.fixture(autouse=True)
+def _recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(encoders._classes, "recording", RecordingEncoder)
+    monkeypatch.setattr(RecordingEncoder, "calls", [])
+    monkeypatch.setattr("teeter.campaigns.encoding._FIRST_PART", {"text": 5, "image": 2})
+    monkeypatch.setattr("teeter.campaigns.encoding._PART_SECONDS", 0.0)
+
+
+def create(folder: Path, encoder: str = "recording") -> Campaign:
+    settings = Settings(encoder=encoder, control=0.0)
+    return Campaign.create(folder / "c.teeter", "c", ("lost", "rates"), settings)
+
+
+def answer_all(campaign: Campaign, texts: Sequence[str]) -> None:
+    for question in campaign.ask(len(texts)):
+        label = "lost" if "card" in (question.content or "") else "rates"
+        campaign.tell(question.item, label)
+
+
+def features(campaign: Campaign) -> np.ndarray:
+    with campaign.database.reading() as connection:
+        return campaign.repository.encodings.read(connection).vectors
+
+
+def test_only_new_items_are_encoded_and_old_features_stay(tmp_path: Path) -> None:
+    campaign = create(tmp_path)
+    campaign.add(CARDS[:4])
+    before = features(campaign)
+
+    reopened = Campaign.open(tmp_path / "c.teeter")
+    result = reopened.add([*CARDS[:4], *RATES])
+
+    first, *later = RecordingEncoder.calls
+    assert first == CARDS[:4]
+    assert sorted(chain.from_iterable(later)) == sorted(RATES), "in parts of any order"
+    assert [len(part) for part in later] == [5, 5, 2]
+    np.testing.assert_array_equal(features(reopened)[:4], before)
+    assert features(reopened)[4, 0] == len(RATES[0]) + 4, "with the state of the first items"
+    assert result.encoding is not None
+    assert (result.encoding.encoded, result.encoding.fitted_on) == (12, 4)
+    with reopened.database.reading() as connection:
+        stored = reopened.repository.encodings.current(connection)
+    assert stored is not None
+    assert (stored.encoder, stored.version, stored.checksum) == ("recording", "1", "")
+
+
+def test_an_interrupted_encoding_is_continued(tmp_path: Path) -> None:
+    RecordingEncoder.interrupt_after = 2
+    path = tmp_path / "c.teeter"
+    settings = Settings(encoder="recording", control=0.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Campaign.make(path, ("lost", "rates"), CARDS, settings)
+    finally:
+        RecordingEncoder.interrupt_after = None
+
+    campaign = Campaign.open(path)
+    assert campaign.status().unencoded == 2
+    assert len(campaign.ask(20)) == 10, "those that are encoded can be labelled"
+
+    steps: list[tuple[int, int]] = []
+    result = campaign.encode(progress=lambda done, total: steps.append((done, total)))
+
+    assert result.encoded == 2
+    assert sorted(chain.from_iterable(RecordingEncoder.calls)) == sorted(CARDS), "each once"
+    assert steps == [(10, 12), (12, 12)]
+    assert campaign.status().unencoded == 0
+    assert len(campaign.ask(20)) == 12
+
+
+def test_the_first_part_is_spread_over_all_items(tmp_path: Path) -> None:
+    RecordingEncoder.interrupt_after = 1
+    texts = [f"{'card' if k < 50 else 'rate'} {k}" for k in range(100)]
+    path = tmp_path / "c.teeter"
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Campaign.make(path, ("lost", "rates"), texts, Settings(encoder="recording"))
+    finally:
+        RecordingEncoder.interrupt_after = None
+
+    (part,) = RecordingEncoder.calls
+    assert len(part) == 5
+    assert 2 <= sum("card" in text for text in part) <= 3, "the file is sorted by class"
+
+
+def test_a_campaign_may_begin_before_all_items_are_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 8)
+    path = tmp_path / "c.teeter"
+    settings = Settings(encoder="recording", control=0.0)
+
+    result = Campaign.make(path, ("lost", "rates"), [*CARDS, *RATES], settings, encode_all=False)
+
+    assert result.new == 24
+    assert result.encoding is not None
+    assert (result.encoding.encoded, result.encoding.unencoded) == (10, 14), "two parts of five"
+    campaign = Campaign.open(path)
+    answer_all(campaign, CARDS[:10])
+    assert {label.label for label in campaign.labels().values()} == {"lost", "rates"}
+    with pytest.raises(InputError, match="14 items are not encoded yet"):
+        campaign.train()
+
+    assert campaign.encode().encoded == 14
+    assert campaign.train().labels == 10
+    assert len(campaign.ask(24)) == 14
+
+
+def test_a_switch_keeps_answers_and_compares_both_encoders(tmp_path: Path) -> None:
+    campaign = create(tmp_path, "tfidf")
+    campaign.add([*CARDS, *RATES])
+    answer_all(campaign, CARDS)
+    campaign.train()
+    labels = campaign.labels()
+
+    result = campaign.encode("recording")
+
+    assert (result.is_switch, result.encoded) == (True, 24)
+    assert campaign.labels() == labels
+    status = campaign.status()
+    assert (status.encoder, status.version) == ("recording", 2), "a model of the new features"
+    assert status.comparison is not None
+    assert (status.comparison.encoder, status.comparison.previous) == ("recording", "tfidf")
+    assert status.comparison.labels == 12
+    assert any("With recording, models predict" in line for line in status.advice)
+
+    # Back again: the features are still there, and only what was added since is encoded.
+    campaign.add(["a new card"])
+    before = len(RecordingEncoder.calls)
+    assert campaign.encode("tfidf").encoded == 1
+    assert campaign.encode("recording").encoded == 0
+    assert len(RecordingEncoder.calls) == before
+
+
+def test_until_a_switch_is_complete_models_see_the_current_features(tmp_path: Path) -> None:
+    campaign = create(tmp_path, "tfidf")
+    campaign.add([*CARDS, *RATES])
+    before = features(campaign)
+    RecordingEncoder.interrupt_after = 2
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            campaign.encode("recording")
+    finally:
+        RecordingEncoder.interrupt_after = None
+
+    np.testing.assert_array_equal(features(campaign), before)
+    assert campaign.status().encoder == "tfidf"
+
+    assert campaign.encode("recording").encoded == 14
+    assert campaign.status().encoder == "recording"
+
+
+def test_an_outgrown_encoder_learns_again_when_asked(tmp_path: Path) -> None:
+    campaign = create(tmp_path)
+    first = campaign.add(CARDS[:2]).encoding
+    second = campaign.add([*CARDS, *RATES]).encoding
+    assert first is not None
+    assert second is not None
+    assert (first.is_outgrown, second.is_outgrown) == (False, True)
+
+    result = campaign.encode(again=True)
+
+    assert (result.encoded, result.fitted_on, result.is_outgrown) == (24, 10, False)
+    assert features(campaign)[0, 0] == len(CARDS[0]) + 10
+    with campaign.database.reading() as connection:
+        assert len(campaign.repository.encodings.all(connection)) == 1, "the old one is removed"
+
+
+def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) -> None:
+    campaign = create(tmp_path)
+
+    result = campaign.add([*CARDS[:3], "broken?", *RATES[:3]])
+
+    assert result.encoding is not None
+    assert list(result.encoding.unreadable.values()) == ["broken? is broken."]
+    assert campaign.status().unreadable == 1
+    questions = campaign.ask(20)
+    assert len(questions) == 6
+    assert all("?" not in (question.content or "") for question in questions)
+
+
+def test_changed_weights_encode_all_items_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = create(tmp_path)
+    campaign.add(CARDS[:3])
+    monkeypatch.setattr(RecordingEncoder, "version", "2")
+
+    campaign.add(RATES[:2])
+
+    (again,) = RecordingEncoder.calls[1:]
+    assert again == [*CARDS[:3], *RATES[:2]]
+    assert features(campaign)[0, 0] == len(CARDS[0]) + 5
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("pixels", InputError, "reads images, but these items are texts"),
+        ("encoders.own_function:nothing", InputError, "has no function"),
+    ],
+)
+def test_an_encoder_that_does_not_fit_changes_nothing(
+    name: str, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    campaign = create(tmp_path)
+    campaign.add(CARDS)
+    with pytest.raises(error, match=message):
+        campaign.encode(name)
+
+    other = Campaign.create(tmp_path / "d.teeter", "d", ("a", "b"), Settings(encoder=name))
+    with pytest.raises(error, match=message):
+        other.add(CARDS)
+    assert other.status().items == 0
+
+
+def test_features_of_your_own_are_not_encoded(tmp_path: Path) -> None:
+    settings = Settings(kind="features")
+    campaign = Campaign.create(tmp_path / "f.teeter", "f", ("a", "b"), settings)
+    campaign.add([{"id": "1", "features": [1.0]}, {"id": "2", "features": [2.0]}])
+
+    with pytest.raises(InputError, match="there is nothing to encode"):
+        campaign.encode("tfidf")
+    assert campaign.status().encoder == "you"
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("teeter.encoders.weights.find_spec", lambda name: None)
+    campaign = create(tmp_path, "minilm")
+
+    with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[label\]'"):
+        campaign.add(CARDS)
+
+
+def test_a_damaged_state_is_reported(tmp_path: Path) -> None:
+    campaign = create(tmp_path)
+    campaign.add(CARDS)
+    campaign.database.close()
+    connection = sqlite3.connect(tmp_path / "c.teeter")
+    connection.execute("update encodings set state = x'0102'")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(StoreError, match="the state of its encoder cannot be read"):
+        Campaign.open(tmp_path / "c.teeter").add(RATES)
+
+
+def test_broken_images_are_left_out_and_the_rest_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for k in range(6):
+        Image.new("RGB", (20, 20), (40 * k, 9, 9)).save(folder / f"{k}.png")
+    (folder / "3.png").write_bytes(b"not an image")
+    settings = Settings(kind="image", folder=str(folder), control=0.0)
+
+    result = Campaign.make(
+        tmp_path / "i.teeter", ("a", "b"), [f"{k}.png" for k in range(6)], settings
+    )
+
+    assert result.new == 6
+    assert result.encoding is not None
+    assert list(result.encoding.unreadable) == ["3.png"]
+    questions = Campaign.open(tmp_path / "i.teeter").ask(10)
+    assert sorted(question.item for question in questions) == [f"{k}.png" for k in (0, 1, 2, 4, 5)]
+
+
+@pytest.fixture
+def old_campaign(tmp_path: Path) -> Path:
+    """A database of two campaigns as the first schema stored them."""
+    path = tmp_path / "old.teeter"
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD_SCHEMA.read_text())
+    connection.close()
+    return path
+
+
+def test_a_campaign_of_the_first_schema_opens_and_goes_on(old_campaign: Path) -> None:
+    campaign = Campaign.open(old_campaign, "texts")
+
+    status = campaign.status()
+    assert (status.items, status.labelled, status.version) == (10, 6, 1)
+    assert (status.encoder, status.unencoded) == ("tfidf", 0)
+    assert len(campaign.ask(4)) == 4
+    assert features(campaign).shape[0] == 10
+
+    # The state of the encoder was not kept: all items are encoded together once more.
+    result = campaign.add([("t10", "the euro rate of today")])
+    assert result.encoding is not None
+    assert result.encoding.encoded == 11
+    assert campaign.status().unencoded == 0
+    campaign.tell("t10", "rates")
+    assert campaign.train().version == 2
+    assert campaign.add([("t11", "a stolen card")]).encoding.encoded == 1
+
+
+def test_own_features_of_the_first_schema_stay(old_campaign: Path) -> None:
+    campaign = Campaign.open(old_campaign, "points")
+
+    np.testing.assert_array_equal(features(campaign), np.arange(12).reshape(6, 2))
+    assert campaign.status().encoder == "you"
+    campaign.add([{"id": "p6", "features": [12.0, 13.0]}])
+    assert len(campaign.ask(9)) == 5
