@@ -12,7 +12,7 @@ import pytest
 from campaigns.random_campaigns import SETTINGS, create_campaign, draw_features, label_batch
 from teeter.campaigns import training
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.training import out_of_fold
+from teeter.campaigns.cross_fitting import out_of_fold
 
 
 def test_a_row_is_never_judged_by_a_head_that_was_trained_on_it() -> None:

@@ -10,6 +10,7 @@ A saved model is a safetensors file of named arrays:
 ``model.K.NAME``    the arrays of network K, if the head is a network
 ``centre, size``    (D,) and (1,) how the features were scaled; see ``FeatureScaler``
 ``checksum``        (1,) a checksum of the features
+``temperature``     (1,) what the logits are divided by, so that probabilities are calibrated
 ==================  ==============================================================================
 
 Adding items changes the scaling, but not what a model has learned: ``rescale_model`` rewrites the
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
     from teeter.learner import Learner
 
 __all__ = [
+    "Arrays",
     "FeatureScaler",
     "dump_layers",
     "has_same_features",
     "load_arrays",
     "load_models",
+    "load_temperature",
     "rescale_model",
     "scale_features",
 ]
@@ -122,6 +125,14 @@ def load_arrays(weights: bytes) -> Arrays:
         raise StoreError(
             "The campaign is damaged: a model in it cannot be read. Restore a backup."
         ) from None
+
+
+def load_temperature(weights: bytes) -> float:
+    """Return what the logits of a saved model are divided by; 1 if it was never calibrated."""
+    arrays = load_arrays(weights)
+    if "temperature" not in arrays:
+        return 1.0
+    return float(arrays["temperature"][0])
 
 
 def has_same_features(weights: bytes, scaler: FeatureScaler) -> bool:

@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.campaigns.cross_fitting import out_of_fold
 from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.results import SuspectLabel
 from teeter.campaigns.rounds import RoundSettings, RoundState
-from teeter.campaigns.training import labelled_items, load_learner, out_of_fold, predict_rows
+from teeter.campaigns.training import labelled_items, load_learner, predict_rows
 from teeter.learner import Learner
 from teeter.seeds import stream
 
