@@ -48,4 +48,7 @@ def find_text_column(names: Sequence[str], path: Path) -> str:
         return names[0]
 
     listed = ", ".join(names[:_MAX_LISTED_COLUMNS])
-    raise InputError(f"Which column of {path} has the texts: {listed}? Name it with text=.")
+    raise InputError(
+        f"Which column of {path} has the texts: {listed}? Name it with text=, or on the command "
+        f"line with --text."
+    )
