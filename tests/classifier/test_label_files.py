@@ -54,7 +54,7 @@ def test_a_parquet_file_keeps_its_types(tmp_path: Path) -> None:
     table = pyarrow.table(
         {
             "text": TEXTS,
-            "when": pyarrow.array([0, 1, 2, None], pyarrow.timestamp("s")),
+            "when": pyarrow.array([0, 1, 2, None], pyarrow.timestamp("ms")),
             "nested": [{"a": 1}] * 4,
         }
     )

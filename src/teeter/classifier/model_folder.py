@@ -112,12 +112,12 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
     """
     folder = Path(folder)
     description = _read_description(folder)
+    if description.get("format") != FORMAT:
+        raise FileError(
+            f"{folder} was written by another version of teeter, and this one cannot read it."
+        )
+
     try:
-        if description["format"] != FORMAT:
-            raise FileError(
-                f"{folder} was written by another version of teeter "
-                f"({description['info']['teeter']}), which this one cannot read."
-            )
         head = _read_head(folder, description)
         accuracy = description["info"].pop("accuracy")
         info = ClassifierInfo(
