@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ os.environ.setdefault("TEETER_ENCODER", "tfidf,pixels")
 
 import torch
 from hypothesis import settings
+from xdist.scheduler import LoadGroupScheduling
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
@@ -41,6 +43,25 @@ def pytest_configure(config: pytest.Config) -> None:
 def is_fast_tier(config: pytest.Config) -> bool:
     """Return whether this run leaves out the slow cases."""
     return "not slow" in config.option.markexpr
+
+
+class FileScheduling(LoadGroupScheduling):
+    """Sends a worker whole files, so that a module's fixtures are made once, and whole groups.
+
+    Sent one by one, thousands of cases would keep the process that distributes them busy: after
+    each it counts all those before.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        group_or_case = super()._split_scope(nodeid)
+        return group_or_case.split("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
+    # Files with many cases would come first, and a group of a few long cases last, on one worker.
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -210,6 +210,17 @@ def test_the_page_of_campaigns_is_made_from_the_results() -> None:
         assert set(made["read_result"](name)["curves"]) == set(made["STRATEGIES"])
 
 
+def test_the_page_of_encoders_is_made_from_the_results() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "encoders" / "measure.py"))
+    assert made["PAGE"].read_text() == made["build_page"](), (
+        "run python benchmarks/encoders/measure.py page"
+    )
+    for name in made["SECTIONS"]:
+        kind = made["DATASETS"][name].kind
+        assert set(made["read_result"](name)["curves"]) == set(made["ENCODERS"][kind])
+        assert (made["PAGE"].parent / f"encoders_{name}.svg").is_file()
+
+
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from teeter.threads import limit_threads
+from teeter.threads import limit_threads, map_on_cores
 
 
 @pytest.mark.parametrize("blas", [False, True])
@@ -29,4 +29,17 @@ def test_an_error_lifts_the_limit(one_thread: None) -> None:
     torch.set_num_threads(2)
     with pytest.raises(ZeroDivisionError), limit_threads(1):
         raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
+
+
+def test_every_call_on_a_core_has_one_thread_and_the_number_is_restored(one_thread: None) -> None:
+    torch.set_num_threads(2)
+
+    def count_threads(number: int) -> tuple[int, int]:
+        return number, torch.get_num_threads()
+
+    assert map_on_cores(count_threads, range(5)) == [(number, 1) for number in range(5)]
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError):
+        map_on_cores(lambda number: 1 // number, [1, 0])
     assert torch.get_num_threads() == 2

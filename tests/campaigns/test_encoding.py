@@ -139,6 +139,24 @@ def test_the_first_part_is_spread_over_all_items(tmp_path: Path) -> None:
     assert 2 <= sum("card" in text for text in part) <= 3, "the file is sorted by class"
 
 
+def test_a_campaign_may_begin_before_all_items_are_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 8)
+    path = tmp_path / "c.teeter"
+    settings = Settings(encoder="recording", control=0.0)
+
+    result = Campaign.make(path, ("lost", "rates"), [*CARDS, *RATES], settings, encode_all=False)
+
+    assert result.new == 24
+    assert result.encoding is not None
+    assert (result.encoding.encoded, result.encoding.unencoded) == (10, 14), "two parts of five"
+    campaign = Campaign.open(path)
+    assert len(campaign.ask(20)) == 10
+    assert campaign.encode().encoded == 14
+    assert len(campaign.ask(24)) == 24
+
+
 def test_a_switch_keeps_answers_and_compares_both_encoders(tmp_path: Path) -> None:
     campaign = create(tmp_path, "tfidf")
     campaign.add([*CARDS, *RATES])

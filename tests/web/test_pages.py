@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from fastapi.testclient import TestClient
 
+from teeter.campaigns import Campaign
 from web.labelled_campaigns import LabelledCampaign, label_items
 from web.servers import serve_campaigns
 
@@ -148,7 +149,22 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
 
     page = labelled.client.get("/c/texts/progress").text
     assert "With tfidf+tfidf, models predict" in page
-    assert "<b>tfidf+tfidf</b> computes the features" in page
+    assert "<b>tfidf+tfidf</b> is the encoder" in page
+
+
+def test_a_server_encodes_the_items_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 5)
+    monkeypatch.setattr("teeter.campaigns.encoding._FIRST_PART", {"text": 10})
+    path = tmp_path / "texts.teeter"
+    texts = [f"text number {k}" for k in range(40)]
+    Campaign.make(path, ("a", "b"), texts, encode_all=False)
+
+    with serve_campaigns(path) as client:
+        assert "30 items not encoded yet" in client.get("/c/texts/progress").text
+        client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
+        assert "not encoded yet" not in client.get("/c/texts/progress").text
 
 
 def test_the_form_for_a_new_campaign_says_what_auto_is(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from teeter.campaigns.db import (
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
 from teeter.campaigns.encoding import (
+    ENOUGH_TO_BEGIN,
     ProgressReport,
     encode_items,
     encode_missing_items,
@@ -238,6 +239,7 @@ class Campaign:
         items: Iterable[Any],
         settings: Settings | None = None,
         *,
+        encode_all: bool = True,
         progress: ProgressReport | None = None,
     ) -> ImportResult:
         """Create a campaign with its items, atomically: complete or not at all.
@@ -251,6 +253,8 @@ class Campaign:
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
+            encode_all: whether to encode all items. If not, a few thousand items are encoded, which
+                is enough to begin to label, and ``encode`` must be called for the others.
             progress: called with the number of encoded items and the number of all items.
 
         Raises:
@@ -259,7 +263,9 @@ class Campaign:
             StoreError: the database cannot be used.
         """
         if is_url(path):
-            return cls._make_in_database(str(path), classes, items, settings, progress)
+            url, name, stored = cls._store_in_database(str(path), classes, items, settings)
+            campaign = cls.open(url, name)
+            return campaign._encode_new(stored, encode_all, progress)
 
         path = Path(path)
         if path.exists():
@@ -275,21 +281,31 @@ class Campaign:
                 campaign.database.close()
 
         campaign = cls.open(path)
+        return campaign._encode_new(stored, encode_all, progress)
+
+    def _encode_new(
+        self, stored: StoredImport, encode_all: bool, progress: ProgressReport | None
+    ) -> ImportResult:
+        """Encode the items of a campaign that was just created, and close its database."""
+        limit = None if encode_all else ENOUGH_TO_BEGIN
         try:
-            return campaign._encode_stored(stored, DEFAULT_ANNOTATOR, progress)
+            return self._encode_stored(stored, DEFAULT_ANNOTATOR, progress, limit=limit)
         finally:
-            campaign.database.close()
+            self.database.close()
 
     @classmethod
-    def _make_in_database(
+    def _store_in_database(
         cls,
         location: str,
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None,
-        progress: ProgressReport | None,
-    ) -> ImportResult:
-        """Create a campaign in a temporary file, and copy it to a database in one transaction."""
+    ) -> tuple[str, str, StoredImport]:
+        """Create a campaign in a temporary file, and copy it to a database in one transaction.
+
+        Returns:
+            The URL of the database, the name of the campaign, and the items.
+        """
         url, name = split_location(location)
         target = Database(url, create=True)
         if name is None and target.path is not None:
@@ -315,11 +331,7 @@ class Campaign:
         finally:
             target.close()
 
-        campaign = cls.open(url, name)
-        try:
-            return campaign._encode_stored(stored, DEFAULT_ANNOTATOR, progress)
-        finally:
-            campaign.database.close()
+        return url, name, stored
 
     def back_up(self, path: str | Path) -> None:
         """Write a copy of the campaign to a new file. Others may write to the campaign meanwhile.
@@ -415,7 +427,12 @@ class Campaign:
         )
 
     def _encode_stored(
-        self, stored: StoredImport, who: str, progress: ProgressReport | None
+        self,
+        stored: StoredImport,
+        who: str,
+        progress: ProgressReport | None,
+        *,
+        limit: int | None = None,
     ) -> ImportResult:
         """Encode the items of an import that have no features yet."""
         if stored.to_encode is None:
@@ -428,6 +445,7 @@ class Campaign:
             stored.to_encode,
             who=who,
             progress=progress,
+            limit=limit,
         )
         return replace(stored.result, encoding=encoding)
 

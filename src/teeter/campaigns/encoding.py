@@ -31,6 +31,7 @@ from teeter.errors import InputError, StoreError
 from teeter.seeds import stream_seed
 
 __all__ = [
+    "ENOUGH_TO_BEGIN",
     "USER_ENCODER",
     "PreparedEncoder",
     "ProgressReport",
@@ -46,6 +47,9 @@ USER_ENCODER = "you"
 
 ProgressReport: TypeAlias = Callable[[int, int], None]
 """Called with the number of encoded items and the number of all items."""
+
+ENOUGH_TO_BEGIN = 2_000
+"""Number of encoded items from which the first items to label can be picked."""
 
 _FIRST_PART = {ItemKind.TEXT: 256, ItemKind.IMAGE: 64}
 """Number of items in the first part that is encoded and stored."""
@@ -266,6 +270,7 @@ def encode_missing_items(
     *,
     who: str,
     progress: ProgressReport | None = None,
+    limit: int | None = None,
 ) -> EncodingResult:
     """Encode the items that a stored encoder has not encoded yet, part by part.
 
@@ -276,6 +281,7 @@ def encode_missing_items(
         prepared: the encoder, which ``store_encoding`` has stored.
         who: the name for the history.
         progress: called after each part.
+        limit: stop after the part with which at least so many items are encoded; None for all.
     """
     holder = _acquire_lock(database, repository)
     try:
@@ -287,7 +293,7 @@ def encode_missing_items(
             raise InputError("The encoding was removed meanwhile: run teeter campaign encode.")
 
         run = _EncodingRun(database, repository, settings, prepared.encoder, stored, holder)
-        encoded = run.encode_parts(progress)
+        encoded = run.encode_parts(progress, limit)
         return run.finish(encoded, prepared.sentence, who)
     finally:
         with database.writing() as connection:
@@ -315,7 +321,7 @@ class _EncodingRun:
     stored: StoredEncoding
     lock_holder: str
 
-    def encode_parts(self, progress: ProgressReport | None) -> int:
+    def encode_parts(self, progress: ProgressReport | None, limit: int | None) -> int:
         """Encode and store one part after the other, and return the number of encoded items."""
         encodings = self.repository.encodings
         size = _FIRST_PART[ItemKind(self.settings.kind)]
@@ -328,7 +334,7 @@ class _EncodingRun:
                 total = self.repository.items.count(connection)
             if progress is not None:
                 progress(total - missing, total)
-            if not items:
+            if not items or (limit is not None and encoded >= limit):
                 return encoded
 
             started = time.monotonic()
@@ -372,12 +378,14 @@ class _EncodingRun:
                 }
                 self.repository.history.append(connection, who, "encoded", None, detail)
             unreadable = encodings.unreadable(connection)
+            unencoded = encodings.count_missing(connection, self.stored.row_id)
             n_items = self.repository.items.count(connection)
 
         return EncodingResult(
             encoder=self.encoder.name,
             sentence=sentence,
             encoded=encoded,
+            unencoded=unencoded,
             is_switch=is_switch,
             unreadable=unreadable,
             fitted_on=self.stored.fitted_on,

@@ -45,6 +45,8 @@ class EncodingResult:
     """Which encoder it is and why, in one sentence."""
     encoded: int
     """Number of items that were encoded."""
+    unencoded: int
+    """Number of items that are left to encode."""
     is_switch: bool
     """Whether models used the features of another encoder before this one."""
     unreadable: dict[str, str]

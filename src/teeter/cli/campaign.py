@@ -871,6 +871,7 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
+    encode_all: bool = True,
 ) -> None:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
 
@@ -882,6 +883,7 @@ def create_campaign(
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+        encode_all: whether to encode all items now, or only enough to begin to label.
 
     Raises:
         InputError: if the file already exists, or if something does not fit.
@@ -904,7 +906,14 @@ def create_campaign(
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
-        result = Campaign.make(location, names, contents, settings, progress=show_progress)
+        result = Campaign.make(
+            location,
+            names,
+            contents,
+            settings,
+            encode_all=encode_all,
+            progress=show_progress,
+        )
 
     typer.echo(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
@@ -912,6 +921,9 @@ def create_campaign(
     )
     if result.encoding is not None:
         echo_wrapped(result.encoding.sentence)
+        if result.encoding.unencoded:
+            unencoded = pluralize(result.encoding.unencoded, "item")
+            typer.echo(f"{unencoded} will be encoded while you label.")
         _report_unreadable(result.encoding)
     if result.duplicates:
         example = printable_line(result.duplicates[0][0])

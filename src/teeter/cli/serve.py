@@ -420,7 +420,8 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
         with spinner("Loading"):  # importing torch takes seconds
             from teeter.campaigns import Settings
 
-        create_campaign(path, file, classes, Settings(encoder=encoder))
+        # The server encodes the rest, so that the page opens within seconds.
+        create_campaign(path, file, classes, Settings(encoder=encoder), encode_all=False)
     return Path(file)
 
 

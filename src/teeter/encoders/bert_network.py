@@ -33,7 +33,7 @@ class _Layer(nn.Module):
         self.norm = _make_norm(weights, f"{prefix}.output.LayerNorm")
         self.heads = heads
 
-    def forward(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Return new tokens: (B, T, D) and a mask (B, 1, 1, T) -> (B, T, D)."""
         batch, length, width = tokens.shape
         parts = self.query_key_value(tokens)
@@ -51,9 +51,11 @@ class _Layer(nn.Module):
         attended = attended.reshape(batch, length, width)
 
         # BERT normalises after each sum, unlike most later models.
-        tokens = self.attention_norm(tokens + self.attention(attended))
+        attended = self.attention(attended)
+        tokens = self.attention_norm(tokens + attended)
         hidden = functional.gelu(self.wide(tokens))
-        normed: Tensor = self.norm(tokens + self.narrow(hidden))
+        narrowed = self.narrow(hidden)
+        normed: Tensor = self.norm(tokens + narrowed)
         return normed
 
 
@@ -68,70 +70,77 @@ class BertSentenceEncoder(nn.Module):
     def __init__(self, weights: Mapping[str, Tensor], head_width: int = 32) -> None:
         super().__init__()
         words = weights["embeddings.word_embeddings.weight"]
-        # Every text is a single segment, the first one: its embedding is the same for all tokens.
-        segment = weights["embeddings.token_type_embeddings.weight"][0]
+        positions = weights["embeddings.position_embeddings.weight"]
+        segments = weights["embeddings.token_type_embeddings.weight"]
+
         self.words = nn.Embedding.from_pretrained(words)
-        self.positions = nn.Embedding.from_pretrained(
-            weights["embeddings.position_embeddings.weight"] + segment
-        )
+        # Every text is a single segment, so the first segment's vector is added to all tokens.
+        self.positions = nn.Embedding.from_pretrained(positions + segments[0])
         self.norm = _make_norm(weights, "embeddings.LayerNorm")
-
-        heads = words.shape[1] // head_width
-
-        # As many layers as the weights have.
         self.layers = nn.ModuleList()
-        while f"encoder.layer.{len(self.layers)}.output.dense.weight" in weights:
-            self.layers.append(_Layer(weights, f"encoder.layer.{len(self.layers)}", heads))
+
+        # The number of layers is not stored: there are as many as there are weights for.
+        heads = words.shape[1] // head_width
+        prefix = "encoder.layer.0"
+        while f"{prefix}.output.dense.weight" in weights:
+            self.layers.append(_Layer(weights, prefix, heads))
+            prefix = f"encoder.layer.{len(self.layers)}"
 
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens that a text may have."""
         return int(self.positions.num_embeddings)
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return features of length 1.
 
         Args:
             ids: Word pieces, (B, T).
-            mask: False for padding, (B, T); None if there is no padding.
+            mask: True for word pieces and False for padding, (B, T).
 
         Returns:
             Shape (B, D).
         """
         positions = torch.arange(ids.shape[1], device=ids.device)
-        tokens = self.norm(self.words(ids) + self.positions(positions))
-        attention_mask = None
-        if mask is not None:
-            # The same for all heads and for all tokens that attend: (B, 1, 1, T).
-            attention_mask = mask[:, None, None, :]
+        embedded = self.words(ids) + self.positions(positions)
+        tokens = self.norm(embedded)
 
+        # The same for all heads and for all tokens that attend: (B, 1, 1, T).
+        attention_mask = mask[:, None, None, :]
         for layer in self.layers:
             tokens = layer(tokens, attention_mask)
-        if mask is not None:
-            tokens = tokens * mask[..., None]
 
         # The sum is enough: it has the direction of the mean, and its length becomes 1.
-        return functional.normalize(tokens.sum(dim=1), dim=1)
+        without_padding = tokens * mask[..., None]
+        pooled = without_padding.sum(dim=1)
+        return functional.normalize(pooled, dim=1)
 
 
 def _make_linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:
     weight = weights[f"{name}.weight"]
-    linear = nn.Linear(weight.shape[1], weight.shape[0])
-    linear.load_state_dict({"weight": weight, "bias": weights[f"{name}.bias"]})
+    bias = weights[f"{name}.bias"]
+    outputs, inputs = weight.shape
+
+    linear = nn.Linear(inputs, outputs)
+    linear.load_state_dict({"weight": weight, "bias": bias})
     return linear
 
 
 def _make_norm(weights: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
     weight = weights[f"{name}.weight"]
+    bias = weights[f"{name}.bias"]
+
     norm = nn.LayerNorm(weight.shape, eps=_NORM_EPSILON)
-    norm.load_state_dict({"weight": weight, "bias": weights[f"{name}.bias"]})
+    norm.load_state_dict({"weight": weight, "bias": bias})
     return norm
 
 
 def _stack(layers: Sequence[nn.Linear]) -> nn.Linear:
     """Return one linear layer with the outputs of several."""
-    weight = torch.cat([layer.weight for layer in layers])
-    stacked = nn.Linear(weight.shape[1], weight.shape[0])
-    bias = torch.cat([layer.bias for layer in layers])
-    stacked.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    bias = torch.cat([layer.bias.detach() for layer in layers])
+    outputs, inputs = weight.shape
+
+    stacked = nn.Linear(inputs, outputs)
+    stacked.load_state_dict({"weight": weight, "bias": bias})
     return stacked

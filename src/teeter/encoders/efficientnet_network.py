@@ -103,19 +103,34 @@ class _Block(nn.Module):
         self, weights: Mapping[str, Tensor], name: str, stage: _Stage, stride: int
     ) -> None:
         super().__init__()
+        # The first block has nothing to widen.
         self.expand: _FoldedConvolution | None = None
         if stage.expansion > 1:
-            self.expand = _FoldedConvolution(weights, f"{name}._expand_conv", f"{name}._bn0")
+            self.expand = _FoldedConvolution(
+                weights,
+                f"{name}._expand_conv",
+                f"{name}._bn0",
+            )
         self.depthwise = _FoldedConvolution(
-            weights, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride
+            weights,
+            f"{name}._depthwise_conv",
+            f"{name}._bn1",
+            stride=stride,
         )
-        self.project = _FoldedConvolution(weights, f"{name}._project_conv", f"{name}._bn2")
+        self.project = _FoldedConvolution(
+            weights,
+            f"{name}._project_conv",
+            f"{name}._bn2",
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         hidden = images
         if self.expand is not None:
-            hidden = functional.relu6(self.expand(hidden), inplace=True)
-        hidden = functional.relu6(self.depthwise(hidden), inplace=True)
+            widened = self.expand(hidden)
+            hidden = functional.relu6(widened, inplace=True)
+
+        convolved = self.depthwise(hidden)
+        hidden = functional.relu6(convolved, inplace=True)
         # No activation here: it would lose too much of so few channels.
         narrowed: Tensor = self.project(hidden)
 
@@ -141,16 +156,24 @@ class EfficientNetLite0(nn.Module):
 
         blocks: list[nn.Module] = []
         for stage in _STAGES:
-            for position in range(stage.blocks):
-                stride = stage.stride if position == 0 else 1
-                blocks.append(_Block(weights, f"_blocks.{len(blocks)}", stage, stride))
+            stride = stage.stride
+            for _ in range(stage.blocks):
+                # The checkpoint numbers the blocks of all stages together.
+                name = f"_blocks.{len(blocks)}"
+                blocks.append(_Block(weights, name, stage, stride))
+                stride = 1
+
         self.blocks = nn.Sequential(*blocks)
         self.head = _FoldedConvolution(weights, "_conv_head", "_bn1")
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features: (B, 3, 224, 224), colours from -1 to 1 -> (B, 1280)."""
-        hidden = functional.relu6(self.stem(images), inplace=True)
+        stem = self.stem(images)
+        hidden = functional.relu6(stem, inplace=True)
         hidden = self.blocks(hidden)
-        hidden = functional.relu6(self.head(hidden), inplace=True)
+
+        head = self.head(hidden)
+        hidden = functional.relu6(head, inplace=True)
+        # Over height and width.
         pooled: Tensor = hidden.mean(dim=(2, 3))
         return pooled

@@ -190,6 +190,7 @@ def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
     """
     vectors = np.ascontiguousarray(encoder(contents), dtype=np.float32)
 
+    # NaN or infinity in one row would spoil the scale of all features.
     has_expected_shape = vectors.ndim == 2 and len(vectors) == len(contents)
     if not has_expected_shape or not np.isfinite(vectors).all():
         raise InputError(

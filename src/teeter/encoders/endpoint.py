@@ -136,6 +136,7 @@ def _read_embeddings(content: bytes, count: int, url: str) -> list[list[float]]:
     )
     try:
         entries: list[dict[str, Any]] = json.loads(content)["data"]
+        # A server may return embeddings in any order, with their indexes.
         by_index = {int(entry["index"]): entry["embedding"] for entry in entries}
         return [by_index[index] for index in range(count)]
     except (ValueError, KeyError, TypeError):

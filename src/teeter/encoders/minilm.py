@@ -131,11 +131,14 @@ def _pad(rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
     import torch
 
     length = max(len(row) for row in rows)
+    # The id 0 is that of [PAD] in BERT's vocabulary, but any id would do behind the mask.
     ids = torch.zeros((len(rows), length), dtype=torch.long)
     mask = torch.zeros((len(rows), length), dtype=torch.bool)
+
     for position, row in enumerate(rows):
-        ids[position, : len(row)] = torch.tensor(row)
-        mask[position, : len(row)] = True
+        size = len(row)
+        ids[position, :size] = torch.tensor(row)
+        mask[position, :size] = True
     return ids, mask
 
 

@@ -102,6 +102,7 @@ def require_own_encoder(name: str) -> None:
         InputError: If the name is neither ``auto`` nor made of registered names.
     """
     own_names = [AUTO, *names()]
+    # Joined names are harmless too: they only use registered encoders side by side.
     if not all(part in own_names for part in name.split(SIDE_BY_SIDE)):
         raise InputError(
             f"The page does not offer the encoder {name[:80]!r}: choose from "
@@ -128,6 +129,7 @@ def choose_encoder(kind: str) -> EncoderChoice:
     # Packages are searched but not imported, which would take longer than most commands.
     best, *rest = _CANDIDATES[content_kind]
     for candidate in (best, *rest):
+        # Always true for the last candidate, which needs no package.
         if all(find_spec(module) is not None for module in candidate.modules):
             break
 
@@ -227,6 +229,7 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
 
         return partial(EndpointEncoder, name)
 
+    # Only registered names are joined: the name of a folder or model may contain the sign as well.
     parts = name.split(SIDE_BY_SIDE)
     if len(parts) > 1 and all(part in names() for part in parts):
         from teeter.encoders.side_by_side import make_side_by_side

@@ -25,6 +25,7 @@ _SCALE_SAMPLE = 2_000
 def make_side_by_side(parts: Sequence[Encoder]) -> Encoder:
     """Return an encoder with the features of several encoders of the same kind of content."""
     images = [part for part in parts if isinstance(part, ImageEncoder)]
+    # Only these have raw features, so that images need not be decoded for each part.
     if len(images) == len(parts):
         return ImagesSideBySide(images)
     return TextsSideBySide(parts)
@@ -87,12 +88,14 @@ def _restore_states(parts: Sequence[Encoder], scales: _PartScales, state: Encode
         config = state.config[str(position)]
         part.restore(EncoderState(config, arrays))
 
+    # What is left are the centres and sizes.
     for name, array in state.arrays.items():
         if not name.startswith("part."):
             scales.arrays[name] = array
 
 
 def _join(texts: Sequence[str]) -> str:
+    """Return texts as they are joined in the name of an encoder."""
     return SIDE_BY_SIDE.join(texts)
 
 

@@ -66,6 +66,7 @@ class StaticEncoder(Encoder):
         width = self._table.shape[1]
         vectors = np.zeros((len(texts), width), dtype=np.float32)
         for row, encoded in enumerate(encodings):
+            # The mean of nothing would be NaN.
             if encoded.ids:
                 vectors[row] = self._table[encoded.ids].mean(axis=0)
 

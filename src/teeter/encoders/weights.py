@@ -36,7 +36,10 @@ class WeightsPackage:
         spec = find_spec(self.module)
         if spec is None or not spec.submodule_search_locations:
             return None
-        return Path(next(iter(spec.submodule_search_locations)))
+
+        # A package that is installed has one folder; only namespace packages have several.
+        folders = list(spec.submodule_search_locations)
+        return Path(folders[0])
 
     def require_file(self, *parts: str) -> Path:
         """Return a file of the package.

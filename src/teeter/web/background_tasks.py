@@ -285,7 +285,7 @@ def create_campaign(
 ) -> CampaignCreated:
     """Create a campaign from a file of items or a folder of images.
 
-    Nothing is left behind if it fails before the items are encoded.
+    Only enough items to begin with are encoded. Nothing is left behind if creating it fails.
 
     Args:
         request: what to create.
@@ -309,7 +309,14 @@ def create_campaign(
         folder = str(source.resolve())
     settings = replace(request.settings, kind=detect_kind(source), folder=folder)
 
-    imported = Campaign.make(target, request.classes, items, settings, progress=progress)
+    imported = Campaign.make(
+        target,
+        request.classes,
+        items,
+        settings,
+        encode_all=False,
+        progress=progress,
+    )
     encoding = imported.encoding
     return CampaignCreated(
         file=str(target),

@@ -408,8 +408,12 @@ class Workspace:
                 if self.database is not None:
                     location = self.database.move_in(path)
 
+                service = self.open(location)
+                if service.has_unencoded_items():
+                    self.encode(service)
+
                 result = CreatedCampaign(
-                    slug=self.open(location).slug,
+                    slug=service.slug,
                     file=path.name,
                     new=created.new,
                     duplicates=created.duplicates,
