@@ -193,7 +193,7 @@ def _measure_progress(
     return Progress(
         labels=len(snapshot.consensus),
         accuracy=accuracies[-1] if accuracies else None,
-        accuracies=tuple(estimate.share for estimate in accuracies if estimate is not None),
+        accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
         kappa=newest.get("kappa"),
         changed=newest.get("changed"),
         cost=cost,
