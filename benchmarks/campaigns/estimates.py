@@ -10,7 +10,10 @@ import argparse
 import json
 import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -172,33 +175,38 @@ def measure(weights: bytes, features: Vectors, labels: Integers) -> float:
     return float((predicted == labels).mean())
 
 
-def run(folder: Path) -> dict[str, Any]:
+def run_campaign(case: Case, folder: Path, seed: int) -> tuple[list[dict[str, float]], float]:
+    """Simulate one campaign on one thread, and return its models and the CPU minutes it took."""
+    torch.set_num_threads(1)
+    started = time.process_time()
+    models = simulate(case, read_dataset(case.dataset, folder, seed), seed)
+    return models, (time.process_time() - started) / 60
+
+
+def run(folder: Path, processes: int) -> dict[str, Any]:
     """Simulate all campaigns, and return the result to be saved."""
     cases = []
-    for case in CASES:
-        started = time.process_time()
-        campaigns = []
-        for seed in range(case.campaigns):
-            data = read_dataset(case.dataset, folder, seed)
-            campaigns.append(simulate(case, data, seed))
-
-        minutes = (time.process_time() - started) / 60
-        cases.append(
-            {
-                "dataset": case.dataset,
-                "strategy": case.strategy,
-                "batch": case.batch,
-                "minutes": round(minutes, 2),
-                "campaigns": campaigns,
-            }
-        )
-        print(f"{case.dataset}, {case.strategy}: {minutes:.1f} min", flush=True)
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for case in CASES:
+            run_seed = partial(run_campaign, case, folder)
+            results = list(pool.map(run_seed, range(case.campaigns)))
+            minutes = sum(spent for _, spent in results)
+            cases.append(
+                {
+                    "dataset": case.dataset,
+                    "strategy": case.strategy,
+                    "batch": case.batch,
+                    "minutes": round(minutes, 2),
+                    "campaigns": [models for models, _ in results],
+                }
+            )
+            print(f"{case.dataset}, {case.strategy}: {minutes:.1f} min", flush=True)
 
     return {
         "teeter": __version__,
         "commit": commit(),
         "hardware": describe_device(torch.device("cpu")),
-        "threads": torch.get_num_threads(),
+        "processes": processes,
         "control": Settings().control,
         "cases": cases,
     }
@@ -278,10 +286,11 @@ def main() -> None:
     )
     parser.add_argument("command", choices=["run", "page"])
     parser.add_argument("--data", type=Path, default=os.environ.get("TEETER_DATA"))
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
 
     if arguments.command == "run":
-        RESULT.write_text(json.dumps(run(Path(arguments.data))) + "\n")
+        RESULT.write_text(json.dumps(run(Path(arguments.data), arguments.processes)) + "\n")
     PAGE.write_text(build_page())
 
 
