@@ -231,9 +231,11 @@ often the 95 % interval contains the true accuracy.
 """
 
 CLOSING = """
-The intervals are meant to contain the truth 95 % of the time. They treat the control items as independent and ignore
-that the ten models differ a little from the model in use. The true accuracy is that of test rows, so it has an error of
-its own, which makes the intervals look slightly worse than they are.
+The intervals are meant to contain the truth 95 % of the time. Two things keep them honest. The model that picks items
+does not learn from the control items, only the model that predicts does: otherwise the strategy would pick fewer items
+like them, and they would seem harder than the pool. And where most labelled items are random ones, which train some of
+the ten models and judge others, the interval is made wider. The true accuracy is that of test rows, so it has an error
+of its own, which makes the intervals look slightly worse than they are.
 
 `python benchmarks/campaigns/estimates.py page` writes this page from `benchmarks/campaigns/results/estimates.json`, and
 a test fails if it is out of date.
@@ -255,7 +257,12 @@ def build_page() -> str:
 def build_row(case: dict[str, Any]) -> str:
     """Return the row of the table about one case."""
     models = [model for campaign in case["campaigns"] for model in campaign if model["total"]]
-    estimates = [estimate_accuracy(model["right"], model["total"]) for model in models]
+    estimates = [
+        estimate_accuracy(
+            model["right"], model["total"], share_judged=model["total"] / model["labels"]
+        )
+        for model in models
+    ]
     errors = []
     covered = []
     for model, estimate in zip(models, estimates, strict=True):

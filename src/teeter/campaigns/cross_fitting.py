@@ -43,7 +43,7 @@ FOLDS = {ClassifierKind.LINEAR: 5, ClassifierKind.MLP: 3}
 
 CROSS_FITTING_FOLDS = {ClassifierKind.LINEAR: 10, ClassifierKind.MLP: 5}
 """Folds of ``cross_fit``. With a tenth of the items drawn at random, a model lacks 1 % of the
-labels."""
+labels; if all were drawn at random, it lacks a tenth."""
 
 _TEMPERATURES = (0.05, 20.0)
 """The smallest and the largest temperature that is fitted."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 __all__ = ["AccuracyEstimate", "Progress", "estimate_accuracy", "give_advice", "wilson_interval"]
 
@@ -17,6 +16,10 @@ STABLE_KAPPA = 0.99
 
 FLAT_CHANGE = 0.005
 """A change of the accuracy over three models, up or down, below which it has levelled off."""
+
+
+_NORMAL_QUANTILE = 1.959963984540054
+"""95 % of a normal distribution lie within this many standard deviations of its mean."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,17 @@ class AccuracyEstimate:
         return self.right / self.total
 
 
-def estimate_accuracy(right: int, total: int) -> AccuracyEstimate | None:
+def estimate_accuracy(
+    right: int, total: int, *, share_judged: float = 0.0
+) -> AccuracyEstimate | None:
     """Estimate an accuracy from items that were drawn at random.
 
     Args:
         right: How many of them are correct.
         total: How many were drawn.
+        share_judged: The share of these items among those that the judging models were trained on.
+            Items that train one model and judge another make the estimate vary more, up to about
+            as much as half as many independent items would [Bates et al. 2024].
 
     Returns:
         The estimate, or None if nothing was drawn.
@@ -55,24 +63,29 @@ def estimate_accuracy(right: int, total: int) -> AccuracyEstimate | None:
     if total == 0:
         return None
 
-    low, high = wilson_interval(right, total)
+    low, high = wilson_interval(right / total, total / (1 + share_judged))
     return AccuracyEstimate(right, total, low, high)
 
 
-# Every status asks for the intervals of all models, and binomtest takes about a millisecond: it
-# also computes a p-value.
-@lru_cache(maxsize=4096)
-def wilson_interval(count: int, total: int) -> tuple[float, float]:
-    """Return Wilson's 95 % confidence interval for a share.
+def wilson_interval(share: float, total: float) -> tuple[float, float]:
+    """Return Wilson's 95 % confidence interval for a share [Wilson 1927].
 
     Args:
-        count: How many of the drawn items have the property.
-        total: How many were drawn, at least 1.
-    """
-    from scipy.stats import binomtest
+        share: The share of the drawn items that have the property.
+        total: The number of drawn items, which need not be whole: it may be an effective number.
 
-    interval = binomtest(count, total).proportion_ci(confidence_level=0.95, method="wilson")
-    return float(interval.low), float(interval.high)
+    Example:
+        >>> low, high = wilson_interval(1.0, 50)
+        >>> round(low, 2), high
+        (0.93, 1.0)
+    """
+    z_squared = _NORMAL_QUANTILE**2 / total
+    centre = share + z_squared / 2
+    half_width = math.sqrt(share * (1 - share) * z_squared + z_squared**2 / 4)
+    low = (centre - half_width) / (1 + z_squared)
+    high = (centre + half_width) / (1 + z_squared)
+    # Rounding must not lead out of the possible shares.
+    return max(0.0, low), min(1.0, high)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,13 @@ from teeter.campaigns.cross_fitting import (
 )
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
+    PICKING,
+    Arrays,
     dump_layers,
     load_arrays,
     load_models,
     load_temperature,
+    picking_arrays,
     scale_features,
 )
 from teeter.errors import InputError
@@ -39,6 +42,7 @@ __all__ = [
     "Prediction",
     "labelled_items",
     "load_learner",
+    "load_picker",
     "measure_previous_encoder",
     "predict_items",
     "predict_rows",
@@ -162,9 +166,37 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     if len(random_rows) >= MIN_CALIBRATION_ITEMS:
         probabilities, labels = random_probabilities, random_labels
     arrays["temperature"] = np.array([fit_temperature(probabilities, labels)])
+    for name, array in _train_picking_model(state, settings).items():
+        arrays[f"{PICKING}{name}"] = array
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
     return save(arrays), facts
+
+
+def _train_picking_model(state: RoundState, settings: RoundSettings) -> Arrays:
+    """Train the model that picks, without the random items, and return its arrays.
+
+    If it knew their labels, it would not pick items like them, and a random item would have fewer
+    neighbours among the labels than an item of the pool has. Models that are tested on random items
+    would then seem worse than they are.
+
+    Returns:
+        The arrays, or an empty dictionary if the labels do not suffice: then the other model picks.
+    """
+    labels = _picking_labels(state)
+    if len(set(labels.values())) < 2:
+        return {}
+
+    learner = _make_learner(state, settings)
+    learner.tell(list(labels), list(labels.values()))
+    learner.resume(state.version, {})
+    with ignore_few_labels_warning():
+        learner.fit()
+    return dump_layers(learner)
+
+
+def _picking_labels(state: RoundState) -> dict[int, str]:
+    return {place: label for place, label in state.labels.items() if place not in state.random}
 
 
 def _measure_audit(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[int]:
@@ -247,7 +279,7 @@ def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list
 
 
 def load_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Learner:
-    """Return a learner with the newest model and the current labels, which can pick n items.
+    """Return a learner with the newest model and all labels, which can pick n items.
 
     If there is no model yet, it knows no labels either: the cold start picks without labels.
     """
@@ -257,6 +289,23 @@ def load_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Lear
 
     learner.resume(state.version, {}, models=_load_newest_models(state, settings))
     _tell_labels(learner, state)
+    return learner
+
+
+def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
+    """Return a learner with the model that picks, which can pick n items.
+
+    It knows the labels that its model was trained on, or all of them if there is only one model.
+    """
+    arrays = {} if state.weights is None else picking_arrays(load_arrays(state.weights))
+    models = load_models(arrays, settings.head, state.features.shape[1], len(state.classes))
+    if not models:
+        return load_learner(state, settings, n)
+
+    learner = _make_learner(state, settings, n)
+    learner.resume(state.version, {}, models=models)
+    labels = _picking_labels(state)
+    learner.tell(list(labels), list(labels.values()))
     return learner
 
 
