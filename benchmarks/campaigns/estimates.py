@@ -217,10 +217,10 @@ def run(folder: Path, processes: int) -> dict[str, Any]:
 INTRODUCTION = """# How far to trust the reported accuracy
 
 A campaign draws {control:.0%} of its items at random, whatever the strategy picks. These control items measure the
-model. The model in use was trained on them too, so it cannot judge them itself. Instead, ten models are trained, each
-without a tenth of the control items, and each judges the items it has not seen. Every one of them has nearly all of
-the labels, so their accuracy is nearly that of the model in use. With the strategy `random`, all items are random, and
-all of them count.
+model. The model in use was trained on them too, so it cannot judge them itself. Instead, five models are trained, each
+without a fifth of the control items, and each judges the items it has not seen. Every one of them has about 98 % of the
+labels, so their accuracy is nearly that of the model in use. With the strategy `random`, all items are random, and all
+of them count; twenty models then judge them.
 
 We simulated {campaigns} campaigns whose true accuracy is known from test rows, {models:,} models in all. **Error** is
 the mean of the reported minus the true accuracy, in percentage points, with its standard error. **Covered** is how
@@ -234,7 +234,7 @@ CLOSING = """
 The intervals are meant to contain the truth 95 % of the time. Two things keep them honest. The model that picks items
 does not learn from the control items, only the model that predicts does: otherwise the strategy would pick fewer items
 like them, and they would seem harder than the pool. And where most labelled items are random ones, which train some of
-the ten models and judge others, the interval is made wider. The true accuracy is that of test rows, so it has an error
+the models and judge others, the interval is made wider. The true accuracy is that of test rows, so it has an error
 of its own, which makes the intervals look slightly worse than they are.
 
 `python benchmarks/campaigns/estimates.py page` writes this page from `benchmarks/campaigns/results/estimates.json`, and

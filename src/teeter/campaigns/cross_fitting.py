@@ -10,6 +10,7 @@ model in use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
@@ -41,9 +42,13 @@ TRAINING = TrainingConfig(class_weighted=True)
 FOLDS = {ClassifierKind.LINEAR: 5, ClassifierKind.MLP: 3}
 """Folds of ``out_of_fold``. Networks take longer to train."""
 
-CROSS_FITTING_FOLDS = {ClassifierKind.LINEAR: 10, ClassifierKind.MLP: 5}
-"""Folds of ``cross_fit``. With a tenth of the items drawn at random, a model lacks 1 % of the
-labels; if all were drawn at random, it lacks a tenth."""
+MOST_FOLDS = {ClassifierKind.LINEAR: 20, ClassifierKind.MLP: 5}
+"""The largest number of folds of ``cross_fit``."""
+
+FEWEST_FOLDS = 5
+
+LACKING_SHARE = 0.02
+"""The share of all labels that a model of ``cross_fit`` lacks, if there are enough folds."""
 
 _TEMPERATURES = (0.05, 20.0)
 """The smallest and the largest temperature that is fitted."""
@@ -92,7 +97,9 @@ def cross_fit(
         Shape (K, C). A class has probability 0 for a row if no other row has it.
     """
     order = np.random.default_rng(seed).permutation(judged)
-    folds = _split(order, CROSS_FITTING_FOLDS[ClassifierKind(head)])
+    n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
+    n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
+    folds = _split(order, n_folds)
     return _judge(features, labels, folds, head=head, seed=seed)[judged]
 
 
