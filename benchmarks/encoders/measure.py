@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "explanation" / "encoders.md"
 STRATEGIES = ("random", "ldm-s")
-POOL_IMAGES = 3_000
+POOL_IMAGES = 2_000
 TEST_IMAGES = 1_000
 
 Features = npt.NDArray[np.float32]
@@ -50,7 +50,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 ENCODERS = {
-    ContentKind.TEXT: ("tfidf", "static", "multilingual", "minilm", "minilm+tfidf"),
+    ContentKind.TEXT: ("tfidf", "static", "minilm", "multilingual"),
     ContentKind.IMAGE: ("pixels", "efficientnet-lite0", "efficientnet-lite0+pixels"),
 }
 

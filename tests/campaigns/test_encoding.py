@@ -152,9 +152,14 @@ def test_a_campaign_may_begin_before_all_items_are_encoded(
     assert result.encoding is not None
     assert (result.encoding.encoded, result.encoding.unencoded) == (10, 14), "two parts of five"
     campaign = Campaign.open(path)
-    assert len(campaign.ask(20)) == 10
+    answer_all(campaign, CARDS[:10])
+    assert {label.label for label in campaign.labels().values()} == {"lost", "rates"}
+    with pytest.raises(InputError, match="14 items are not encoded yet"):
+        campaign.train()
+
     assert campaign.encode().encoded == 14
-    assert len(campaign.ask(24)) == 24
+    assert campaign.train().labels == 10
+    assert len(campaign.ask(24)) == 14
 
 
 def test_a_switch_keeps_answers_and_compares_both_encoders(tmp_path: Path) -> None:

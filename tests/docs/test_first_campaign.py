@@ -16,7 +16,7 @@ from teeter.campaigns import Campaign
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first_campaign.md"
 TEXTS = "From a file of texts"
 IMAGES = "From a folder of images"
-AFTER_IMAGES = "Better features for texts"
+AFTER_IMAGES = "Better features"
 
 # The number of the answer that is wrong, from 0: a plain message is called spam.
 SLIP = 10

@@ -139,6 +139,7 @@ def test_a_report_shows_its_images_and_runs_no_script(tmp_path: Path) -> None:
             assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
+@pytest.mark.slow
 def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampaign) -> None:
     page = labelled.client.get("/c/texts/progress").text
     assert "<option selected>tfidf</option>" in page
@@ -163,6 +164,7 @@ def test_a_server_encodes_the_items_that_are_left(
 
     with serve_campaigns(path) as client:
         assert "30 items not encoded yet" in client.get("/c/texts/progress").text
+        assert "when all items are encoded" in client.post("/c/texts/train").text
         client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
         assert "not encoded yet" not in client.get("/c/texts/progress").text
 

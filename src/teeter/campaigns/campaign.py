@@ -75,6 +75,7 @@ from teeter.campaigns.snapshot import (
     AnnotatorStats,
     annotator_stats,
     campaign_status,
+    count_unencoded,
     describe_disagreements,
     export_rows,
     measure_agreement,
@@ -484,7 +485,8 @@ class Campaign:
         )
         if result.is_switch:
             state = self.load_state()
-            if len(set(state.labels.values())) > 1:
+            # Not if items were added meanwhile: the next training will do it.
+            if len(set(state.labels.values())) > 1 and not state.unencoded:
                 self.train(who=who, state=state)
         return result
 
@@ -951,6 +953,7 @@ class Campaign:
             batches = self.repository.picks.count_batches(connection)
             classes = self.repository.classes.names(connection)
             model = self.repository.models.newest(connection)
+            unencoded = count_unencoded(self.repository, connection)
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -988,6 +991,7 @@ class Campaign:
             batches=batches,
             skipped=rows_of(skipped),
             scaler=pool.scaler,
+            unencoded=unencoded,
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -1042,7 +1046,7 @@ class Campaign:
                 in which those of the old model are removed, so that annotators always find some.
 
         Raises:
-            InputError: fewer than two classes have labels.
+            InputError: fewer than two classes have labels, or items are not encoded yet.
         """
         from teeter.campaigns.selection import choose_picks
         from teeter.campaigns.training import measure_previous_encoder, train_model

@@ -100,7 +100,7 @@ def prepare_encoder(
         repository: the campaign's rows.
         connection: an open connection.
         settings: the campaign's settings.
-        name: the encoder. Default: the current one; if there is none, the one in the settings.
+        name: the encoder. Default: the current one, or before the first the one in the settings.
         new_contents: contents of items that are about to be added.
         again: fit the encoder again even if its state is stored.
 
@@ -124,6 +124,7 @@ def prepare_encoder(
     folder = None if settings.folder is None else Path(settings.folder)
     encoder = make_encoder(choice.name, settings.kind, folder=folder)
 
+    # Without a stored state, an encoder of the same name could give other features.
     stored = None
     if not again:
         stored = _find_encoding(repository.encodings.all(connection), encoder)
@@ -337,6 +338,7 @@ class _EncodingRun:
             if not items or (limit is not None and encoded >= limit):
                 return encoded
 
+            # Large parts fill batches of similar lengths; small ones lose little if interrupted.
             started = time.monotonic()
             self._encode_part(items)
             encoded += len(items)
@@ -349,6 +351,7 @@ class _EncodingRun:
         keys = [item.item_id for item in items]
         vectors = dict(zip(keys, encoding.vectors, strict=True))
         unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
+        # The transaction is short: answers wait for it.
         with self.database.writing() as connection:
             self.repository.encodings.write(connection, self.stored.row_id, vectors, unreadable)
             self.repository.locks.extend(

@@ -44,7 +44,7 @@ class RoundState:
     """
 
     keys: Sequence[str]
-    """The ids of all items, in the order in which they were added."""
+    """The ids of all items with features, in the order in which they were added."""
     features: Vectors
     """(N, D), scaled."""
     classes: tuple[str, ...]
@@ -71,3 +71,9 @@ class RoundState:
     """
     scaler: FeatureScaler | None = None
     """How the features were scaled."""
+    unencoded: int = 0
+    """Number of items that have no features yet, and so no place.
+
+    No model is trained until there are none: a model is saved with places, which later features
+    would change.
+    """

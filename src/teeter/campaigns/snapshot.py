@@ -32,7 +32,6 @@ from teeter.campaigns.db import (
     CampaignRepository,
     Connection,
     Decision,
-    StoredEncoding,
     StoredItem,
 )
 from teeter.campaigns.enums import AnswerKind
@@ -49,6 +48,7 @@ __all__ = [
     "PairAgreement",
     "annotator_stats",
     "campaign_status",
+    "count_unencoded",
     "describe_disagreements",
     "estimate_model_accuracy",
     "export_rows",
@@ -163,16 +163,15 @@ def campaign_status(
         disagreements=len(snapshot.disagreements()),
         spent=progress.cost,
         encoder=None if current is None else current.encoder,
-        unencoded=_count_unencoded(repository, connection, current),
+        unencoded=count_unencoded(repository, connection),
         unreadable=len(repository.encodings.unreadable(connection)),
         comparison=compare_encoders(newest_facts),
     )
 
 
-def _count_unencoded(
-    repository: CampaignRepository, connection: Connection, current: StoredEncoding | None
-) -> int:
-    """Return how many items have no features yet."""
+def count_unencoded(repository: CampaignRepository, connection: Connection) -> int:
+    """Return the number of items that the current encoder has not encoded yet."""
+    current = repository.encodings.current(connection)
     if current is None:
         return repository.items.count(connection)
     return repository.encodings.count_missing(connection, current.row_id)

@@ -107,8 +107,14 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         The model as it is saved (see ``saved_models``), and what is known about it.
 
     Raises:
-        InputError: If fewer than two classes have labels.
+        InputError: If fewer than two classes have labels, or if items are not encoded yet.
     """
+    if state.unencoded:
+        raise InputError(
+            f"{state.unencoded:,} items are not encoded yet: run teeter campaign encode, or wait "
+            "until it is done, then train."
+        )
+
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
     if len(seen) < 2:
         raise InputError(

@@ -127,10 +127,10 @@ def label_rounds(opened: Campaign, shortcuts: Shortcuts, n: int, annotator: str)
     typer.echo(_LABEL_LEGEND, err=True)
 
     while _label_round(opened, shortcuts, n, annotator):
-        counts = opened.status().by_class.values()
-        labelled_classes = [count for count in counts if count > 0]
-        if len(labelled_classes) < 2:
-            continue  # A classifier needs two classes.
+        status = opened.status()
+        labelled_classes = [count for count in status.by_class.values() if count > 0]
+        if status.unencoded or len(labelled_classes) < 2:
+            continue  # A classifier needs the features of all items and two classes.
 
         with spinner("Training"):
             model = opened.train()

@@ -32,7 +32,10 @@ def make_side_by_side(parts: Sequence[Encoder]) -> Encoder:
 
 
 class _PartScales:
-    """Centres the features of each part, and scales them so that all parts weigh the same.
+    """Centres the features of each part, and scales them to a mean square of 1.
+
+    A part with more features weighs more. Equal weights for both parts would cost 6 points of
+    accuracy on CIFAR-10 with 100 labels, where the pixels of photographs say little.
 
     The arrays are ``centre.K`` (D,) and ``size.K`` (1,) for part K.
     """
@@ -55,10 +58,7 @@ class _PartScales:
         """Return the scaled features of a part, (N, D)."""
         centre = self.arrays[f"centre.{part}"]
         size = self.arrays[f"size.{part}"]
-        # Divided by the root of the width as well, so that a wide part does not outweigh others.
-        root_of_width = np.float32(np.sqrt(features.shape[1]))
-
-        scaled: Vectors = (features - centre) / (size * root_of_width)
+        scaled: Vectors = (features - centre) / size
         return scaled
 
 

@@ -394,9 +394,9 @@ def _train_model(
 
     Returns:
         The model and the state with it, or None and the same state if fewer than two classes have
-        labels.
+        labels or if items are not encoded yet.
     """
-    if len(set(state.labels.values())) < 2:
+    if state.unencoded or len(set(state.labels.values())) < 2:
         return None, state
 
     campaign = entry.campaign

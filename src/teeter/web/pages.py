@@ -431,8 +431,10 @@ def train(request: Request, slug: str) -> Response:
     """Train a model now, and return a sentence about it for the page."""
     service = require_permission(request, slug, Permission.MANAGE)
 
-    label_counts = service.campaign.status().by_class.values()
-    if sum(count > 0 for count in label_counts) < 2:
+    status = service.campaign.status()
+    if status.unencoded:
+        return PlainTextResponse("A model can be trained when all items are encoded.")
+    if sum(count > 0 for count in status.by_class.values()) < 2:
         return PlainTextResponse("Training needs labels of at least two classes.")
 
     get_workspace(request).train(service)

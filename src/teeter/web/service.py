@@ -228,6 +228,7 @@ class CampaignService:
         repository = self.campaign.repository
         with self.campaign.database.reading() as connection:
             current = repository.encodings.current(connection)
+            # Without a stored state there is no encoder that could encode the rest.
             if current is None or current.state is None:
                 return False
             return repository.encodings.count_missing(connection, current.row_id) > 0

@@ -188,6 +188,7 @@ class EncodingRepository:
         if not rows:
             return
 
+        # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
         for part in chunks(rows):
             item_rows = VECTORS.item_id.in_([row["item_id"] for row in part])
             connection.execute(
@@ -243,6 +244,7 @@ class EncodingRepository:
         if items is None:
             rows = list(connection.execute(query))
         else:
+            # A database accepts a limited number of parameters in a statement.
             rows = []
             for part in chunks(list(items)):
                 rows += connection.execute(query.where(ITEMS.key.in_(part)))

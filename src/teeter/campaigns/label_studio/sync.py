@@ -340,8 +340,8 @@ class LabelStudio:
 
         # Loaded once, because it takes a while in a large campaign.
         state = self.campaign.load_state()
-        if len(set(state.labels.values())) < 2:
-            # A classifier needs two classes.
+        if state.unencoded or len(set(state.labels.values())) < 2:
+            # A classifier needs the features of all items and two classes.
             return None
 
         return self.campaign.train(who=LABEL_STUDIO_ANNOTATOR, state=state).version
