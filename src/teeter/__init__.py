@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from teeter import strategies
     from teeter.arrays import working_memory
     from teeter.campaigns.campaign import Campaign
+    from teeter.classifier import Classifier, load_classifier
     from teeter.learner import Learner
     from teeter.model_files import save_model
     from teeter.models.observe import observe
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Campaign",
+    "Classifier",
     "Learner",
     "Outputs",
     "TeeterError",
     "TrainingConfig",
     "__version__",
     "ldm",
+    "load_classifier",
     "observe",
     "portable",
     "save_model",
@@ -45,6 +48,7 @@ __getattr__, __dir__ = import_lazily(
     {
         "arrays": ["working_memory"],
         "campaigns.campaign": ["Campaign"],
+        "classifier": ["Classifier", "load_classifier"],
         "learner": ["Learner"],
         "model_files": ["save_model"],
         "models.observe": ["observe"],

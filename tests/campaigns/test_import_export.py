@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns import import_export
 from teeter.campaigns.import_export import (
     FORMATS,
     ExportRow,
@@ -19,7 +18,7 @@ from teeter.campaigns.import_export import (
     read_items,
     write_export,
 )
-from teeter.datasets import table_files
+from teeter.datasets import json_lines, table_files
 from teeter.errors import FileError, InputError, UnknownNameError
 
 
@@ -124,7 +123,7 @@ def test_line_separators_inside_json_texts_do_not_end_a_line(tmp_path: Path) -> 
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow 1,000 characters in a cell and 5,000 in a line."""
-    for module in (table_files, import_export):
+    for module in (table_files, json_lines):
         monkeypatch.setattr(module, "MAX_CELL_LENGTH", 1_000)
         monkeypatch.setattr(module, "MAX_LINE_LENGTH", 5_000)
 

@@ -19,6 +19,9 @@ from campaigns.random_campaigns import (
 )
 from teeter.campaigns import selection, training
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.rounds import RoundSettings
+from teeter.campaigns.selection import choose_picks
+from teeter.campaigns.training import train_model
 
 
 def control_items(campaign: Campaign) -> set[str]:
@@ -187,3 +190,29 @@ def test_an_item_that_lost_its_label_is_asked_again(tmp_path: Path) -> None:
     campaign.undo()
 
     assert [question.item for question in campaign.ask(3)] == ["i19"]
+
+
+def test_labels_of_control_items_do_not_change_what_is_picked(tmp_path: Path) -> None:
+    features = draw_features(120, 6)
+    truth = (features[:, 0] > 0).astype(np.int64)
+    campaign = create_campaign(
+        tmp_path, replace(SETTINGS, control=0.5, strategy="margin"), features
+    )
+    label_batch(campaign, truth, 40)
+    state = campaign.load_state()
+    campaign.database.close()
+    settings = RoundSettings("margin", {}, "linear", 0.0, 0)
+
+    picked = []
+    for flip in (False, True):
+        labels = dict(state.labels)
+        if flip:
+            for place in state.control:
+                other = [name for name in state.classes if name != labels.get(place)]
+                labels[place] = other[0]
+        changed = replace(state, labels=labels, weights=None, version=0)
+        weights, _ = train_model(changed, settings)
+        picks = choose_picks(replace(changed, weights=weights, version=1), settings, 10)
+        picked.append({pick.item for pick in picks})
+
+    assert picked[0] == picked[1]

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.campaigns.stopping import Progress, estimate_accuracy, give_advice
+from teeter.campaigns import stopping
+from teeter.campaigns.stopping import (
+    AccuracyEstimate,
+    Progress,
+    estimate_accuracy,
+    give_advice,
+)
 
 
 @given(total=st.integers(1, 2000), data=st.data())
@@ -63,32 +69,62 @@ def test_the_advice_says_what_is_not_known_yet() -> None:
     assert "stopping" not in text
 
 
-def test_the_accuracy_is_given_with_its_interval_and_marked_as_cautious_for_few_labels() -> None:
-    sentence = (
+def test_the_accuracy_is_given_with_its_interval() -> None:
+    assert (
         "The accuracy is about 90%, between 60% and 98% with 95% confidence: 9 of 10 random items "
         "are predicted correctly."
-    )
-    caution = (
-        "The estimate is cautious, because it comes from models trained on only part of the labels."
-    )
+    ) in advise()
 
-    assert f"{sentence} {caution}" in advise()
-    assert sentence in advise(labels=300)
-    assert caution not in advise(labels=300)
+
+def estimates(*counts: tuple[int, int]) -> tuple[AccuracyEstimate, ...]:
+    made = [estimate_accuracy(right, total) for right, total in counts]
+    return tuple(estimate for estimate in made if estimate is not None)
+
+
+FLAT = estimates((180, 200), (183, 203), (185, 206), (188, 208))
+RISING = estimates((120, 200), (140, 200), (150, 200), (180, 200))
+FALLING = estimates((190, 200), (160, 200), (170, 200), (100, 200))
+NINE_ITEMS = estimates((4, 9), (4, 9), (5, 9), (3, 9))
 
 
 def test_stopping_takes_stable_predictions_and_a_flat_accuracy() -> None:
-    flat = (0.9, 0.905, 0.903, 0.904)
-    rising = (0.8, 0.85, 0.88, 0.9)
-    falling = (0.95, 0.8, 0.85, 0.5)
-
-    assert "consider stopping" in advise(kappa=0.995, changed=0.004, accuracies=flat)
-    assert "keep labelling" in advise(kappa=0.9, changed=0.08, accuracies=flat)
-    for accuracies in (rising, falling, ()):
+    assert "consider stopping" in advise(kappa=0.995, changed=0.004, accuracies=FLAT)
+    assert "keep labelling" in advise(kappa=0.9, changed=0.08, accuracies=FLAT)
+    for accuracies in (RISING, FALLING, ()):
         text = advise(kappa=0.995, changed=0.004, accuracies=accuracies)
         assert "not clear yet" in text
         assert "The model is still changing" not in text
         assert "stopping" not in text
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "sentence"),
+    [
+        (RISING, "The accuracy rose over the last three models: the change is between +22 and +38"),
+        (
+            FALLING,
+            "The accuracy fell over the last three models: the change is between -52 and -37",
+        ),
+        (FLAT, "too few random items to tell whether the accuracy changed"),
+        (NINE_ITEMS, "the change is between -47 and +29 points with 95% confidence"),
+    ],
+)
+def test_a_change_is_given_with_its_interval(
+    accuracies: tuple[AccuracyEstimate, ...], sentence: str
+) -> None:
+    assert sentence in advise(accuracies=accuracies)
+
+
+def test_the_interval_of_a_change_covers_the_truth() -> None:
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(1000):
+        before = estimates((int(generator.binomial(60, 0.7)), 60))
+        after = estimates((int(generator.binomial(80, 0.85)), 80))
+        change = stopping._change_over_three_models(before * 3 + after)
+        covered += change is not None and change.low <= 0.15 <= change.high
+
+    assert 0.93 <= covered / 1000 <= 0.98
 
 
 def test_a_campaign_without_random_items_never_knows_its_accuracy() -> None:

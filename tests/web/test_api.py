@@ -50,6 +50,32 @@ def test_labelled_items_are_counted_and_models_are_trained(labelled: LabelledCam
     ]
 
 
+def test_new_texts_are_predicted_and_not_stored(labelled: LabelledCampaign) -> None:
+    texts = [text(1000), text(1001), "<b>Claim your prize</b>"]
+
+    response = labelled.client.post(f"{AT}/predict", json={"texts": texts})
+
+    assert response.status_code == 200
+    predictions = response.json()["predictions"]
+    assert [prediction["label"] for prediction in predictions] == ["spam", "ham", "spam"]
+    assert all(0.5 <= prediction["probability"] <= 1 for prediction in predictions)
+    assert response.json()["model"] >= 2
+    assert labelled.client.get(AT).json()["items"] == 121
+
+
+@pytest.mark.parametrize("body", [{}, {"texts": []}, {"texts": [1]}, {"texts": ["a"] * 1001}])
+def test_a_request_for_predictions_is_checked(
+    body: dict[str, Any], labelled: LabelledCampaign
+) -> None:
+    assert labelled.client.post(f"{AT}/predict", json=body).status_code == 422
+
+
+def test_without_a_model_nothing_is_predicted(client: TestClient) -> None:
+    response = client.post(f"{AT}/predict", json={"texts": ["free cash"]})
+    assert response.status_code == 422
+    assert "There is no model yet" in response.json()["detail"]
+
+
 def test_a_question_says_why_it_was_picked(labelled: LabelledCampaign) -> None:
     questions = get_questions(labelled.client, 30)
     picked = next(question for question in questions if question["pick"]["arm"] == "picked")

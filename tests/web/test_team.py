@@ -57,6 +57,7 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("decide", "GET", "/c/texts/disagreements", None),
     ("export", "GET", f"{AT}/export?form=csv", None),
     ("export", "GET", "/c/texts/export", None),
+    ("export", "POST", f"{AT}/predict", {"texts": ["free cash"]}),
     ("manage", "POST", f"{AT}/train", None),
     ("manage", "POST", f"{AT}/consensus", {"method": "dawid-skene"}),
     ("manage", "POST", f"{AT}/people", {"name": "zoe"}),

@@ -109,7 +109,7 @@ def cohen_kappa(first: Integers, second: Integers) -> AgreementScore | None:
         return None
 
     n_agreeing = int((first == second).sum())
-    low, high = wilson_interval(n_agreeing, n_items)
+    low, high = wilson_interval(n_agreeing / n_items, n_items)
     value = _beyond_chance(n_agreeing / n_items, chance)
     low = _beyond_chance(low, chance)
     high = _beyond_chance(high, chance)
@@ -272,7 +272,7 @@ def _with_interval(
 
     disagreement = pair_sums[:, 2]
     if not disagreement.any():
-        lowest_share, _ = wilson_interval(n_items, n_items)
+        lowest_share, _ = wilson_interval(1.0, n_items)
         return AgreementScore(value, low_if_perfect(lowest_share), value, n_items)
 
     # Both arguments of a measure are sums over items, so one product per sample computes both.

@@ -40,6 +40,7 @@ from teeter.campaigns.encoding import (
     ProgressReport,
     encode_items,
     encode_missing_items,
+    load_encoder,
 )
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.import_export import write_export
@@ -81,6 +82,7 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
+from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction
 from teeter.errors import FileError, InputError
 from teeter.seeds import stream_seed
@@ -948,6 +950,7 @@ class Campaign:
             snapshot = read_snapshot(self.repository, connection, self.settings)
             assigned = self.repository.picks.open_or_ready_items(connection)
             control_items = self.repository.picks.control_items(connection)
+            random_items = self.repository.picks.random_items(connection)
             skipped = self.repository.answers.skipped_items(connection)
             batches = self.repository.picks.count_batches(connection)
             classes = self.repository.classes.names(connection)
@@ -983,6 +986,7 @@ class Campaign:
             labels=training_labels,
             audit={row: labels.get(row) for row in sorted(audit_rows)},
             control=rows_of(control_items),
+            random=rows_of(random_items),
             taken=rows_of(settled | skipped),
             version=0 if model is None else model.version,
             weights=None if model is None else rescale_model(model.weights, pool.scaler),
@@ -1117,6 +1121,46 @@ class Campaign:
             note += "; the features have changed since, so it was trained again on the same labels"
 
         return f"{note}."
+
+    def classifier(self) -> Classifier:
+        """Return the newest model with its encoder, which label new items without the campaign.
+
+        ``teeter.classifier.save_classifier`` writes it to a folder.
+
+        Raises:
+            InputError: there is no model yet, or the items have the features of a user's function.
+        """
+        from teeter.campaigns.export_model import build_classifier
+
+        state = self.load_state()
+        with self.database.reading() as connection:
+            models = self.repository.models.summaries(connection)
+            encoder = load_encoder(self.repository, connection, self.settings)
+
+        return build_classifier(
+            state,
+            self._round_settings,
+            encoder,
+            campaign=self.name,
+            facts=models[-1].facts if models else None,
+        )
+
+    def predict(
+        self, contents: Sequence[Any], progress: ProgressReport | None = None
+    ) -> list[Prediction]:
+        """Predict the classes of new items with the newest model. They are not added.
+
+        Args:
+            contents: texts, paths of images, or rows of features, as the campaign has them.
+            progress: called with the number of predicted items and the number of all.
+
+        Returns:
+            For each item its most probable class, with a calibrated probability.
+
+        Raises:
+            InputError: there is no model yet, or the items have the features of a user's function.
+        """
+        return self.classifier().label(contents, progress)
 
     # Reviewing
 

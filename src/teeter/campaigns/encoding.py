@@ -37,6 +37,7 @@ __all__ = [
     "ProgressReport",
     "encode_items",
     "encode_missing_items",
+    "load_encoder",
     "prepare_encoder",
     "store_encoding",
 ]
@@ -135,6 +136,38 @@ def prepare_encoder(
     contents += new_contents
     fitted_on = _fit(encoder, contents, settings.seed)
     return PreparedEncoder(encoder, choice.sentence, None, fitted_on)
+
+
+def load_encoder(
+    repository: CampaignRepository, connection: Connection, settings: Settings
+) -> Encoder | None:
+    """Return the encoder of the current features, as it was fitted; None for features.
+
+    It reads images by their paths, wherever they are.
+
+    Raises:
+        InputError: a user's function computed the features, or the encoder has changed since.
+    """
+    if settings.kind == ItemKind.FEATURES:
+        return None
+
+    current = repository.encodings.current(connection)
+    if current is None:
+        raise InputError("No item has been encoded yet: run teeter campaign encode.")
+    if current.encoder == USER_ENCODER or current.state is None:
+        raise InputError(
+            "You gave the features of this campaign, so new items cannot be encoded: choose an "
+            "encoder with teeter campaign encode."
+        )
+
+    encoder = make_encoder(current.encoder, settings.kind)
+    if (encoder.version, encoder.checksum) != (current.version, current.checksum):
+        raise InputError(
+            f"The encoder {current.encoder} has changed since the items were encoded: run teeter "
+            "campaign encode, then train."
+        )
+    encoder.restore(_read_state(current.state))
+    return encoder
 
 
 def _find_encoding(encodings: Sequence[StoredEncoding], encoder: Encoder) -> StoredEncoding | None:

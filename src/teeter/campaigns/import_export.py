@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,13 +15,9 @@ import numpy as np
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import Item, parse_items, read_image_items
 from teeter.datasets.file_checks import require_file
-from teeter.datasets.table_files import (
-    MAX_CELL_LENGTH,
-    MAX_LINE_LENGTH,
-    TABLE_SUFFIXES,
-    Table,
-    read_table,
-)
+from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
+from teeter.datasets.text_columns import TEXT_COLUMNS, find_text_column
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from teeter.files import LfCsvStream, atomic_write
 from teeter.registry import did_you_mean
@@ -30,7 +25,6 @@ from teeter.registry import did_you_mean
 __all__ = [
     "ARRAY_SUFFIXES",
     "FORMATS",
-    "JSONL_SUFFIXES",
     "ExportRow",
     "detect_kind",
     "format_suffix",
@@ -38,26 +32,7 @@ __all__ = [
     "write_export",
 ]
 
-JSONL_SUFFIXES = (".jsonl", ".ndjson")
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
-
-TEXT_COLUMNS = (
-    "text",
-    "sentence",
-    "content",
-    "message",
-    "review",
-    "body",
-    "question",
-    "query",
-    "title",
-)
-"""Names of columns that hold the texts if no column is named, in the order of preference."""
-
-_MAX_LISTED_COLUMNS = 10
-
-# Possessive quantifiers (++ and *+) keep the memory constant on strings of any length.
-_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 
 
 def detect_kind(path: Path) -> ItemKind:
@@ -138,7 +113,7 @@ def _read_table_items(
         if name is not None:
             table.require(name)
 
-    text_column = text or _find_text_column(table)
+    text_column = text or find_text_column(list(table.columns), table.path)
     texts = table.texts(text_column)
     # Line 1 is the header.
     for line, content in enumerate(texts, start=2):
@@ -163,20 +138,6 @@ def _read_table_items(
     return parse_items(entries, ItemKind.TEXT)
 
 
-def _find_text_column(table: Table) -> str:
-    """Return the column with a usual name for texts, or the only column."""
-    names_by_lower_case = {name.lower(): name for name in table.columns}
-    for name in TEXT_COLUMNS:
-        if name in names_by_lower_case:
-            return names_by_lower_case[name]
-
-    if len(table.columns) == 1:
-        return next(iter(table.columns))
-
-    names = ", ".join(list(table.columns)[:_MAX_LISTED_COLUMNS])
-    raise InputError(f"Which column of {table.path} has the texts: {names}? Name it with text=.")
-
-
 def _find_id_column(table: Table, text_column: str) -> str | None:
     for name in table.columns:
         if name.lower() in ("id", "ids") and name != text_column:
@@ -188,7 +149,7 @@ def _find_id_column(table: Table, text_column: str) -> str | None:
 def _read_jsonl_items(
     path: Path, *, text: str | None, key: str | None, label: str | None
 ) -> list[Item]:
-    objects = list(_read_json_objects(require_file(path, JSONL_SUFFIXES, "a file of JSON lines")))
+    objects = list(read_json_objects(require_file(path, JSONL_SUFFIXES, "a file of JSON lines")))
 
     # A dict keeps the order of the fields, for the hint in the error message.
     field_names = dict.fromkeys(name for _, fields in objects for name in fields)
@@ -223,76 +184,6 @@ def _find_text_field(fields: Mapping[str, Any]) -> str:
             return name
 
     return "text"
-
-
-def _read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a JSONL file with their line numbers. Blank lines are skipped."""
-    is_blank = True
-    try:
-        for number, line in _read_lines(path):
-            if not line.strip():
-                continue
-
-            is_blank = False
-            yield number, _parse_object(line, number, path)
-    except UnicodeDecodeError:
-        raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
-    except OSError as error:
-        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-
-    if is_blank:
-        raise FileError(f"{path} has only blank lines.")
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, and stop at a line that is too long."""
-    number = 1
-    with path.open(encoding="utf-8-sig") as stream:
-        # One character more than allowed shows that there is more. Unlike str.splitlines, readline
-        # leaves line separators inside texts alone.
-        while line := stream.readline(MAX_LINE_LENGTH + 1):
-            if len(line) > MAX_LINE_LENGTH:
-                raise _length_error(path, number, _find_long_field(line))
-            yield number, line
-            number += 1
-
-
-def _parse_object(line: str, number: int, path: Path) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise FileError(f"Line {number} of {path} is not a JSON object.")
-
-    for name, value in fields.items():
-        if isinstance(value, str) and len(value) > MAX_CELL_LENGTH:
-            raise _length_error(path, number, name)
-    return fields
-
-
-def _find_long_field(line: str) -> str | None:
-    """Return the name of the field that is too long in the beginning of a JSON object."""
-    previous = ""
-    for match in _JSON_STRING.finditer(line):
-        if match.end() - match.start() > MAX_CELL_LENGTH:
-            return previous.strip('"') or None
-        previous = match.group()
-
-    return None
-
-
-def _length_error(path: Path, line: int, field_name: str | None) -> FileError:
-    if field_name is None:
-        return FileError(
-            f"Line {line} of {path} has more than {MAX_LINE_LENGTH:,} characters: shorten it, or "
-            "remove it."
-        )
-
-    return FileError(
-        f"The field {field_name!r} in line {line} of {path} has more than {MAX_CELL_LENGTH:,} "
-        "characters: shorten it, or remove the line."
-    )
 
 
 @dataclass(frozen=True)

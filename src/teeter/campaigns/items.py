@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.enums import ItemKind
+from teeter.encoders.images import IMAGE_SUFFIXES
 from teeter.errors import FileError, InputError
 from teeter.paths import resolve_inside
 
 __all__ = [
-    "IMAGE_SUFFIXES",
     "Item",
     "parse_items",
     "quote_id",
@@ -26,8 +26,6 @@ __all__ = [
     "require_valid_unicode",
 ]
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-"""The suffixes of files that count as images."""
 
 _MAX_QUOTED_ID = 60
 """Characters of an id that error messages show."""

@@ -54,6 +54,8 @@ class RoundState:
     """The audit set by place, with its labels; None for no label yet."""
     control: frozenset[int]
     """Places of the control items, labelled or not."""
+    random: frozenset[int]
+    """Places of the items that are a random sample of all: control items, and perhaps others."""
     taken: frozenset[int]
     """Places of items that cannot be picked: answered, skipped, flagged, or assigned now."""
     version: int

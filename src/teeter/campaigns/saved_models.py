@@ -8,8 +8,10 @@ A saved model is a safetensors file of named arrays:
 ``predicted``       (N,) the predicted class index of every item at that time
 ``weight, bias``    (S, D) and (S,) the head, if it is linear; ``seen`` (S,) has its class indices
 ``model.K.NAME``    the arrays of network K, if the head is a network
+``picking.NAME``    the same arrays of the model that picks, which does not know the random items
 ``centre, size``    (D,) and (1,) how the features were scaled; see ``FeatureScaler``
 ``checksum``        (1,) a checksum of the features
+``temperature``     (1,) what the logits are divided by, so that probabilities are calibrated
 ==================  ==============================================================================
 
 Adding items changes the scaling, but not what a model has learned: ``rescale_model`` rewrites the
@@ -39,11 +41,15 @@ if TYPE_CHECKING:
     from teeter.learner import Learner
 
 __all__ = [
+    "PICKING",
+    "Arrays",
     "FeatureScaler",
     "dump_layers",
     "has_same_features",
     "load_arrays",
     "load_models",
+    "load_temperature",
+    "picking_arrays",
     "rescale_model",
     "scale_features",
 ]
@@ -53,6 +59,9 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 
 _FEATURE_INDEPENDENT = ("places", "labels", "predicted")
 """The arrays of a saved model that stay valid if the features change."""
+
+PICKING = "picking."
+"""Before the names of the arrays of the model that picks."""
 
 _UNSEEN_CLASS_GAP = 50.0
 """How far the logit of a class that was added later is below all others."""
@@ -124,6 +133,14 @@ def load_arrays(weights: bytes) -> Arrays:
         ) from None
 
 
+def load_temperature(weights: bytes) -> float:
+    """Return what the logits of a saved model are divided by; 1 if it was never calibrated."""
+    arrays = load_arrays(weights)
+    if "temperature" not in arrays:
+        return 1.0
+    return float(arrays["temperature"][0])
+
+
 def has_same_features(weights: bytes, scaler: FeatureScaler) -> bool:
     """Return whether the items that a saved model knows still have the same features."""
     return _has_same_features(load_arrays(weights), scaler)
@@ -176,11 +193,17 @@ def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes:
 
 def _first_layers(arrays: Arrays) -> list[tuple[str, str]]:
     """Return the names of the weight and the bias of each layer that reads the features."""
-    if "weight" in arrays:
-        return [("weight", "bias")]
+    weights = []
+    for prefix in ("", PICKING):
+        if f"{prefix}weight" in arrays:
+            weights.append(f"{prefix}weight")
+        # In our networks, module 0 is a Flatten and module 1 the first linear layer.
+        weights += [
+            name
+            for name in arrays
+            if name.startswith(f"{prefix}model.") and name.endswith(".1.weight")
+        ]
 
-    # In our networks, module 0 is a Flatten and module 1 the first linear layer.
-    weights = [name for name in arrays if name.startswith("model.") and name.endswith(".1.weight")]
     return [(name, f"{name.removesuffix('weight')}bias") for name in weights]
 
 
@@ -208,6 +231,15 @@ def dump_layers(learner: Learner) -> Arrays:
         "weight": np.ascontiguousarray(outputs.weight.numpy()),
         "bias": np.ascontiguousarray(outputs.bias.numpy()),
         "seen": np.asarray(learner.models[0].classes_, dtype=np.int64),
+    }
+
+
+def picking_arrays(arrays: Arrays) -> Arrays:
+    """Return the arrays of the model that picks, under the names of the other one; may be empty."""
+    return {
+        name.removeprefix(PICKING): array
+        for name, array in arrays.items()
+        if name.startswith(PICKING)
     }
 
 

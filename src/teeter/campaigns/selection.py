@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.campaigns.cross_fitting import out_of_fold
 from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.results import SuspectLabel
 from teeter.campaigns.rounds import RoundSettings, RoundState
-from teeter.campaigns.training import labelled_items, load_learner, out_of_fold, predict_rows
+from teeter.campaigns.training import labelled_items, load_learner, load_picker, predict_rows
 from teeter.learner import Learner
 from teeter.seeds import stream
 
@@ -63,14 +64,14 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     control = control[:n_left]
 
     # A control item must stay one, so the strategy may not pick it.
-    learner = load_learner(state, settings, n)
+    picker = load_picker(state, settings, n)
     candidates = np.setdiff1d(available, [*state.control, *control])
     n_picks = min(n_left - len(control), len(candidates))
-    picked = _ask_strategy(state, learner, candidates, n_picks)
+    picked = _ask_strategy(state, picker, candidates, n_picks)
 
     arms = dict.fromkeys(control, PickArm.CONTROL) | dict.fromkeys(audit, PickArm.AUDIT)
     order = _mix(picked, list(arms), generator)
-    reasons = _collect_reasons(state, learner, order)
+    reasons = _collect_reasons(state, settings, picker, order)
 
     picks = []
     for rank, place in enumerate(order, start=1):
@@ -146,14 +147,14 @@ def _draw_control(
     return skipped_before + to_ask, already_known
 
 
-def _ask_strategy(state: RoundState, learner: Learner, candidates: Integers, n: int) -> list[int]:
+def _ask_strategy(state: RoundState, picker: Learner, candidates: Integers, n: int) -> list[int]:
     """Return the places that the strategy picks from the candidates."""
     if n == 0:
         return []
 
     # A learner excludes rows instead of being given some: its notes then refer to places.
     excluded = np.setdiff1d(np.arange(len(state.keys)), candidates)
-    rows = learner.ask(n, exclude=excluded.tolist())
+    rows = picker.ask(n, exclude=excluded.tolist())
     return [int(row) for row in rows]
 
 
@@ -171,18 +172,19 @@ def _mix(
 
 
 def _collect_reasons(
-    state: RoundState, learner: Learner, places: Sequence[int]
+    state: RoundState, settings: RoundSettings, picker: Learner, places: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
     """Return, by place, what the strategy noted about an item and what the model predicts."""
     reasons: dict[int, dict[str, Any]] = {}
     for place in places:
-        reasons[place] = dict(learner.notes.get(place, {}))
+        reasons[place] = dict(picker.notes.get(place, {}))
 
     # Before the first model there is nothing to predict with.
-    if not learner.models or not places:
+    if state.weights is None or not places:
         return reasons
 
     # All at once: a call per item would cost more than the model itself.
+    learner = load_learner(state, settings)
     predictions = predict_rows(state, learner, state.features[list(places)])
     for place, prediction in zip(places, predictions, strict=True):
         reasons[place]["predicted"] = prediction.label

@@ -192,7 +192,7 @@ def _measure_progress(
     return Progress(
         labels=len(snapshot.consensus),
         accuracy=accuracies[-1] if accuracies else None,
-        accuracies=tuple(estimate.share for estimate in accuracies if estimate is not None),
+        accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
         kappa=newest.get("kappa"),
         changed=newest.get("changed"),
         cost=cost,
@@ -208,8 +208,12 @@ def estimate_model_accuracy(facts: Mapping[str, Any]) -> AccuracyEstimate | None
         facts: what is known of the model. ``audit`` and ``control`` hold the number of right
             predictions and of all predictions on these items; the larger set is used.
     """
-    right, total = max(facts["audit"], facts["control"], key=lambda counts: int(counts[1]))
-    return estimate_accuracy(int(right), int(total))
+    if facts["audit"][1] >= facts["control"][1]:
+        # The audit set trains no model.
+        return estimate_accuracy(*facts["audit"])
+
+    right, total = facts["control"]
+    return estimate_accuracy(right, total, share_judged=min(1.0, total / facts["labels"]))
 
 
 def export_rows(

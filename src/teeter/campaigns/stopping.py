@@ -5,9 +5,9 @@ The advice is a list of sentences for people. A campaign never stops by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 __all__ = ["AccuracyEstimate", "Progress", "estimate_accuracy", "give_advice", "wilson_interval"]
 
@@ -17,20 +17,16 @@ STABLE_KAPPA = 0.99
 FLAT_CHANGE = 0.005
 """A change of the accuracy over three models, up or down, below which it has levelled off."""
 
-MANY_LABELS = 300
-"""Labels from which on out-of-fold estimates are hardly too low.
 
-Each random item is judged by a model that was trained on a part of the labels. With few labels that
-model is clearly worse than the one in use.
-"""
+_NORMAL_QUANTILE = 1.959963984540054
+"""95 % of a normal distribution lie within this many standard deviations of its mean."""
 
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
     """The share of correct answers, with its 95 % confidence interval (Wilson's).
 
-    The estimate is of the models that judged. If they were trained on fewer labels than the model
-    in use, it is rather too low.
+    It comes from models that were trained on nearly all labels, but not on the items they judge.
     """
 
     right: int
@@ -44,12 +40,17 @@ class AccuracyEstimate:
         return self.right / self.total
 
 
-def estimate_accuracy(right: int, total: int) -> AccuracyEstimate | None:
+def estimate_accuracy(
+    right: int, total: int, *, share_judged: float = 0.0
+) -> AccuracyEstimate | None:
     """Estimate an accuracy from items that were drawn at random.
 
     Args:
         right: How many of them are correct.
         total: How many were drawn.
+        share_judged: The share of these items among those that the judging models were trained on.
+            Items that train one model and judge another make the estimate vary more, up to about
+            as much as half as many independent items would [Bates et al. 2024].
 
     Returns:
         The estimate, or None if nothing was drawn.
@@ -62,24 +63,29 @@ def estimate_accuracy(right: int, total: int) -> AccuracyEstimate | None:
     if total == 0:
         return None
 
-    low, high = wilson_interval(right, total)
+    low, high = wilson_interval(right / total, total / (1 + share_judged))
     return AccuracyEstimate(right, total, low, high)
 
 
-# Every status asks for the intervals of all models, and binomtest takes about a millisecond: it
-# also computes a p-value.
-@lru_cache(maxsize=4096)
-def wilson_interval(count: int, total: int) -> tuple[float, float]:
-    """Return Wilson's 95 % confidence interval for a share.
+def wilson_interval(share: float, total: float) -> tuple[float, float]:
+    """Return Wilson's 95 % confidence interval for a share [Wilson 1927].
 
     Args:
-        count: How many of the drawn items have the property.
-        total: How many were drawn, at least 1.
-    """
-    from scipy.stats import binomtest
+        share: The share of the drawn items that have the property.
+        total: The number of drawn items, which need not be whole: it may be an effective number.
 
-    interval = binomtest(count, total).proportion_ci(confidence_level=0.95, method="wilson")
-    return float(interval.low), float(interval.high)
+    Example:
+        >>> low, high = wilson_interval(1.0, 50)
+        >>> round(low, 2), high
+        (0.93, 1.0)
+    """
+    z_squared = _NORMAL_QUANTILE**2 / total
+    centre = share + z_squared / 2
+    half_width = math.sqrt(share * (1 - share) * z_squared + z_squared**2 / 4)
+    low = (centre - half_width) / (1 + z_squared)
+    high = (centre + half_width) / (1 + z_squared)
+    # Rounding must not lead out of the possible shares.
+    return max(0.0, low), min(1.0, high)
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Progress:
     labels: int
     accuracy: AccuracyEstimate | None
     """From randomly drawn items; None if none of them is labelled yet."""
-    accuracies: tuple[float, ...]
+    accuracies: tuple[AccuracyEstimate, ...]
     """The estimated accuracies of all models that have one, oldest first."""
     kappa: float | None
     """Cohen's kappa between the predictions of the last two models; None before the second."""
@@ -131,17 +137,11 @@ def _describe_accuracy(progress: Progress) -> str:
     if estimate is None:
         return "The accuracy cannot be measured, because this campaign draws no random items."
 
-    sentence = (
+    return (
         f"The accuracy is about {estimate.share:.0%}, between {estimate.low:.0%} and "
         f"{estimate.high:.0%} with 95% confidence: {estimate.right} of {estimate.total} random "
         "items are predicted correctly."
     )
-    if progress.labels < MANY_LABELS:
-        sentence += (
-            " The estimate is cautious, because it comes from models trained on only part of the "
-            "labels."
-        )
-    return sentence
 
 
 def _describe_change(progress: Progress) -> str:
@@ -156,19 +156,23 @@ def _describe_change(progress: Progress) -> str:
 
 def _describe_trend(progress: Progress) -> str:
     change = _change_over_three_models(progress.accuracies)
-    if change is not None:
-        points = abs(100 * change)
-        # Rounded first, so that nothing ever rises or falls by 0.0 points.
-        if round(points, 1) == 0:
-            return "The accuracy did not change over the last three models."
-        direction = "rose" if change > 0 else "fell"
-        return f"The accuracy {direction} by {points:.1f} points over the last three models."
-
-    if progress.measurable:
+    if change is None and progress.measurable:
         return (
             "It is not known yet whether the accuracy is still rising: train at least four models."
         )
-    return "Whether the accuracy is still rising cannot be measured."
+    if change is None:
+        return "Whether the accuracy is still rising cannot be measured."
+
+    low = 100 * change.low
+    high = 100 * change.high
+    interval = f"between {low:+.0f} and {high:+.0f} points with 95% confidence"
+    if low <= 0 <= high:
+        return (
+            f"There are too few random items to tell whether the accuracy changed over the last "
+            f"three models: the change is {interval}."
+        )
+    direction = "rose" if change.difference > 0 else "fell"
+    return f"The accuracy {direction} over the last three models: the change is {interval}."
 
 
 def _describe_budget(cost: float | None, budget: float) -> str:
@@ -181,14 +185,14 @@ def _describe_budget(cost: float | None, budget: float) -> str:
     return f"{left:g} of the budget of {budget:g} is left."
 
 
-def _recommend(kappa: float, accuracies: Sequence[float]) -> str:
+def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
     """Say whether to stop. Stable predictions and a flat accuracy must both speak for it."""
     if kappa < STABLE_KAPPA:
         return "The model is still changing: keep labelling."
 
     # A falling accuracy is no reason to stop either: it may be noise, or wrong labels.
     change = _change_over_three_models(accuracies)
-    if change is not None and abs(change) < FLAT_CHANGE:
+    if change is not None and abs(change.difference) < FLAT_CHANGE:
         return "More labels will probably improve the model very little: consider stopping."
 
     reason = "the accuracy is not known" if change is None else "the accuracy is still changing"
@@ -198,9 +202,27 @@ def _recommend(kappa: float, accuracies: Sequence[float]) -> str:
     )
 
 
-def _change_over_three_models(accuracies: Sequence[float]) -> float | None:
-    """Return how the accuracy changed from the fourth last model to the last, if there are four."""
+@dataclass(frozen=True)
+class _Change:
+    """The difference of two accuracies, with its 95 % confidence interval."""
+
+    difference: float
+    low: float
+    high: float
+
+
+def _change_over_three_models(accuracies: Sequence[AccuracyEstimate]) -> _Change | None:
+    """Return how the accuracy changed from the fourth last model to the last, if there are four.
+
+    The interval combines the two Wilson intervals [Newcombe 1998]. Both models are judged on many
+    of the same items, which the interval ignores, so it is rather too wide.
+    """
     if len(accuracies) < 4:
         return None
 
-    return accuracies[-1] - accuracies[-4]
+    before = accuracies[-4]
+    after = accuracies[-1]
+    difference = after.share - before.share
+    down = math.hypot(after.share - after.low, before.high - before.share)
+    up = math.hypot(after.high - after.share, before.share - before.low)
+    return _Change(difference, difference - down, difference + up)

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors.numpy import save
-from torch import Tensor
 
 from teeter.campaigns.agreement import prediction_agreement
-from teeter.campaigns.classifiers import (
-    ClassifierKind,
-    head_factory,
-    ignore_few_labels_warning,
+from teeter.campaigns.classifiers import head_factory, ignore_few_labels_warning
+from teeter.campaigns.cross_fitting import (
+    TRAINING,
+    cross_fit,
+    fit_temperature,
+    out_of_fold,
+    predict_logits,
+    seen_classes,
 )
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
+    PICKING,
+    Arrays,
     dump_layers,
     load_arrays,
     load_models,
+    load_temperature,
+    picking_arrays,
     scale_features,
 )
 from teeter.errors import InputError
-from teeter.learner import Learner, fit_learners
+from teeter.learner import Learner
 from teeter.strategies.api import make_strategy
-from teeter.training import TrainingConfig
 
 if TYPE_CHECKING:
     from teeter.campaigns.db import CampaignRepository, Connection
@@ -37,8 +42,8 @@ __all__ = [
     "Prediction",
     "labelled_items",
     "load_learner",
+    "load_picker",
     "measure_previous_encoder",
-    "out_of_fold",
     "predict_items",
     "predict_rows",
     "train_model",
@@ -50,21 +55,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 logger = logging.getLogger("teeter")
 
-TRAINING = TrainingConfig(class_weighted=True)
-"""How networks are trained. Rare classes count as much as frequent ones."""
-
 MAX_CANDIDATES = 20_000
 """Items that a strategy sees. If there are more, they are drawn at random."""
 
-FOLDS = 5
-"""Folds in which a linear head is measured."""
-
-NETWORK_FOLDS = 3
-"""Folds in which networks are measured.
-
-They take longer to train. With fewer folds each is trained on fewer labels, so that the estimate is
-rather too low than too high.
-"""
+MIN_CALIBRATION_ITEMS = 30
+"""With fewer labelled random items, the temperature is fitted on all labels."""
 
 
 class ModelFacts(TypedDict):
@@ -75,7 +70,8 @@ class ModelFacts(TypedDict):
     classes: list[str]
     """Classes among those labels."""
     control: list[int]
-    """How many labelled control items are predicted correctly out of fold, and how many there are.
+    """How many labelled random items are predicted correctly by models that were not trained on
+    them, and how many there are.
     """
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
@@ -142,12 +138,21 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     predicted = np.array([class_index[name] for name in names], dtype=np.int16)
 
     places, labels = labelled_items(state)
-    probabilities = out_of_fold(state.features[places], labels, head=settings.head)
+    features = state.features[places]
+    probabilities = out_of_fold(features, labels, head=settings.head)
     is_right = probabilities.argmax(axis=1) == labels
+
+    # The model in use was trained on the random items too, so it cannot judge them itself.
+    is_random = [int(place) in state.random for place in places]
+    random_rows = np.flatnonzero(is_random)
+    random_labels = labels[random_rows]
+    random_probabilities = cross_fit(features, labels, random_rows, head=settings.head)
+    is_random_right = random_probabilities.argmax(axis=1) == random_labels
+
     facts: ModelFacts = {
         "labels": len(places),
         "classes": [state.classes[k] for k in seen],
-        "control": _measure_control(state, places, is_right),
+        "control": [int(is_random_right.sum()), len(random_rows)],
         "audit": _measure_audit(state, predicted),
         "out_of_fold": [int(is_right.sum()), len(labels)],
         "most_frequent": int(np.bincount(labels).max()),
@@ -168,20 +173,40 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         "labels": labels,
         "predicted": predicted,
     }
+    if len(random_rows) >= MIN_CALIBRATION_ITEMS:
+        probabilities, labels = random_probabilities, random_labels
+    arrays["temperature"] = np.array([fit_temperature(probabilities, labels)])
+    for name, array in _train_picking_model(state, settings).items():
+        arrays[f"{PICKING}{name}"] = array
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
     return save(arrays), facts
 
 
-def _measure_control(
-    state: RoundState, places: Integers, is_right: npt.NDArray[np.bool_]
-) -> list[int]:
-    """Count the labelled control items, and those predicted correctly out of fold.
+def _train_picking_model(state: RoundState, settings: RoundSettings) -> Arrays:
+    """Train the model that picks, without the random items, and return its arrays.
 
-    The model in use was trained on them, so it cannot judge them.
+    If it knew their labels, it would not pick items like them, and a random item would have fewer
+    neighbours among the labels than an item of the pool has. Models that are tested on random items
+    would then seem worse than they are.
+
+    Returns:
+        The arrays, or an empty dictionary if the labels do not suffice: then the other model picks.
     """
-    is_control = np.array([int(place) in state.control for place in places])
-    return [int(is_right[is_control].sum()), int(is_control.sum())]
+    labels = _picking_labels(state)
+    if len(set(labels.values())) < 2:
+        return {}
+
+    learner = _make_learner(state, settings)
+    learner.tell(list(labels), list(labels.values()))
+    learner.resume(state.version, {})
+    with ignore_few_labels_warning():
+        learner.fit()
+    return dump_layers(learner)
+
+
+def _picking_labels(state: RoundState) -> dict[int, str]:
+    return {place: label for place, label in state.labels.items() if place not in state.random}
 
 
 def _measure_audit(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[int]:
@@ -246,11 +271,17 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[Prediction
 
 
 def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[Prediction]:
-    """Predict the classes of rows of features (M, D) with a trained learner."""
-    probabilities = _logits(learner, features).softmax(dim=1)
+    """Predict the classes of rows of features (M, D) with a trained learner.
+
+    The probabilities are calibrated.
+    """
+    temperature = 1.0
+    if state.weights is not None:
+        temperature = load_temperature(state.weights)
+    probabilities = (predict_logits(learner, features) / temperature).softmax(dim=1)
     highest, columns = probabilities.max(dim=1)
 
-    seen = _seen_classes(learner, len(state.classes))
+    seen = seen_classes(learner, len(state.classes))
     predictions = []
     for column, probability in zip(columns.tolist(), highest.tolist(), strict=True):
         predictions.append(Prediction(state.classes[seen[column]], probability))
@@ -258,7 +289,7 @@ def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list
 
 
 def load_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Learner:
-    """Return a learner with the newest model and the current labels, which can pick n items.
+    """Return a learner with the newest model and all labels, which can pick n items.
 
     If there is no model yet, it knows no labels either: the cold start picks without labels.
     """
@@ -271,89 +302,28 @@ def load_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Lear
     return learner
 
 
+def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
+    """Return a learner with the model that picks, which can pick n items.
+
+    It knows the labels that its model was trained on, or all of them if there is only one model.
+    """
+    arrays = {} if state.weights is None else picking_arrays(load_arrays(state.weights))
+    models = load_models(arrays, settings.head, state.features.shape[1], len(state.classes))
+    if not models:
+        return load_learner(state, settings, n)
+
+    learner = _make_learner(state, settings, n)
+    learner.resume(state.version, {}, models=models)
+    labels = _picking_labels(state)
+    learner.tell(list(labels), list(labels.values()))
+    return learner
+
+
 def labelled_items(state: RoundState) -> tuple[Integers, Integers]:
     """Return the places of the labelled items in ascending order, and their class indices."""
     places = sorted(state.labels)
     labels = [state.classes.index(state.labels[place]) for place in places]
     return np.array(places, dtype=np.int64), np.array(labels, dtype=np.int64)
-
-
-def out_of_fold(
-    features: Vectors, labels: Integers, *, head: str = ClassifierKind.LINEAR, seed: int = 0
-) -> Floats:
-    """Return class probabilities of each row from a head that was not trained on it.
-
-    Args:
-        features: Shape (L, D).
-        labels: Class indices from 0, shape (L,).
-        head: One of ``ClassifierKind``.
-        seed: Decides the folds and the networks.
-
-    Returns:
-        Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
-    """
-    n_folds = NETWORK_FOLDS if head == ClassifierKind.MLP else FOLDS
-    n_rows = len(labels)
-    n_classes = int(labels.max()) + 1
-    order = np.random.default_rng(seed).permutation(n_rows)
-    probabilities = np.zeros((n_rows, n_classes))
-
-    folds_to_train = []
-    for fold in range(min(n_folds, n_rows)):
-        held_out = order[fold::n_folds]
-        rest = np.setdiff1d(order, held_out)
-        if len(np.unique(labels[rest])) < 2:
-            # A single class needs no training: it is certain.
-            probabilities[held_out[:, None], labels[rest]] = 1.0
-        else:
-            folds_to_train.append((held_out, rest))
-
-    predictions = _predict_folds(head, features, labels, folds_to_train, seed)
-    for (held_out, rest), predicted in zip(folds_to_train, predictions, strict=True):
-        # A network has an output for every class, also for those it was not trained on.
-        seen = np.unique(labels[rest])
-        probabilities[held_out[:, None], seen] = predicted[:, seen]
-
-    return probabilities
-
-
-def _predict_folds(
-    head: str,
-    features: Vectors,
-    labels: Integers,
-    folds: list[tuple[Integers, Integers]],
-    seed: int,
-) -> list[Floats]:
-    """Train one head per fold, all at once, and return (H, C) probabilities of each fold's rows."""
-    n_classes = int(labels.max()) + 1
-    factory = head_factory(head, features.shape[1], n_classes)
-
-    learners = []
-    for _, rest in folds:
-        learner = Learner(
-            factory,
-            features,
-            "random",
-            classes=n_classes,
-            seed=seed,
-            training=TRAINING,
-            device="cpu",
-        )
-        learner.tell(rest, labels[rest])
-        learners.append(learner)
-
-    with ignore_few_labels_warning():
-        for error in fit_learners(learners).values():
-            raise error
-
-    predictions = []
-    for learner, (held_out, _) in zip(learners, folds, strict=True):
-        logits = _logits(learner, features[held_out])
-        probabilities = np.zeros((len(held_out), n_classes))
-        seen = _seen_classes(learner, n_classes)
-        probabilities[:, seen] = torch.softmax(logits.double(), dim=1).numpy()
-        predictions.append(probabilities)
-    return predictions
 
 
 def _make_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Learner:
@@ -400,16 +370,3 @@ def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]
     with ignore_few_labels_warning():
         learner.fit()
     return learner.models
-
-
-def _logits(learner: Learner, features: Vectors) -> Tensor:
-    """Return the logits of rows, with a column for each class that the model has seen."""
-    outputs = learner.observe(features, ("logits",)).with_logits()
-    return cast(Tensor, outputs.logits)  # both heads have logits
-
-
-def _seen_classes(learner: Learner, n_classes: int) -> list[int]:
-    """Return the class index of each column of the model's logits."""
-    # scikit-learn has columns only for the classes it was trained on, networks for all.
-    seen = getattr(learner.models[0], "classes_", range(n_classes))
-    return [int(k) for k in seen]

@@ -17,6 +17,7 @@ from teeter.cli.doctor import doctor
 from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
 from teeter.cli.panels import Panel
+from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
 from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
@@ -40,12 +41,15 @@ campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
 campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)
+campaign.command("predict", rich_help_panel=Panel.FILES)(predict_with_campaign)
+campaign.command("model", rich_help_panel=Panel.FILES)(export_model)
 
 app.command("try", rich_help_panel=Panel.START)(try_sample)
 app.command(rich_help_panel=Panel.START)(doctor)
 app.add_typer(campaign, name="campaign", rich_help_panel=Panel.LABEL)
 app.command(rich_help_panel=Panel.LABEL)(serve)
 app.command(rich_help_panel=Panel.LABEL)(select)
+app.command("predict", rich_help_panel=Panel.LABEL)(predict_with_model)
 app.command(rich_help_panel=Panel.LABEL)(encoders)
 app.add_typer(bench, name="bench", rich_help_panel=Panel.RESEARCH)
 app.add_typer(datasets, name="datasets", rich_help_panel=Panel.RESEARCH)

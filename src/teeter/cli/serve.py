@@ -427,7 +427,8 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
 
 def _holds_items(path: Path) -> bool:
     """Return whether a path is a folder or has the suffix of a file of items."""
-    from teeter.campaigns.import_export import ARRAY_SUFFIXES, JSONL_SUFFIXES
+    from teeter.campaigns.import_export import ARRAY_SUFFIXES
+    from teeter.datasets.json_lines import JSONL_SUFFIXES
     from teeter.datasets.table_files import TABLE_SUFFIXES
 
     suffixes = (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)

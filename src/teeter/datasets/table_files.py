@@ -23,8 +23,10 @@ __all__ = [
     "MAX_LINE_LENGTH",
     "TABLE_SUFFIXES",
     "Column",
+    "CsvRows",
     "Table",
     "is_missing",
+    "read_csv_rows",
     "read_table",
     "require_ids",
     "text_column",
@@ -168,7 +170,22 @@ def text_column(texts: Iterable[str]) -> Column:
     return np.array(list(texts), dtype=object)
 
 
-def _read_csv(path: Path) -> Table:
+@dataclass(frozen=True, eq=False)
+class CsvRows:
+    """The cells of a CSV file, exactly as they are."""
+
+    names: list[str]
+    """The names of the columns, which may be empty."""
+    rows: list[list[str]]
+    delimiter: str
+
+
+def read_csv_rows(path: Path) -> CsvRows:
+    """Read a CSV file separated by commas, semicolons or tabs.
+
+    Raises:
+        FileError: if the file cannot be read, or has no rows.
+    """
     try:
         # Excel writes a byte order mark, which utf-8-sig skips.
         with path.open(encoding="utf-8-sig", newline="") as stream:
@@ -186,14 +203,19 @@ def _read_csv(path: Path) -> Table:
     if not rows:
         raise FileError(f"{path} has a header ({', '.join(names)}) and no rows.")
 
+    return CsvRows(names, rows, delimiter)
+
+
+def _read_csv(path: Path) -> Table:
+    content = read_csv_rows(path)
     columns = {}
-    columns_of_cells = zip(*rows, strict=True)
-    for name, values in zip(names, columns_of_cells, strict=True):
+    columns_of_cells = zip(*content.rows, strict=True)
+    for name, values in zip(content.names, columns_of_cells, strict=True):
         # A column without a name is the index that pandas writes.
         if not name:
             continue
         # Where semicolons separate columns, commas may separate decimals.
-        if delimiter == ";" and _has_decimal_commas(values):
+        if content.delimiter == ";" and _has_decimal_commas(values):
             columns[name] = text_column(value.replace(",", ".") for value in values)
         else:
             columns[name] = text_column(values)

@@ -23,7 +23,10 @@ from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
 from teeter.errors import FileError, InputError, MissingExtraError
 from teeter.paths import resolve_inside
 
-__all__ = ["ImageEncoder", "Pictures", "read_image"]
+__all__ = ["IMAGE_SUFFIXES", "ImageEncoder", "Pictures", "read_image"]
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+"""Files that are taken for images."""
 
 Pictures: TypeAlias = npt.NDArray[np.uint8]
 """(B, side, side, 3) red, green and blue; a single picture has no B."""

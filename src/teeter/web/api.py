@@ -21,7 +21,7 @@ from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
-from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind
+from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind, PredictTexts
 from teeter.web.images import image_response
 from teeter.web.permissions import (
     campaign_member,
@@ -45,6 +45,9 @@ from teeter.web.schemas import (
     JobOut,
     JobStarted,
     LabelsOut,
+    PredictedText,
+    PredictIn,
+    PredictionsOut,
     ProgressOut,
     QuestionOut,
     QuestionsOut,
@@ -65,6 +68,9 @@ router = APIRouter(prefix="/api/v1")
 
 _MAX_ROW_ID = 2**62
 """Larger numbers do not fit into a database."""
+
+_PREDICTION_SECONDS = 60.0
+"""Seconds that a request for predictions waits for the worker."""
 
 _EXPORT_SECONDS = 600
 """How long a client waits for an export."""
@@ -322,6 +328,26 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
 def train(request: Request, slug: str) -> JobStarted:
     """Train a model now, in the background."""
     return get_workspace(request).train(require_permission(request, slug, Permission.MANAGE))
+
+
+@router.post("/campaigns/{slug}/predict")
+async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOut:
+    """Predict the classes of new texts with the newest model. Nothing is stored."""
+    service = await run_in_threadpool(require_permission, request, slug, Permission.EXPORT)
+    worker = get_workspace(request).trainer
+    future = worker.submit(PredictTexts(service.location, tuple(body.texts)))
+    try:
+        # Shielded, because the worker sets the result later even if nobody waits for it.
+        predicting = asyncio.shield(asyncio.wrap_future(future))
+        predicted = await asyncio.wait_for(predicting, _PREDICTION_SECONDS)
+    except TimeoutError:
+        raise StoreError("The server is busy with other work: try again later.") from None
+
+    predictions = [
+        PredictedText(label=label, probability=probability)
+        for label, probability in predicted.predictions
+    ]
+    return PredictionsOut(model=predicted.model, predictions=predictions)
 
 
 @router.post("/campaigns/{slug}/encode", status_code=202)

@@ -31,10 +31,12 @@ __all__ = [
     "MapKind",
     "Neighbour",
     "PickAhead",
+    "PredictTexts",
     "QuestionsReady",
     "StatusReport",
     "SuspectsFound",
     "TaskRequest",
+    "TextsPredicted",
     "TrainModel",
     "TrainingDone",
     "WarmUp",
@@ -62,6 +64,7 @@ class Activity(StrEnum):
     EXPORTING = "exporting"
     DRAWING_MAP = "drawing map"
     CREATING = "creating"
+    PREDICTING = "predicting"
     ENCODING = "encoding"
 
 
@@ -193,6 +196,26 @@ class ExportLabels(TaskRequest[str]):
     campaign: str
     format: str
     folder: str
+
+
+@dataclass(frozen=True)
+class TextsPredicted:
+    """Predictions of the newest model, in the order of the texts."""
+
+    model: int
+    """The number of the model."""
+    predictions: list[tuple[str, float]]
+    """The most probable class of each text, and its calibrated probability."""
+
+
+@dataclass(frozen=True)
+class PredictTexts(TaskRequest[TextsPredicted]):
+    """Predict the classes of new texts."""
+
+    campaign: str
+    texts: tuple[str, ...]
+
+    is_urgent: ClassVar[bool] = True
 
 
 class MapKind(StrEnum):

@@ -17,6 +17,7 @@ from safetensors.numpy import load
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
 from teeter.campaigns.encoding import ProgressReport
+from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
@@ -40,10 +41,12 @@ from teeter.web.background_requests import (
     MapKind,
     Neighbour,
     PickAhead,
+    PredictTexts,
     QuestionsReady,
     StatusReport,
     SuspectsFound,
     TaskRequest,
+    TextsPredicted,
     TrainingDone,
     TrainModel,
     WarmUp,
@@ -132,6 +135,8 @@ class TaskHandlers:
                 return create_campaign(request, _report_encoding(report))
             case EncodeItems():
                 return self._encode(request, report)
+            case PredictTexts():
+                return self._predict(request, report)
             case WarmUp():
                 return _load_libraries()
             case _:
@@ -222,6 +227,23 @@ class TaskHandlers:
     def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
         report(StatusReport(Activity.FINDING_SUSPECTS))
         return SuspectsFound(self.campaign(request.campaign).suspects(request.count))
+
+    def _predict(self, request: PredictTexts, report: ReportStatus) -> TextsPredicted:
+        report(StatusReport(Activity.PREDICTING))
+        campaign = self.campaign(request.campaign)
+        if campaign.settings.kind != ItemKind.TEXT:
+            raise InputError(
+                f"The items of this campaign are of kind {campaign.settings.kind}: only texts can "
+                "be sent for predictions."
+            )
+
+        classifier = campaign.classifier()
+        predictions = []
+        for prediction in classifier.label(request.texts):
+            if prediction.label is None or prediction.probability is None:
+                raise InputError(f"A text cannot be encoded: {prediction.problem}")
+            predictions.append((prediction.label, prediction.probability))
+        return TextsPredicted(classifier.info.model, predictions)
 
     def _export(self, request: ExportLabels, report: ReportStatus) -> str:
         report(StatusReport(Activity.EXPORTING))

@@ -53,6 +53,9 @@ __all__ = [
     "NameIn",
     "PersonIn",
     "PickOut",
+    "PredictIn",
+    "PredictedText",
+    "PredictionsOut",
     "ProgressOut",
     "QuestionOut",
     "QuestionsOut",
@@ -67,6 +70,13 @@ __all__ = [
     "UndoOut",
     "UndoneAnswer",
 ]
+
+
+MAX_PREDICTED_TEXTS = 1000
+"""Texts of one request for predictions."""
+
+MAX_PREDICTED_TEXT = 100_000
+"""Characters of each of these texts."""
 
 
 class _RequestBody(BaseModel, ABC):
@@ -178,6 +188,30 @@ class EncodeIn(_RequestBody):
 
     encoder: str | None = Field(default=None, max_length=200)
     """Name of a built-in encoder, or None to resume with the current one."""
+
+
+class PredictIn(_RequestBody):
+    """Texts to predict the classes of. They are not stored."""
+
+    texts: list[Annotated[str, Field(max_length=MAX_PREDICTED_TEXT)]] = Field(
+        min_length=1, max_length=MAX_PREDICTED_TEXTS
+    )
+
+
+class PredictedText(BaseModel):
+    """The most probable class of a text."""
+
+    label: str
+    probability: float
+    """The calibrated probability of the class."""
+
+
+class PredictionsOut(BaseModel):
+    """The predictions of a model, in the order of the texts."""
+
+    model: int
+    """The number of the model."""
+    predictions: list[PredictedText]
 
 
 class TrainedModel(BaseModel):

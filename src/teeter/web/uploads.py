@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import UploadFile
 
-from teeter.campaigns.import_export import JSONL_SUFFIXES
+from teeter.datasets.json_lines import JSONL_SUFFIXES
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import FileError, InputError
 

@@ -42,6 +42,9 @@ from teeter.campaigns.enums import AnswerKind, PickArm, PickState
 
 __all__ = ["BatchOrigin", "Pick", "PickRepository"]
 
+RANDOM_STRATEGY = "random"
+"""The strategy whose picks are a random sample."""
+
 
 @dataclass(frozen=True)
 class Pick:
@@ -284,6 +287,27 @@ class PickRepository:
             .where(PICKS.arm == PickArm.CONTROL)
         )
         return set(connection.scalars(query))
+
+    def random_items(self, connection: Connection) -> set[str]:
+        """Return the ids of the items that are a random sample of all.
+
+        These are the control items, and all picks if the strategy has always been ``random``. Picks
+        of ``random`` after another strategy would be a sample of what that strategy left over.
+        """
+        control = self.control_items(connection)
+        own_batches = BATCHES.campaign_id == self._scope.campaign_id
+        strategies = select(BATCHES.strategy).where(own_batches).distinct()
+        if set(connection.scalars(strategies)) != {RANDOM_STRATEGY}:
+            return control
+
+        query = (
+            select(ITEMS.key)
+            .join(schema.picks, PICKS.item_id == ITEMS.id)
+            .join(schema.batches, PICKS.batch_id == BATCHES.id)
+            .where(own_batches)
+            .where(PICKS.arm == PickArm.PICKED)
+        )
+        return control | set(connection.scalars(query))
 
     def unassigned(self, connection: Connection, picks: Sequence[Pick]) -> list[Pick]:
         """Return the picks of items that are neither open, nor ready, nor answered.

@@ -1,0 +1,222 @@
+"""Judge labelled items by models that were not trained on them.
+
+``out_of_fold`` judges all labelled items, to find suspect labels and to compare features. Each of
+its models lacks a fifth of the labels and is therefore a little worse than the model in use.
+
+``cross_fit`` judges only some items, those that were drawn at random, and holds out only a few of
+them at a time. Its models have nearly all labels, so that their accuracy is nearly that of the
+model in use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from teeter.campaigns.classifiers import ClassifierKind, head_factory, ignore_few_labels_warning
+from teeter.learner import Learner, fit_learners
+from teeter.training import TrainingConfig
+
+__all__ = [
+    "TRAINING",
+    "cross_fit",
+    "fit_temperature",
+    "out_of_fold",
+    "predict_logits",
+    "seen_classes",
+]
+
+Vectors: TypeAlias = npt.NDArray[np.float32]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+TRAINING = TrainingConfig(class_weighted=True)
+"""How networks are trained. Rare classes count as much as frequent ones."""
+
+FOLDS = {ClassifierKind.LINEAR: 5, ClassifierKind.MLP: 3}
+"""Folds of ``out_of_fold``. Networks take longer to train."""
+
+MOST_FOLDS = {ClassifierKind.LINEAR: 20, ClassifierKind.MLP: 5}
+"""The largest number of folds of ``cross_fit``."""
+
+FEWEST_FOLDS = 5
+
+LACKING_SHARE = 0.02
+"""The share of all labels that a model of ``cross_fit`` lacks, if there are enough folds."""
+
+_TEMPERATURES = (0.05, 20.0)
+"""The smallest and the largest temperature that is fitted."""
+
+_SMALLEST_PROBABILITY = 1e-12
+"""A class that a model never saw has probability 0, whose logarithm would be infinite."""
+
+
+def out_of_fold(
+    features: Vectors, labels: Integers, *, head: str = ClassifierKind.LINEAR, seed: int = 0
+) -> Floats:
+    """Return class probabilities of each row from a head that was not trained on it.
+
+    Args:
+        features: Shape (L, D).
+        labels: Class indices from 0, shape (L,).
+        head: One of ``ClassifierKind``.
+        seed: Decides the folds and the networks.
+
+    Returns:
+        Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    folds = _split(order, FOLDS[ClassifierKind(head)])
+    return _judge(features, labels, folds, head=head, seed=seed)
+
+
+def cross_fit(
+    features: Vectors,
+    labels: Integers,
+    judged: Integers,
+    *,
+    head: str = ClassifierKind.LINEAR,
+    seed: int = 0,
+) -> Floats:
+    """Return class probabilities of some rows, each from a head trained on nearly all others.
+
+    Args:
+        features: Shape (L, D).
+        labels: Class indices from 0, shape (L,).
+        judged: Positions of the K rows to judge, shape (K,). All other rows train every head.
+        head: One of ``ClassifierKind``.
+        seed: Decides the folds and the networks.
+
+    Returns:
+        Shape (K, C). A class has probability 0 for a row if no other row has it.
+    """
+    order = np.random.default_rng(seed).permutation(judged)
+    n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
+    n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
+    folds = _split(order, n_folds)
+    return _judge(features, labels, folds, head=head, seed=seed)[judged]
+
+
+def fit_temperature(probabilities: Floats, labels: Integers) -> float:
+    """Return the temperature that makes probabilities of held-out rows fit their labels best.
+
+    Dividing logits by a temperature above 1 makes a model less sure, without changing what it
+    predicts [Guo et al. 2017].
+
+    Args:
+        probabilities: Shape (K, C), of rows that the model was not trained on.
+        labels: Their class indices, shape (K,).
+
+    Example:
+        >>> too_sure = np.array([[0.99, 0.01]] * 4)
+        >>> fit_temperature(too_sure, np.array([0, 0, 0, 1])) > 2
+        True
+    """
+    from scipy.optimize import minimize_scalar
+
+    logits = np.log(np.maximum(probabilities, _SMALLEST_PROBABILITY))
+    rows = np.arange(len(labels))
+
+    def loss(log_temperature: float) -> float:
+        scaled = logits / np.exp(log_temperature)
+        scaled -= scaled.max(axis=1, keepdims=True)
+        normalizers = np.log(np.exp(scaled).sum(axis=1))
+        return float((normalizers - scaled[rows, labels]).mean())
+
+    low, high = np.log(_TEMPERATURES)
+    result = minimize_scalar(loss, bounds=(low, high), method="bounded")
+    return float(np.exp(result.x))
+
+
+def predict_logits(learner: Learner, features: Vectors) -> Tensor:
+    """Return the logits of rows, with a column for each class that the model has seen."""
+    outputs = learner.observe(features, ("logits",)).with_logits()
+    return cast(Tensor, outputs.logits)  # both heads have logits
+
+
+def seen_classes(learner: Learner, n_classes: int) -> list[int]:
+    """Return the class index of each column of the model's logits."""
+    # scikit-learn has columns only for the classes it was trained on, networks for all.
+    seen = getattr(learner.models[0], "classes_", range(n_classes))
+    return [int(k) for k in seen]
+
+
+def _split(order: Integers, n_folds: int) -> list[Integers]:
+    """Return the rows of each fold, of which none is empty."""
+    return [order[fold::n_folds] for fold in range(min(n_folds, len(order)))]
+
+
+def _judge(
+    features: Vectors,
+    labels: Integers,
+    folds: Sequence[Integers],
+    *,
+    head: str,
+    seed: int,
+) -> Floats:
+    """Return (L, C) probabilities; those of rows in no fold are 0."""
+    n_rows = len(labels)
+    n_classes = int(labels.max()) + 1
+    probabilities = np.zeros((n_rows, n_classes))
+
+    folds_to_train = []
+    for held_out in folds:
+        rest = np.setdiff1d(np.arange(n_rows), held_out)
+        if len(np.unique(labels[rest])) < 2:
+            # A single class needs no training: it is certain.
+            probabilities[held_out[:, None], labels[rest]] = 1.0
+        else:
+            folds_to_train.append((held_out, rest))
+
+    predictions = _predict_folds(head, features, labels, folds_to_train, seed)
+    for (held_out, rest), predicted in zip(folds_to_train, predictions, strict=True):
+        # A network has an output for every class, also for those it was not trained on.
+        seen = np.unique(labels[rest])
+        probabilities[held_out[:, None], seen] = predicted[:, seen]
+
+    return probabilities
+
+
+def _predict_folds(
+    head: str,
+    features: Vectors,
+    labels: Integers,
+    folds: Sequence[tuple[Integers, Integers]],
+    seed: int,
+) -> list[Floats]:
+    """Train one head per fold, all at once, and return (H, C) probabilities of each fold's rows."""
+    n_classes = int(labels.max()) + 1
+    factory = head_factory(head, features.shape[1], n_classes)
+
+    learners = []
+    for _, rest in folds:
+        learner = Learner(
+            factory,
+            features,
+            "random",
+            classes=n_classes,
+            seed=seed,
+            training=TRAINING,
+            device="cpu",
+        )
+        learner.tell(rest, labels[rest])
+        learners.append(learner)
+
+    with ignore_few_labels_warning():
+        for error in fit_learners(learners).values():
+            raise error
+
+    predictions = []
+    for learner, (held_out, _) in zip(learners, folds, strict=True):
+        logits = predict_logits(learner, features[held_out])
+        probabilities = np.zeros((len(held_out), n_classes))
+        seen = seen_classes(learner, n_classes)
+        probabilities[:, seen] = torch.softmax(logits.double(), dim=1).numpy()
+        predictions.append(probabilities)
+    return predictions

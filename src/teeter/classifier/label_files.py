@@ -1,0 +1,299 @@
+"""Label the rows of a table, the objects of a JSONL file or the images of a folder.
+
+The output has all columns of the input, in their order and types, and three more: the class, its
+calibrated probability, and the number of the model. A row that cannot be read has an empty class.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
+from teeter.datasets.file_checks import require_file
+from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.datasets.parquet_files import open_parquet
+from teeter.datasets.table_files import TABLE_SUFFIXES, CsvRows, read_csv_rows
+from teeter.datasets.text_columns import find_text_column
+from teeter.encoders import ContentKind
+from teeter.encoders.images import IMAGE_SUFFIXES
+from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.files import LfCsvStream, atomic_open, write_errors
+from teeter.registry import did_you_mean
+
+__all__ = ["LabelledFile", "label_file"]
+
+OUTPUT_COLUMNS = ("predicted", "probability", "model")
+"""The columns that are added."""
+
+PROBABILITY_DIGITS = 6
+"""Decimal places of a probability in CSV and JSONL files."""
+
+
+@dataclass(frozen=True)
+class LabelledFile:
+    """What came of labelling a file."""
+
+    path: Path
+    """The file that was written."""
+    labelled: int
+    """Number of rows with a class."""
+    problems: tuple[str, ...]
+    """A sentence for each row that could not be read."""
+
+
+def label_file(
+    classifier: Classifier,
+    source: str | Path,
+    target: str | Path,
+    *,
+    text: str | None = None,
+    progress: ProgressReport | None = None,
+) -> LabelledFile:
+    """Label what a file or a folder contains, and write a file with the classes added.
+
+    Args:
+        classifier: predicts the classes.
+        source: a CSV, JSONL or Parquet file of texts, or a folder of images.
+        target: the file to write: .csv, .jsonl or .parquet. The file must not exist.
+        text: the column or field of the texts. Default: the first one with a usual name.
+        progress: called with the number of labelled rows and the number of all rows.
+
+    Raises:
+        FileError: the source cannot be read, or the target exists or cannot be written.
+        InputError: the classifier reads another kind of content, or the column is not clear.
+    """
+    source = Path(source)
+    target = Path(target)
+    if target.exists():
+        raise FileError(f"{target} exists already: name another file.")
+    if target.suffix.lower() not in (".csv", *JSONL_SUFFIXES, ".parquet"):
+        raise InputError(f"Cannot write {target}: use the suffix .csv, .jsonl or .parquet.")
+
+    table = _read_rows(source)
+    _require_kind(classifier, source)
+    contents = table.contents(text)
+    for name in OUTPUT_COLUMNS:
+        if name in table.names:
+            raise InputError(
+                f"{source} already has a column {name!r}, which would be overwritten: rename it."
+            )
+
+    predictions = classifier.label(contents, progress)
+    with write_errors(target):
+        table.write(target, predictions, classifier.info.model)
+
+    problems = [prediction.problem for prediction in predictions if prediction.problem is not None]
+    return LabelledFile(target, len(predictions) - len(problems), tuple(problems))
+
+
+def _require_kind(classifier: Classifier, source: Path) -> None:
+    """Refuse images for a classifier of texts, and the other way round."""
+    if classifier.encoder is None:
+        raise InputError(
+            "This classifier was trained on features: compute those of the new items, and call "
+            "predict_proba."
+        )
+
+    is_folder = source.is_dir()
+    reads_images = classifier.encoder.kind is ContentKind.IMAGE
+    if reads_images and not is_folder:
+        raise InputError(f"This classifier reads images: give a folder of them, not {source}.")
+    if is_folder and not reads_images:
+        raise InputError(f"This classifier reads texts: give a file of them, not {source}.")
+
+
+class _Rows(ABC):
+    """The rows of a source, and how they are written with predictions."""
+
+    path: Path
+    names: list[str]
+    """The columns, in their order."""
+
+    @abstractmethod
+    def texts(self, name: str) -> list[str]:
+        """Return a column as texts."""
+
+    @abstractmethod
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as they are written to CSV and JSONL files."""
+
+    def contents(self, text: str | None) -> list[str]:
+        """Return the text of each row.
+
+        Raises:
+            UnknownNameError: there is no such column.
+            InputError: the column is not clear.
+        """
+        if text is None:
+            text = find_text_column(self.names, self.path)
+        elif text not in self.names:
+            hint = did_you_mean(text, self.names)
+            raise UnknownNameError(f"No column of {self.path} is called {text!r}. {hint}")
+        return self.texts(text)
+
+    def write(self, target: Path, predictions: Sequence[Prediction], model: int) -> None:
+        """Write the rows with their predictions."""
+        if target.suffix.lower() == ".parquet":
+            _write_parquet(self.as_arrow(), target, predictions, model)
+            return
+
+        rows = self.as_dicts()
+        for row, prediction in zip(rows, predictions, strict=True):
+            row["predicted"] = prediction.label
+            row["probability"] = None
+            if prediction.probability is not None:
+                row["probability"] = round(prediction.probability, PROBABILITY_DIGITS)
+            row["model"] = model
+
+        with atomic_open(target, "w") as file:
+            if target.suffix.lower() == ".csv":
+                writer = csv.DictWriter(LfCsvStream(file), [*self.names, *OUTPUT_COLUMNS])
+                writer.writeheader()
+                writer.writerows(_as_cells(row) for row in rows)
+            else:
+                for row in rows:
+                    file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+    def as_arrow(self) -> Any:
+        """Return the rows as a table of pyarrow."""
+        pyarrow = _import_pyarrow()
+        return pyarrow.Table.from_pylist(self.as_dicts())
+
+
+def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for a CSV file, in which lists and objects are JSON."""
+    cells = {}
+    for name, value in row.items():
+        if isinstance(value, dict | list):
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        cells[name] = value
+    return cells
+
+
+class _CsvTable(_Rows):
+    """Rows of a CSV file, cell by cell as they are."""
+
+    def __init__(self, path: Path, content: CsvRows) -> None:
+        self.path = path
+        self.names = content.names
+        self._rows = content.rows
+
+    def texts(self, name: str) -> list[str]:
+        column = self.names.index(name)
+        return [row[column] for row in self._rows]
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.names, row, strict=True)) for row in self._rows]
+
+
+class _JsonLines(_Rows):
+    """Objects of a JSONL file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._objects = [fields for _, fields in read_json_objects(path)]
+        self.names = list(dict.fromkeys(name for fields in self._objects for name in fields))
+
+    def texts(self, name: str) -> list[str]:
+        texts = []
+        for line, fields in enumerate(self._objects, start=1):
+            value = fields.get(name)
+            if not isinstance(value, str):
+                raise InputError(f"Object {line} of {self.path} has no text in {name!r}.")
+            texts.append(value)
+        return texts
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        return [dict(fields) for fields in self._objects]
+
+
+class _ParquetTable(_Rows):
+    """Rows of a Parquet file. Written to Parquet, they keep their types."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open_parquet(path) as file:
+            self._table = file.read()
+        self.names = list(self._table.column_names)
+
+    def texts(self, name: str) -> list[str]:
+        values = self._table.column(name).to_pylist()
+        return ["" if value is None else str(value) for value in values]
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    def as_arrow(self) -> Any:
+        return self._table
+
+
+class _ImageFolder(_Rows):
+    """The images of a folder and of the folders inside it, in the order of their paths."""
+
+    names = ["image"]  # noqa: RUF012 - never changed
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        paths = [path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES]
+        if not paths:
+            raise FileError(f"{folder} has no images: no file ends in {', '.join(IMAGE_SUFFIXES)}.")
+        self._paths = sorted(paths)
+
+    def contents(self, text: str | None) -> list[str]:
+        if text is not None:
+            raise InputError(f"{self.path} is a folder of images and has no column {text!r}.")
+        return self.texts("image")
+
+    def texts(self, name: str) -> list[str]:
+        return [str(path) for path in self._paths]
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        return [{"image": path.relative_to(self.path).as_posix()} for path in self._paths]
+
+
+def _read_rows(source: Path) -> _Rows:
+    if source.is_dir():
+        return _ImageFolder(source)
+
+    path = require_file(source, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of texts")
+    suffix = path.suffix.lower()
+    if suffix in JSONL_SUFFIXES:
+        return _JsonLines(path)
+    if suffix == ".parquet":
+        return _ParquetTable(path)
+    return _CsvTable(path, read_csv_rows(path))
+
+
+def _import_pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(
+            "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
+        ) from None
+    return pyarrow
+
+
+def _write_parquet(table: Any, target: Path, predictions: Sequence[Prediction], model: int) -> None:
+    pyarrow = _import_pyarrow()
+    from pyarrow import parquet
+
+    labels = [prediction.label for prediction in predictions]
+    probabilities = [prediction.probability for prediction in predictions]
+    added = {
+        "predicted": pyarrow.array(labels, pyarrow.string()),
+        "probability": pyarrow.array(probabilities, pyarrow.float64()),
+        "model": pyarrow.array([model] * len(labels), pyarrow.int64()),
+    }
+    for name, column in added.items():
+        table = table.append_column(name, column)
+
+    with atomic_open(target) as file:
+        parquet.write_table(table, file)

@@ -1,0 +1,210 @@
+"""Save a classifier to a folder of JSON and safetensors files, and load it again.
+
+========================  ========================================================================
+``model.json``            classes, encoder, and where the classifier comes from
+``head.safetensors``      the scaling and the layers of the head
+``encoder.safetensors``   what the encoder learned from the items; absent for features
+========================  ========================================================================
+
+Loading runs no code from the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from teeter.classifier.classifier import Classifier, ClassifierInfo, Head, Layer
+from teeter.encoders import Encoder, EncoderState, make_encoder, require_own_encoder
+from teeter.errors import FileError, InputError
+from teeter.files import atomic_write
+
+__all__ = ["load_classifier", "save_classifier"]
+
+FORMAT = 1
+"""Changes whenever an older version of teeter could not read the folder."""
+
+_DESCRIPTION = "model.json"
+_HEAD = "head.safetensors"
+_ENCODER = "encoder.safetensors"
+
+
+def save_classifier(classifier: Classifier, folder: str | Path) -> None:
+    """Write a classifier to a new folder.
+
+    Args:
+        classifier: the classifier.
+        folder: is created. It must not have any files.
+
+    Raises:
+        FileError: the folder has files, or cannot be written.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileError(f"{folder} exists already: name a new folder.")
+
+    from safetensors.numpy import save
+
+    head = classifier.head
+    arrays = {"centre": head.centre, "size": np.array([head.size])}
+    for number, layer in enumerate(head.layers):
+        # safetensors ignores strides: it would write a transposed array in the wrong order.
+        arrays[f"layers.{number}.weight"] = np.ascontiguousarray(layer.weight)
+        arrays[f"layers.{number}.bias"] = np.ascontiguousarray(layer.bias)
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / _HEAD, save(arrays))
+        if classifier.encoder is not None:
+            atomic_write(folder / _ENCODER, classifier.encoder.state().to_bytes())
+        # Written last: a folder with a description is complete.
+        description = json.dumps(_describe(classifier), ensure_ascii=False, indent=2)
+        atomic_write(folder / _DESCRIPTION, f"{description}\n".encode())
+    except OSError as error:
+        raise FileError(f"Cannot write {folder}: {error.strerror or error}.") from None
+
+
+def _describe(classifier: Classifier) -> dict[str, Any]:
+    encoder = None
+    if classifier.encoder is not None:
+        encoder = {
+            "name": classifier.encoder.name,
+            "kind": str(classifier.encoder.kind),
+            "version": classifier.encoder.version,
+            "checksum": classifier.encoder.checksum,
+        }
+    return {
+        "format": FORMAT,
+        "classes": list(classifier.classes),
+        "layers": len(classifier.head.layers),
+        "temperature": classifier.head.temperature,
+        "encoder": encoder,
+        "info": asdict(classifier.info),
+    }
+
+
+def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Classifier:
+    """Load a classifier from a folder.
+
+    Args:
+        folder: what ``save_classifier`` or ``teeter campaign model`` wrote.
+        allow_encoder: use an encoder that is not one of teeter's own too. Such an encoder may
+            import a module, download a model, or send texts to a server. Allow it only for a
+            folder that you trust.
+
+    Raises:
+        FileError: the folder is not a classifier, or is damaged.
+        InputError: the encoder is not the one that the classifier was trained with.
+        MissingExtraError: the package of the encoder is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> head = Head(np.zeros(2), 1.0, (Layer(np.eye(2, dtype="f"), np.zeros(2, dtype="f")),))
+        >>> info = ClassifierInfo("demo", model=1, labels=10, teeter="0.1.0")
+        >>> path = Path(tempfile.mkdtemp()) / "model"
+        >>> save_classifier(Classifier(["no", "yes"], head, None, info), path)
+        >>> load_classifier(path).predict([[0.0, 3.0]])
+        ['yes']
+    """
+    folder = Path(folder)
+    description = _read_description(folder)
+    if description.get("format") != FORMAT:
+        raise FileError(
+            f"{folder} was written by another version of teeter, and this one cannot read it."
+        )
+
+    try:
+        head = _read_head(folder, description)
+        accuracy = description["info"].pop("accuracy")
+        info = ClassifierInfo(
+            **description["info"], accuracy=None if accuracy is None else tuple(accuracy)
+        )
+        classes = [str(name) for name in description["classes"]]
+        stored_encoder = description["encoder"]
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(folder) from None
+
+    if len(head.layers[-1].bias) != len(classes):
+        raise _damaged(folder)
+
+    encoder = None
+    if stored_encoder is not None:
+        encoder = _load_encoder(folder, stored_encoder, allow_encoder=allow_encoder)
+    return Classifier(classes, head, encoder, info)
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileError(
+            f"{folder} is not a model: it has no file {_DESCRIPTION}. Make one with teeter "
+            f"campaign model."
+        ) from None
+    except OSError as error:
+        raise FileError(f"Cannot read {folder}: {error.strerror}.") from None
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        raise _damaged(folder) from None
+
+    if not isinstance(description, dict):
+        raise _damaged(folder)
+    return description
+
+
+def _read_head(folder: Path, description: dict[str, Any]) -> Head:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load((folder / _HEAD).read_bytes())
+    except (OSError, SafetensorError, ValueError):
+        raise _damaged(folder) from None
+
+    layers = []
+    width = len(arrays["centre"])
+    for number in range(int(description["layers"])):
+        layer = Layer(arrays[f"layers.{number}.weight"], arrays[f"layers.{number}.bias"])
+        if layer.weight.shape != (len(layer.bias), width):
+            raise _damaged(folder)
+        width = len(layer.bias)
+        layers.append(layer)
+
+    if not layers:
+        raise _damaged(folder)
+    temperature = float(description["temperature"])
+    return Head(arrays["centre"], float(arrays["size"][0]), tuple(layers), temperature)
+
+
+def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) -> Encoder:
+    """Make the encoder that a classifier was trained with, and restore what it learned."""
+    name = str(stored["name"])
+    if not allow_encoder:
+        try:
+            require_own_encoder(name)
+        except InputError:
+            raise InputError(
+                f"{folder} uses the encoder {name[:80]!r}, which may run code or contact a server: "
+                f"if you trust the folder, load it with allow_encoder=True."
+            ) from None
+
+    encoder = make_encoder(name, str(stored["kind"]))
+    if (encoder.version, encoder.checksum) != (stored["version"], stored["checksum"]):
+        raise InputError(
+            f"The encoder {name} that is installed differs from the one that {folder} was trained "
+            f"with: install the same version of its package."
+        )
+
+    try:
+        state = EncoderState.from_bytes((folder / _ENCODER).read_bytes())
+    except (OSError, InputError):
+        raise _damaged(folder) from None
+    encoder.restore(state)
+    return encoder
+
+
+def _damaged(folder: Path) -> FileError:
+    return FileError(f"{folder} is damaged: export the model again.")

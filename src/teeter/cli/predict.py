@@ -1,0 +1,144 @@
+"""teeter predict: label new data with a trained model, inside or outside its campaign."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from teeter.cli.campaign import open_campaign
+from teeter.cli.options import CampaignArgument
+from teeter.cli.output import echo_wrapped, list_some, pluralize, progress, spinner
+
+if TYPE_CHECKING:
+    from teeter.classifier import Classifier
+
+__all__ = ["export_model", "predict_with_campaign", "predict_with_model"]
+
+# Rows that cannot be read, named one by one.
+_NAMED_PROBLEMS = 3
+
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="Table (.csv, .parquet) or JSON lines (.jsonl) of texts, or a folder of images.",
+    ),
+]
+TargetArgument = Annotated[
+    Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file to write.")
+]
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
+    ),
+]
+AllowEncoderOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-encoder",
+        help="Also load an encoder that may run code or contact a server. Only for models that "
+        "you trust.",
+    ),
+]
+
+
+def predict_with_campaign(
+    file: CampaignArgument,
+    source: SourceArgument,
+    out: TargetArgument,
+    text: TextOption = None,
+) -> None:
+    """Label new data with the newest model. Nothing is added to the campaign.
+
+    The output has all columns of the input, the predicted class, its calibrated probability and
+    the number of the model.
+
+    \b
+    Examples:
+      teeter campaign predict reviews.teeter new.csv labelled.csv
+    """
+    with open_campaign(file) as opened, spinner("Loading the model"):
+        classifier = opened.classifier()
+    _label_file(classifier, source, out, text)
+
+
+def export_model(
+    file: CampaignArgument,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A folder to create, or a .onnx file.")
+    ],
+) -> None:
+    """Write the newest model, so that it can be used without the campaign.
+
+    A folder holds the model with its encoder, for teeter predict and teeter.load_classifier. An
+    ONNX file holds the model without its encoder: its inputs are features.
+
+    \b
+    Examples:
+      teeter campaign model reviews.teeter reviews-model
+      teeter predict reviews-model new.csv labelled.csv
+    """
+    from teeter.classifier import save_classifier
+    from teeter.classifier.onnx_head import write_onnx_head
+
+    with open_campaign(file) as opened, spinner("Writing"):
+        classifier = opened.classifier()
+        if out.suffix.lower() == ".onnx":
+            write_onnx_head(classifier, out)
+        else:
+            save_classifier(classifier, out)
+
+    labels = pluralize(classifier.info.labels, "label")
+    typer.echo(f"Wrote model {classifier.info.model}, trained on {labels}, to {out}.")
+    if out.suffix.lower() != ".onnx":
+        echo_wrapped(f"Use it with: teeter predict {shlex.quote(str(out))} FILE OUT")
+
+
+def predict_with_model(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Folder written by teeter campaign model.")
+    ],
+    source: SourceArgument,
+    out: TargetArgument,
+    text: TextOption = None,
+    allow_encoder: AllowEncoderOption = False,
+) -> None:
+    """Label new data with a model that a campaign has trained.
+
+    The output has all columns of the input, the predicted class, its calibrated probability and
+    the number of the model.
+
+    \b
+    Examples:
+      teeter campaign model reviews.teeter reviews-model
+      teeter predict reviews-model new.csv labelled.csv
+    """
+    from teeter.classifier import load_classifier
+
+    with spinner("Loading the model"):
+        classifier = load_classifier(model, allow_encoder=allow_encoder)
+    _label_file(classifier, source, out, text)
+
+
+def _label_file(classifier: Classifier, source: Path, out: Path, text: str | None) -> None:
+    from teeter.classifier import label_file
+
+    with progress("Labelling") as update:
+        result = label_file(classifier, source, out, text=text, progress=update)
+
+    info = classifier.info
+    typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")
+    if info.accuracy is not None:
+        share, low, high = info.accuracy
+        echo_wrapped(
+            f"The accuracy of this model on random items of its campaign is about {share:.0%}, "
+            f"between {low:.0%} and {high:.0%} with 95% confidence. It says nothing about data of "
+            "another kind."
+        )
+    if result.problems:
+        rows = pluralize(len(result.problems), "row")
+        echo_wrapped(f"{rows} could not be read: {list_some(result.problems, _NAMED_PROBLEMS)}")

@@ -1,0 +1,123 @@
+"""Files are labelled with all their columns kept."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from classifier.trained import TEXTS, network_classifier, text_classifier
+from teeter.classifier import label_file
+from teeter.errors import FileError, InputError, UnknownNameError
+
+EXPECTED = text_classifier().predict(TEXTS)
+
+
+def test_a_csv_file_keeps_its_cells(tmp_path: Path) -> None:
+    source = tmp_path / "new.csv"
+    rows = [[str(k), text, f"1,{k}", " x\n"] for k, text in enumerate(TEXTS)]
+    with source.open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([["id", "text", "price", "note"], *rows])
+
+    result = label_file(text_classifier(), source, tmp_path / "out.csv")
+
+    assert (result.labelled, result.problems) == (4, ())
+    with (tmp_path / "out.csv").open(newline="") as file:
+        written = list(csv.reader(file))
+    assert written[0] == ["id", "text", "price", "note", "predicted", "probability", "model"]
+    assert [row[:4] for row in written[1:]] == rows
+    assert [row[4] for row in written[1:]] == EXPECTED
+    assert all(0 < float(row[5]) <= 1 for row in written[1:])
+    assert {row[6] for row in written[1:]} == {"3"}
+
+
+def test_json_lines_keep_their_values(tmp_path: Path) -> None:
+    source = tmp_path / "new.jsonl"
+    objects = [{"n": k, "message": text, "tags": ["ä", None]} for k, text in enumerate(TEXTS)]
+    source.write_text("\n".join(json.dumps(fields) for fields in objects))
+
+    label_file(text_classifier(), source, tmp_path / "out.jsonl")
+
+    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [fields.pop("predicted") for fields in written] == EXPECTED
+    for fields in written:
+        del fields["probability"], fields["model"]
+    assert written == objects
+
+
+def test_a_parquet_file_keeps_its_types(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table(
+        {
+            "text": TEXTS,
+            "when": pyarrow.array([0, 1, 2, None], pyarrow.timestamp("ms")),
+            "nested": [{"a": 1}] * 4,
+        }
+    )
+    parquet.write_table(table, tmp_path / "new.parquet")
+
+    label_file(text_classifier(), tmp_path / "new.parquet", tmp_path / "out.parquet")
+
+    written = parquet.read_table(tmp_path / "out.parquet")
+    assert written.select(table.column_names).equals(table)
+    assert written.column("predicted").to_pylist() == EXPECTED
+
+
+def test_the_formats_can_be_mixed(tmp_path: Path) -> None:
+    source = tmp_path / "new.jsonl"
+    objects = [{"text": text, "tags": {"k": 1}} for text in TEXTS]
+    source.write_text("\n".join(json.dumps(fields) for fields in objects))
+
+    label_file(text_classifier(), source, tmp_path / "out.csv")
+
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["tags"] == '{"k": 1}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("new.csv", "a,b\n1,2\n", "Which column of .* has the texts: a, b"),
+        ("new.csv", "text,predicted\nx,y\n", "already has a column 'predicted'"),
+        ("new.jsonl", '{"text": 3}\n', "Object 1 of .* has no text in 'text'"),
+        ("new.xlsx", "x", "xlsx"),
+    ],
+)
+def test_what_cannot_be_labelled_is_refused(
+    name: str, content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        label_file(text_classifier(), tmp_path / name, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_column_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("text\nx\n")
+    with pytest.raises(UnknownNameError, match="Did you mean 'text'"):
+        label_file(text_classifier(), tmp_path / "new.csv", tmp_path / "out.csv", text="txt")
+
+
+def test_the_output_is_checked_before_anything_is_read(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("labels of yesterday")
+    with pytest.raises(FileError, match="exists already"):
+        label_file(text_classifier(), tmp_path / "missing.csv", out)
+    with pytest.raises(InputError, match=r"use the suffix \.csv, \.jsonl or \.parquet"):
+        label_file(text_classifier(), tmp_path / "missing.csv", tmp_path / "out.xlsx")
+    assert out.read_text() == "labels of yesterday"
+
+
+def test_texts_images_and_features_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("text\nx\n")
+    with pytest.raises(InputError, match="trained on features"):
+        label_file(network_classifier(), tmp_path / "new.csv", tmp_path / "out.csv")
+
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"")
+    with pytest.raises(InputError, match="reads texts: give a file of them"):
+        label_file(text_classifier(), tmp_path / "images", tmp_path / "out.csv")
