@@ -233,6 +233,13 @@ def test_the_page_of_encoders_is_made_from_the_results() -> None:
         assert (made["PAGE"].parent / f"encoders_{name}.svg").is_file()
 
 
+def test_the_page_of_estimates_is_made_from_the_results() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "estimates.py"))
+    assert made["PAGE"].read_text() == made["build_page"](), (
+        "run python benchmarks/campaigns/estimates.py page"
+    )
+
+
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
