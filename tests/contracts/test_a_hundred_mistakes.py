@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -381,6 +382,12 @@ def campaign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def write_other_database(path: str) -> None:
+    """Write an SQLite file that is not a campaign."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table notes (text)")
+
+
 CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     "classes in one text": (
         lambda c: Campaign.create("x.teeter", "x", "a,b"),
@@ -436,11 +443,8 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
         "is damaged or is not a campaign",
     ),
     "a database of another program": (
-        lambda c: (
-            sqlite3.connect("o.db").execute("create table notes (text)"),
-            Campaign.open("o.db"),
-        ),
-        "is a database of another program",
+        lambda c: (write_other_database("o.db"), Campaign.open("o.db")),
+        "belongs to another program: give a campaign file",
     ),
     "a server of another kind": (
         lambda c: Campaign.open("mysql://host/db"),
