@@ -117,7 +117,8 @@ class ImageEncoder(Encoder):
         else:
             # A blank picture tells the width of the features.
             blank = np.full((1, self.side, self.side, 3), 255, dtype=np.uint8)
-            features = self.project(self.describe_pictures(blank))[:0]
+            raw_of_blank = self.describe_pictures(blank)
+            features = self.project(raw_of_blank)[:0]
 
         # Unreadable rows stay zero, whatever the projection would make of them.
         vectors = np.zeros((len(contents), features.shape[1]), dtype=np.float32)
@@ -251,7 +252,8 @@ def _read_image(path: str, side: int, folder: Path | None) -> Pictures:
     try:
         with Image.open(file) as image:
             # JPEG files can be decoded at a fraction of their size, which is several times faster.
-            image.draft(None, (2 * side, 2 * side))
+            large_enough = 2 * side
+            image.draft(None, (large_enough, large_enough))
             upright = ImageOps.exif_transpose(image)
             colours = _convert_to_rgb(upright)
             resized = colours.resize((side, side), Image.Resampling.BICUBIC)
@@ -267,9 +269,13 @@ def _convert_to_rgb(image: Any) -> Any:
     # Scientific images hold numbers of any range, which Pillow would clip at 255.
     if image.mode.startswith("I") or image.mode == "F":
         # In some scientific files, NaN stands for a missing pixel.
-        values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-        black = min(0.0, float(values.min()))
-        white = _guess_white(float(values.max()), image.mode[:4])
+        values = np.asarray(image, dtype=np.float64)
+        values = np.nan_to_num(values)
+        lowest = float(values.min())
+        highest = float(values.max())
+
+        black = min(0.0, lowest)
+        white = _guess_white(highest, image.mode[:4])
         shades = 255 * (values - black) / (white - black)
         return Image.fromarray(np.uint8(shades)).convert("RGB")
 

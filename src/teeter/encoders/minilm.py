@@ -104,7 +104,10 @@ class MiniLMEncoder(Encoder):
 
         ids, mask = _pad(token_ids)
         with torch.no_grad():
-            features = self._network(ids.to(self._device), mask.to(self._device))
+            features = self._network(
+                ids.to(self._device),
+                mask.to(self._device),
+            )
 
         vectors: Vectors = features.cpu().numpy()
         return vectors

@@ -172,7 +172,8 @@ def _edges(pixels: Floats) -> Floats:
     strength = np.hypot(down, right)
     # Modulo pi: an edge from dark to light has the same direction as one from light to dark.
     angle = np.arctan2(down, right) % np.pi
-    bins = (angle / np.pi * _BINS).astype(int)
+    share_of_half_turn = angle / np.pi
+    bins = (share_of_half_turn * _BINS).astype(int)
     direction = np.minimum(bins, _BINS - 1)  # rounding can give pi itself
 
     totals = np.zeros((_PARTS, _PARTS, _BINS))
