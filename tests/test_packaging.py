@@ -49,6 +49,7 @@ FOR_USERS = {
     "skactiveml",
     "lightning",
     "track",
+    "onnx",
 }
 FOR_DEVELOPERS = {"dev", "docs", "oracles"}
 SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}

@@ -28,7 +28,7 @@ def panels_of(text: str) -> dict[str, list[str]]:
 def test_the_commands_of_teeter() -> None:
     assert panels_of(run_teeter("--help").stdout) == {
         "Start": ["try", "doctor"],
-        "Label": ["campaign", "serve", "select"],
+        "Label": ["campaign", "serve", "select", "predict", "encoders"],
         "Research": ["bench", "datasets", "strategies", "demo"],
     }
 
@@ -38,6 +38,7 @@ def test_the_commands_of_a_campaign() -> None:
         "Label": [
             "new",
             "add",
+            "encode",
             "add-class",
             "label",
             "ask",
@@ -48,7 +49,7 @@ def test_the_commands_of_a_campaign() -> None:
             "suspects",
         ],
         "Team": ["people", "decide", "agreement", "sync"],
-        "Files": ["export", "backup", "restore", "copy-to"],
+        "Files": ["export", "backup", "restore", "copy-to", "predict", "model"],
     }
 
 

@@ -49,6 +49,7 @@ _SENTENCES = {
     Activity.EXPORTING: "Labels are being exported.",
     Activity.DRAWING_MAP: "The map is being drawn.",
     Activity.CREATING: "A campaign is being created.",
+    Activity.PREDICTING: "New texts are being predicted.",
 }
 
 
