@@ -130,7 +130,7 @@ def test_an_owner_names_somebody_who_comes_in(
     changes = page.locator("details.change", has=page.get_by_label("Change zoe"))
     changes.locator("summary").click()
     changes.get_by_role("button", name="Revoke token").click()
-    sync_api.expect(page.get_by_role("status").first).to_contain_text("is revoked")
+    sync_api.expect(page.get_by_role("status").first).to_contain_text("was revoked")
     other.reload()
     other.wait_for_url("**/login")
     page.get_by_label("Combine several answers about an item by").select_option("dawid-skene")
