@@ -633,3 +633,35 @@ def test_broken_images_are_named_and_the_rest_is_labelled(tmp_path: Path) -> Non
     campaign = folder.with_suffix(".teeter")
     assert "7 unreadable items left out." in run_campaign("status", campaign)
     assert len(json.loads(run_campaign("ask", campaign, "-n", 20, "--json"))) == 9
+
+
+# ---- labels that came with the items
+
+
+def test_a_column_of_labels_that_was_not_asked_for_is_mentioned(tmp_path: Path) -> None:
+    items = tmp_path / "mail.csv"
+    items.write_text("text,Category\nwin cash,spam\nlunch?,ham\nhello,eggs\nsee you,\n")
+    printed = run_campaign("new", items, "--classes", "spam,ham").replace("\n", " ")
+
+    assert "0 of them labelled" in printed
+    assert "The column 'Category' holds 3 values that were not imported" in printed
+    assert "--labels Category" in printed
+    assert "Some are not among the classes: 'eggs'." in printed
+
+
+def test_classes_are_read_from_the_labels(tmp_path: Path) -> None:
+    items = tmp_path / "mail.jsonl"
+    rows = [("win cash", "spam"), ("lunch?", "ham"), ("hello", None), ("see you", "ham")]
+    items.write_text("\n".join(json.dumps({"text": a, "label": b}) for a, b in rows))
+    printed = run_campaign("new", items, "--labels", "label")
+
+    assert "4 items, 3 of them labelled" in printed
+    campaign = Campaign.open(items.with_suffix(".teeter"))
+    assert campaign.classes == ("spam", "ham")
+    campaign.database.close()
+
+
+def test_without_classes_and_labels_it_asks_for_them(tmp_path: Path) -> None:
+    items = tmp_path / "mail.csv"
+    items.write_text("text\nwin cash\nlunch?\n")
+    assert "Which classes?" in refuse_campaign("new", items)

@@ -16,8 +16,8 @@ from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import Item, parse_items, read_image_items
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
-from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
-from teeter.datasets.text_columns import TEXT_COLUMNS, find_text_column
+from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
+from teeter.datasets.text_columns import TEXT_COLUMNS, find_label_column, find_text_column
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from teeter.files import LfCsvStream, atomic_write
 from teeter.registry import did_you_mean
@@ -26,7 +26,9 @@ __all__ = [
     "ARRAY_SUFFIXES",
     "FORMATS",
     "ExportRow",
+    "UnusedLabels",
     "detect_kind",
+    "find_unused_labels",
     "format_suffix",
     "read_items",
     "write_export",
@@ -87,6 +89,43 @@ def read_items(
 
     file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
     return _read_table_items(read_table(file), text=text, key=key, label=label)
+
+
+@dataclass(frozen=True)
+class UnusedLabels:
+    """A column of a file that seems to hold labels."""
+
+    column: str
+    filled: int
+    """Number of rows with a value."""
+    values: tuple[str, ...]
+    """The different values, in the order in which they first occur."""
+
+
+def find_unused_labels(path: Path) -> UnusedLabels | None:
+    """Return the column of a file that seems to hold labels; None if there is none.
+
+    Args:
+        path: A file that ``read_items`` reads without ``label``.
+    """
+    suffix = path.suffix.lower()
+    if path.is_dir() or suffix not in (*TABLE_SUFFIXES, *JSONL_SUFFIXES):
+        return None
+
+    if suffix in JSONL_SUFFIXES:
+        objects = [fields for _, fields in read_json_objects(path)]
+        column = find_label_column(list(dict.fromkeys(name for row in objects for name in row)))
+        cells = [row.get(column or "") for row in objects]
+        texts = ["" if cell is None else str(cell) for cell in cells]
+    else:
+        table = read_table(path)
+        column = find_label_column(list(table.columns))
+        texts = [] if column is None else table.texts(column)
+
+    filled = [text for text in texts if not is_missing(text)]
+    if column is None or not filled:
+        return None
+    return UnusedLabels(column, len(filled), tuple(dict.fromkeys(filled)))
 
 
 def _read_array_items(path: Path, first: int) -> list[Item]:

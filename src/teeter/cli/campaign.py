@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from teeter.cli.output import (
     atomic_text_file,
     echo_json,
     echo_wrapped,
+    list_some,
     pluralize,
     printable_line,
     progress,
@@ -82,11 +83,11 @@ MoreItemsArgument = Annotated[
     ),
 ]
 ClassesOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAMES",
         help="Comma-separated class names, or a file: .txt with one name per line, or .csv with a "
-        "column called name.",
+        "column called name. Default: the values of the column given by --labels.",
     ),
 ]
 FileOption = Annotated[
@@ -183,7 +184,7 @@ CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of ite
 def new(
     items: ItemsArgument,
     *,
-    classes: ClassesOption,
+    classes: ClassesOption = None,
     file: FileOption = None,
     text: TextOption = None,
     id_column: IdOption = None,
@@ -219,6 +220,7 @@ def new(
     Examples:
       teeter campaign new reviews.csv --classes good,bad
       teeter campaign new questions.csv --classes intents.txt
+      teeter campaign new partly_labelled.csv --labels label
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
@@ -903,7 +905,7 @@ def campaign_location(items: Path, file: str | None = None) -> str:
 def create_campaign(
     items: Path,
     location: str,
-    classes: str,
+    classes: str | None,
     settings: Settings,
     *,
     text: str | None = None,
@@ -916,7 +918,8 @@ def create_campaign(
     Args:
         items: a table, lines, arrays or a folder of images.
         location: the campaign's file or database URL; see ``campaign_location``.
-        classes: comma-separated class names, or the path of a file of class names.
+        classes: comma-separated class names, or the path of a file of class names. Default: the
+            values of the column of known labels.
         settings: settings of the campaign. Their kind and folder are taken from ``items``.
         text: column of texts.
         id_column: column of item ids.
@@ -938,11 +941,20 @@ def create_campaign(
     from teeter.campaigns.import_export import detect_kind, read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
-    names = _parse_classes(classes)
-    shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
+    # Before the items are read, which may take long.
+    names = None if classes is None else _parse_classes(classes)
+    if names is None and labels is None:
+        raise InputError(
+            "Which classes? Name them with --classes, or name the column that holds them with "
+            "--labels."
+        )
 
     with progress("Encoding") as show_progress:
         contents = read_items(items, text=text, key=id_column, label=labels)
+        if names is None:
+            names = _classes_of(contents)
+        shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
+
         # What annotators see follows from the source, so there is no option for it.
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
@@ -960,6 +972,8 @@ def create_campaign(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    if labels is None:
+        _report_unused_labels(items, names)
     if result.encoding is not None:
         echo_wrapped(result.encoding.sentence)
         if result.encoding.unencoded:
@@ -977,6 +991,34 @@ def create_campaign(
             "holds at most half of all items."
         )
     return names
+
+
+def _classes_of(items: Sequence[Item]) -> list[str]:
+    """Return the different labels of items, in the order in which they first occur."""
+    from teeter.datasets.table_files import is_missing
+
+    labels = [item.label for item in items if item.label is not None]
+    return list(dict.fromkeys(label for label in labels if not is_missing(label)))
+
+
+def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
+    """Say that a file has a column of labels which was not asked for."""
+    from teeter.campaigns.import_export import find_unused_labels
+
+    unused = find_unused_labels(items)
+    if unused is None:
+        return
+
+    option = shlex.quote(unused.column)
+    sentence = (
+        f"The column {unused.column!r} holds {pluralize(unused.filled, 'value')} that were not "
+        f"imported. If they are labels, create the campaign again with --labels {option}."
+    )
+    others = [value for value in unused.values if value not in classes]
+    if others:
+        listed = list_some([repr(value) for value in others], _NAMED_ITEMS)
+        sentence += f" Some are not among the classes: {listed}."
+    echo_wrapped(sentence)
 
 
 def _parse_classes(classes: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Find the column that holds the texts of a table."""
+"""Find the columns that hold the texts and the labels of a table, by their names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from teeter.errors import InputError
 
-__all__ = ["TEXT_COLUMNS", "find_text_column"]
+__all__ = ["LABEL_COLUMNS", "TEXT_COLUMNS", "find_label_column", "find_text_column"]
 
 TEXT_COLUMNS = (
     "text",
@@ -21,6 +21,9 @@ TEXT_COLUMNS = (
     "title",
 )
 """Names of columns that hold the texts if no column is named, in the order of preference."""
+
+LABEL_COLUMNS = ("label", "labels", "class", "category", "intent", "target", "tag")
+"""Names of columns that usually hold labels, in the order of preference."""
 
 _MAX_LISTED_COLUMNS = 10
 
@@ -52,3 +55,17 @@ def find_text_column(names: Sequence[str], path: Path) -> str:
         f"Which column of {path} has the texts: {listed}? Name it with text=, or on the command "
         f"line with --text."
     )
+
+
+def find_label_column(names: Sequence[str]) -> str | None:
+    """Return the column with a usual name for labels, if there is one.
+
+    Example:
+        >>> find_label_column(["id", "text", "Category"])
+        'Category'
+    """
+    names_by_lower_case = {name.lower(): name for name in names}
+    for name in LABEL_COLUMNS:
+        if name in names_by_lower_case:
+            return names_by_lower_case[name]
+    return None
