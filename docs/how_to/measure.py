@@ -1,6 +1,6 @@
 """Measure the figures of three how-tos on scikit-learn's handwritten digits, and fill their tables.
 
-    python docs/how_to/measure.py run    measure (two minutes on one core) and fill the tables
+    python docs/how_to/measure.py run    measure (a few minutes on one core) and fill the tables
     python docs/how_to/measure.py        fill the tables from measured.json and the paper's runs
 
 A test fails if the tables are out of date.
@@ -49,8 +49,7 @@ def model(**options: Any) -> LogisticRegression:
 def class_accuracies(learner: teeter.Learner) -> tuple[float, float]:
     """Return the accuracy on the test rows: the mean over all classes, and over the rare ones."""
     truth = SPLIT.test.labels
-    logits = learner._all_classes(learner.observe(SPLIT.test.inputs.numpy(), ("logits",)).logits)
-    right = logits.argmax(dim=1).numpy() == truth
+    right = learner.predict(SPLIT.test.inputs.numpy()) == truth
     by_class = np.array([right[truth == label].mean() for label in range(10)])
     return float(by_class.mean()), float(by_class[-RARE:].mean())
 
@@ -139,7 +138,7 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
     classes = tuple(map(str, range(10)))
     lines = []
     for repetition in range(repetitions):
-        data = simulate["Data"](
+        data = simulate["LabelledTexts"](
             classes, features, labels, np.arange(n_train), np.arange(n_train, len(labels))
         )
         truth = np.array([classes.index(labels[row]) for row in data.test])
@@ -153,7 +152,7 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
             for _ in range(rounds):
                 for question in campaign.ask(20):
                     campaign.tell(question.item, labels[int(question.item)])
-                right = float((simulate["predicted"](campaign, data) == truth).mean())
+                right = float((simulate["train_and_predict"](campaign, data) == truth).mean())
                 status = campaign.status()
                 estimate = status.accuracy
                 stop = any("consider stopping" in sentence for sentence in status.advice)

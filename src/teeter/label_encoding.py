@@ -102,7 +102,10 @@ def _explain_unknown_class(name: Any, classes: tuple[Any, ...]) -> str:
             f"No class is called {name!r}, a {_type_name(name)}: the class is {same_text!r}, a "
             f"{_type_name(same_text)}."
         )
-    return f"No class is called {name!r}. {did_you_mean(str(name), names_by_text)}"
+    if not isinstance(name, str):
+        # Numbers that look alike, such as 1 and 10, are not misspelt.
+        return f"No class is called {name!r}. Known: {', '.join(names_by_text)}."
+    return f"No class is called {name!r}. {did_you_mean(name, names_by_text)}"
 
 
 def _type_name(value: Any) -> str:

@@ -681,7 +681,7 @@ class Learner:
         else:
             # A function that ignores its argument still gets reproducible weights.
             with seeded_global_rng(seed, self.device):
-                model = self.make_model(seed)
+                model = self._call_make_model(seed)
 
         if isinstance(model, nn.Module):
             return model.to(self.device)
@@ -696,6 +696,15 @@ class Learner:
                 "train on all of them."
             )
         return model
+
+    def _call_make_model(self, seed: int) -> Any:
+        try:
+            return self.make_model(seed)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"make_model({seed}) failed ({error}): it must take a seed and return a new model. "
+                "For a model that you train yourself, use teeter.observe and teeter.select instead."
+            ) from error
 
     def _current_strategy(self) -> Strategy:
         """Return the strategy to ask, or the cold start while that lacks a model."""

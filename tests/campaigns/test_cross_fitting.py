@@ -70,6 +70,16 @@ def test_the_temperature_of_drawn_labels_is_found(temperature: float) -> None:
     assert fit_temperature(claimed, labels) == pytest.approx(temperature, rel=0.1)
 
 
-def test_a_class_that_was_never_seen_leaves_the_temperature_finite() -> None:
+def test_a_class_that_was_never_seen_does_not_change_the_temperature() -> None:
     probabilities = np.array([[1.0, 0.0], [0.9, 0.1]])
-    assert 0 < fit_temperature(probabilities, np.array([1, 0])) <= 20
+    temperature = fit_temperature(probabilities, np.array([1, 0]))
+    assert temperature == pytest.approx(fit_temperature(probabilities[1:], np.array([0])))
+    assert fit_temperature(probabilities[:1], np.array([1])) == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_a_few_rows_that_are_all_right_do_not_make_a_model_certain(count: int) -> None:
+    probabilities = np.array([[0.8, 0.1, 0.1]] * count)
+    temperature = fit_temperature(probabilities, np.zeros(count, np.int64))
+
+    assert 0.4 < temperature < 1

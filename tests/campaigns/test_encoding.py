@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -12,6 +13,12 @@ import pytest
 from PIL import Image
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.encoding import (
+    encode_missing_items,
+    load_encoder,
+    prepare_encoder,
+    store_encoding,
+)
 from teeter.encoders import ContentKind, Encoder, EncoderState, Encoding, encoders
 from teeter.errors import InputError, MissingExtraError, StoreError
 
@@ -356,3 +363,53 @@ def test_own_features_of_the_first_schema_stay(old_campaign: Path) -> None:
     assert campaign.status().encoder == "you"
     campaign.add([{"id": "p6", "features": [12.0, 13.0]}])
     assert len(campaign.ask(9)) == 5
+
+
+def test_a_campaign_file_cannot_name_an_encoder_that_runs_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEETER_TRUST_ENCODER", raising=False)
+    path = tmp_path / "mail.teeter"
+    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(encoder="tfidf"))
+    campaign.add(["win cash", "a walk"])
+    campaign.database.close()
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update encodings set encoder = 'subprocess:getoutput'")
+    stranger = Campaign.open(path)
+    with pytest.raises(InputError, match="may run code or contact a server"):
+        stranger.encode()
+    with pytest.raises(InputError, match="may run code or contact a server"):
+        stranger.add(["touch /tmp/x"])
+    with pytest.raises(InputError, match="may run code or contact a server"):
+        stranger.encode(again=True)
+    stranger.database.close()
+
+
+def test_two_processes_that_fit_the_same_encoder_store_features_of_one_state(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mail.teeter"
+    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(encoder="tfidf"))
+    campaign.add([f"a text about {word}" for word in ("cash", "rivers", "bread", "pills")])
+    with campaign.database.reading() as connection:
+        prepared = prepare_encoder(campaign.repository, connection, campaign.settings, again=True)
+
+    other = Campaign.open(path)
+    other.add([f"another word {word}" for word in "abcdefghij"])
+    with campaign.database.writing() as connection:
+        store_encoding(campaign.repository, connection, prepared)
+    other.encode(again=True)
+    encode_missing_items(
+        campaign.database, campaign.repository, campaign.settings, prepared, who="me"
+    )
+
+    with campaign.database.reading() as connection:
+        stored = campaign.repository.encodings.read(connection)
+        encoder = load_encoder(campaign.repository, connection, campaign.settings)
+        items = campaign.repository.items.by_id(connection, stored.keys)
+    assert encoder is not None
+    contents = [items[key].content or "" for key in stored.keys]
+    np.testing.assert_allclose(encoder.encode(contents).vectors, stored.vectors, atol=1e-5)
+    for opened in (campaign, other):
+        opened.database.close()

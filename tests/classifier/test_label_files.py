@@ -121,3 +121,25 @@ def test_texts_images_and_features_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "images" / "a.png").write_bytes(b"")
     with pytest.raises(InputError, match="reads texts: give a file of them"):
         label_file(text_classifier(), tmp_path / "images", tmp_path / "out.csv")
+
+
+def test_columns_without_names_stay_apart(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text(",,text\n1,2,win cash now\n")
+    label_file(text_classifier(), tmp_path / "new.csv", tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("1,2,win cash now,")
+
+
+def test_fields_of_later_objects_come_into_a_parquet_file(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "new.jsonl").write_text('{"text": "a"}\n{"text": "b", "extra": 5}\n')
+    label_file(text_classifier(), tmp_path / "new.jsonl", tmp_path / "out.parquet")
+    assert parquet.read_table(tmp_path / "out.parquet").column("extra").to_pylist() == [None, 5]
+
+    (tmp_path / "mixed.jsonl").write_text('{"text": "a", "x": 1}\n{"text": "b", "x": "y"}\n')
+    with pytest.raises(InputError, match=r"'x' .* has values of different types"):
+        label_file(text_classifier(), tmp_path / "mixed.jsonl", tmp_path / "mixed.parquet")
+
+
+def test_a_missing_folder_is_noticed_before_anything_is_labelled(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="there is no folder"):
+        label_file(text_classifier(), tmp_path / "missing.csv", tmp_path / "none" / "out.csv")

@@ -82,6 +82,13 @@ def _change(name: str, value: object) -> Callable[[Path], None]:
         _change("layers", 2),
         _change("temperature", None),
         _change("info", {}),
+        _change("info", "x"),
+        _change("encoder", "x"),
+        _change("encoder", {"name": "tfidf", "kind": "sound", "version": "1", "checksum": ""}),
+        _change("temperature", -1),
+        _change("temperature", float("nan")),
+        _change("classes", ["a", "a", "b"]),
+        _change("classes", ["a", "b", "\x1b[31mc"]),
     ],
 )
 def test_damage_is_reported(damage: Callable[[Path], None], folder: Path) -> None:

@@ -83,7 +83,7 @@ from teeter.campaigns.snapshot import (
     read_snapshot,
 )
 from teeter.classifier import Classifier, Prediction
-from teeter.encoders import EncoderFunction
+from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.errors import FileError, InputError
 from teeter.seeds import stream_seed
 
@@ -180,6 +180,8 @@ class Campaign:
         """
         settings = settings or Settings()
         settings.require_strategy()
+        if settings.encoder is not None:
+            trust_encoder(settings.encoder)
         class_names = validate_classes(classes)
         validate_name(name)
 
@@ -476,6 +478,8 @@ class Campaign:
             InputError: there is no such encoder, or it does not read this kind of items.
             MissingExtraError: the encoder needs a package that is not installed.
         """
+        if encoder is not None:
+            trust_encoder(encoder)
         result = encode_items(
             self.database,
             self.repository,

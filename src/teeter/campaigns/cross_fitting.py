@@ -53,6 +53,12 @@ LACKING_SHARE = 0.02
 _TEMPERATURES = (0.05, 20.0)
 """The smallest and the largest temperature that is fitted."""
 
+_LOG_TEMPERATURE_DEVIATION = 0.3
+"""The standard deviation of the logarithm of a temperature before any item is seen.
+
+Without it, a few items that are all predicted correctly would make a model certain of everything.
+"""
+
 _SMALLEST_PROBABILITY = 1e-12
 """A class that a model never saw has probability 0, whose logarithm would be infinite."""
 
@@ -107,27 +113,31 @@ def fit_temperature(probabilities: Floats, labels: Integers) -> float:
     """Return the temperature that makes probabilities of held-out rows fit their labels best.
 
     Dividing logits by a temperature above 1 makes a model less sure, without changing what it
-    predicts [Guo et al. 2017].
+    predicts [Guo et al. 2017]. With few rows, the temperature stays close to 1.
 
     Args:
         probabilities: Shape (K, C), of rows that the model was not trained on.
         labels: Their class indices, shape (K,).
 
     Example:
-        >>> too_sure = np.array([[0.99, 0.01]] * 4)
-        >>> fit_temperature(too_sure, np.array([0, 0, 0, 1])) > 2
+        >>> too_sure = np.array([[0.99, 0.01]] * 400)
+        >>> fit_temperature(too_sure, np.array([0, 0, 0, 1] * 100)) > 2
         True
     """
     from scipy.optimize import minimize_scalar
 
-    logits = np.log(np.maximum(probabilities, _SMALLEST_PROBABILITY))
+    # A row whose class no model has seen says nothing about how sure models should be.
+    is_usable = probabilities[np.arange(len(labels)), labels] > 0
+    logits = np.log(np.maximum(probabilities[is_usable], _SMALLEST_PROBABILITY))
+    labels = labels[is_usable]
     rows = np.arange(len(labels))
 
     def loss(log_temperature: float) -> float:
         scaled = logits / np.exp(log_temperature)
         scaled -= scaled.max(axis=1, keepdims=True)
         normalizers = np.log(np.exp(scaled).sum(axis=1))
-        return float((normalizers - scaled[rows, labels]).mean())
+        misfit = float((normalizers - scaled[rows, labels]).sum())
+        return misfit + (log_temperature / _LOG_TEMPERATURE_DEVIATION) ** 2 / 2
 
     low, high = np.log(_TEMPERATURES)
     result = minimize_scalar(loss, bounds=(low, high), method="bounded")

@@ -26,7 +26,13 @@ from teeter.campaigns.db import (
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.results import EncodingResult
 from teeter.campaigns.settings import Settings
-from teeter.encoders import Encoder, EncoderState, make_encoder, resolve_encoder
+from teeter.encoders import (
+    Encoder,
+    EncoderState,
+    make_encoder,
+    require_trusted_encoder,
+    resolve_encoder,
+)
 from teeter.errors import InputError, StoreError
 from teeter.seeds import stream_seed
 
@@ -121,6 +127,7 @@ def prepare_encoder(
         )
 
     choice = resolve_encoder(name or settings.encoder, settings.kind)
+    require_trusted_encoder(choice.name)
     folder = None if settings.folder is None else Path(settings.folder)
     encoder = make_encoder(choice.name, settings.kind, folder=folder)
 
@@ -160,6 +167,7 @@ def load_encoder(
             "encoder with teeter campaign encode."
         )
 
+    require_trusted_encoder(current.encoder)
     encoder = make_encoder(current.encoder, settings.kind)
     if (encoder.version, encoder.checksum) != (current.version, current.checksum):
         raise InputError(
@@ -292,6 +300,9 @@ def encode_missing_items(
             stored = _find_encoding(encodings, prepared.encoder)
         if stored is None:
             raise InputError("The encoding was removed meanwhile: run teeter campaign encode.")
+        if stored.state is not None:
+            # Another process may have fitted the same encoder on other items and stored it first.
+            prepared.encoder.restore(_read_state(stored.state))
 
         run = _EncodingRun(database, repository, settings, prepared.encoder, stored, holder)
         encoded = run.encode_parts(progress, limit)

@@ -181,8 +181,14 @@ def _measure_progress(
     snapshot: CampaignSnapshot, model_facts: Sequence[Mapping[str, Any]], settings: Settings
 ) -> Progress:
     """Collect what the advice on stopping depends on."""
-    accuracies = [estimate_model_accuracy(facts) for facts in model_facts]
-    newest = model_facts[-1] if model_facts else {}
+    # A model that was trained again on the same labels says nothing about whether more labels help.
+    distinct: list[Mapping[str, Any]] = []
+    for facts in model_facts:
+        if not distinct or facts["labels"] != distinct[-1]["labels"]:
+            distinct.append(facts)
+
+    accuracies = [estimate_model_accuracy(facts) for facts in distinct]
+    newest = distinct[-1] if distinct else {}
 
     cost = None
     if settings.cost is not None:

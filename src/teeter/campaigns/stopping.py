@@ -18,6 +18,10 @@ FLAT_CHANGE = 0.005
 """A change of the accuracy over three models, up or down, below which it has levelled off."""
 
 
+ROUGH_CHANGE = 0.1
+"""If the interval of a change of the accuracy is wider than this, the change is known only roughly.
+"""
+
 _NORMAL_QUANTILE = 1.959963984540054
 """95 % of a normal distribution lie within this many standard deviations of its mean."""
 
@@ -116,7 +120,7 @@ def give_advice(progress: Progress) -> list[str]:
         ...     print(sentence)
         The accuracy is not known yet, because no random item has been labelled.
         The latest model changed 8.0% of the predictions (kappa 0.900).
-        It is not known yet whether the accuracy is still rising: train at least four models.
+        It is not known yet whether the accuracy is still rising: too few models were measured.
         The model is still changing: keep labelling.
     """
     advice = [_describe_accuracy(progress), _describe_change(progress), _describe_trend(progress)]
@@ -158,7 +162,8 @@ def _describe_trend(progress: Progress) -> str:
     change = _change_over_three_models(progress.accuracies)
     if change is None and progress.measurable:
         return (
-            "It is not known yet whether the accuracy is still rising: train at least four models."
+            "It is not known yet whether the accuracy is still rising: too few models were "
+            "measured."
         )
     if change is None:
         return "Whether the accuracy is still rising cannot be measured."
@@ -193,7 +198,13 @@ def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
     # A falling accuracy is no reason to stop either: it may be noise, or wrong labels.
     change = _change_over_three_models(accuracies)
     if change is not None and abs(change.difference) < FLAT_CHANGE:
-        return "More labels will probably improve the model very little: consider stopping."
+        advice = "More labels will probably improve the model very little: consider stopping."
+        if change.high - change.low > ROUGH_CHANGE:
+            advice += (
+                f" However, only {accuracies[-1].total} random items measure the accuracy, so "
+                "label more of them first if it matters."
+            )
+        return advice
 
     reason = "the accuracy is not known" if change is None else "the accuracy is still changing"
     return (

@@ -74,6 +74,10 @@ def label_file(
         raise FileError(f"{target} exists already: name another file.")
     if target.suffix.lower() not in (".csv", *JSONL_SUFFIXES, ".parquet"):
         raise InputError(f"Cannot write {target}: use the suffix .csv, .jsonl or .parquet.")
+    if not target.parent.is_dir():
+        raise FileError(f"Cannot write {target}: there is no folder {target.parent}.")
+    if target.suffix.lower() == ".parquet":
+        _import_pyarrow()
 
     table = _read_rows(source)
     _require_kind(classifier, source)
@@ -142,38 +146,65 @@ class _Rows(ABC):
         if target.suffix.lower() == ".parquet":
             _write_parquet(self.as_arrow(), target, predictions, model)
             return
+        if target.suffix.lower() == ".csv":
+            _write_csv(self.names, self.as_cells(), target, predictions, model)
+            return
 
         rows = self.as_dicts()
         for row, prediction in zip(rows, predictions, strict=True):
             row["predicted"] = prediction.label
-            row["probability"] = None
-            if prediction.probability is not None:
-                row["probability"] = round(prediction.probability, PROBABILITY_DIGITS)
+            row["probability"] = _rounded(prediction)
             row["model"] = model
 
         with atomic_open(target, "w") as file:
-            if target.suffix.lower() == ".csv":
-                writer = csv.DictWriter(LfCsvStream(file), [*self.names, *OUTPUT_COLUMNS])
-                writer.writeheader()
-                writer.writerows(_as_cells(row) for row in rows)
-            else:
-                for row in rows:
-                    file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            for row in rows:
+                file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+    def as_cells(self) -> list[list[Any]]:
+        """Return the rows as they are written to a CSV file."""
+        return [[_as_cell(row.get(name)) for name in self.names] for row in self.as_dicts()]
 
     def as_arrow(self) -> Any:
         """Return the rows as a table of pyarrow."""
         pyarrow = _import_pyarrow()
-        return pyarrow.Table.from_pylist(self.as_dicts())
+        rows = self.as_dicts()
+        columns = {}
+        for name in self.names:
+            try:
+                columns[name] = pyarrow.array([row.get(name) for row in rows])
+            except (pyarrow.ArrowException, OverflowError):
+                raise InputError(
+                    f"The field {name!r} of {self.path} has values of different types, which a "
+                    f"Parquet file cannot hold: write a .jsonl file."
+                ) from None
+        return pyarrow.table(columns)
 
 
-def _as_cells(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for a CSV file, in which lists and objects are JSON."""
-    cells = {}
-    for name, value in row.items():
-        if isinstance(value, dict | list):
-            value = json.dumps(value, ensure_ascii=False, default=str)
-        cells[name] = value
-    return cells
+def _as_cell(value: Any) -> Any:
+    """Return a value for a CSV file, in which lists and objects are JSON."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value
+
+
+def _rounded(prediction: Prediction) -> float | None:
+    if prediction.probability is None:
+        return None
+    return round(prediction.probability, PROBABILITY_DIGITS)
+
+
+def _write_csv(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    target: Path,
+    predictions: Sequence[Prediction],
+    model: int,
+) -> None:
+    with atomic_open(target, "w") as file:
+        writer = csv.writer(LfCsvStream(file))
+        writer.writerow([*names, *OUTPUT_COLUMNS])
+        for row, prediction in zip(rows, predictions, strict=True):
+            writer.writerow([*row, prediction.label, _rounded(prediction), model])
 
 
 class _CsvTable(_Rows):
@@ -190,6 +221,10 @@ class _CsvTable(_Rows):
 
     def as_dicts(self) -> list[dict[str, Any]]:
         return [dict(zip(self.names, row, strict=True)) for row in self._rows]
+
+    def as_cells(self) -> list[list[Any]]:
+        # Not from dictionaries: several columns may have no name.
+        return [list(row) for row in self._rows]
 
 
 class _JsonLines(_Rows):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from teeter.classifier.classifier import Classifier, ClassifierInfo, Head, Layer
-from teeter.encoders import Encoder, EncoderState, make_encoder, require_own_encoder
+from teeter.encoders import ContentKind, Encoder, EncoderState, is_own_encoder, make_encoder
 from teeter.errors import FileError, InputError
 from teeter.files import atomic_write
 
@@ -119,13 +119,15 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
 
     try:
         head = _read_head(folder, description)
-        accuracy = description["info"].pop("accuracy")
-        info = ClassifierInfo(
-            **description["info"], accuracy=None if accuracy is None else tuple(accuracy)
-        )
-        classes = [str(name) for name in description["classes"]]
+        info = _read_info(description["info"])
+        classes = _read_classes(description["classes"])
         stored_encoder = description["encoder"]
-    except (KeyError, TypeError, ValueError):
+        if stored_encoder is not None:
+            stored_encoder = {
+                name: str(stored_encoder[name]) for name in ("name", "kind", "version", "checksum")
+            }
+            ContentKind(stored_encoder["kind"])
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise _damaged(folder) from None
 
     if len(head.layers[-1].bias) != len(classes):
@@ -135,6 +137,34 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
     if stored_encoder is not None:
         encoder = _load_encoder(folder, stored_encoder, allow_encoder=allow_encoder)
     return Classifier(classes, head, encoder, info)
+
+
+def _read_info(values: dict[str, Any]) -> ClassifierInfo:
+    accuracy = values["accuracy"]
+    if accuracy is not None:
+        share, low, high = accuracy
+        accuracy = (float(share), float(low), float(high))
+    return ClassifierInfo(
+        campaign=_require_printable(values["campaign"]),
+        model=int(values["model"]),
+        labels=int(values["labels"]),
+        teeter=_require_printable(values["teeter"]),
+        accuracy=accuracy,
+    )
+
+
+def _read_classes(values: list[Any]) -> list[str]:
+    classes = [_require_printable(name) for name in values]
+    if not isinstance(values, list) or len(set(classes)) < len(classes):
+        raise ValueError("classes must be a list of different names")
+    return classes
+
+
+def _require_printable(text: Any) -> str:
+    """Return a text that a terminal may show."""
+    if not isinstance(text, str) or not text.isprintable():
+        raise ValueError("not a printable text")
+    return text
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -173,23 +203,22 @@ def _read_head(folder: Path, description: dict[str, Any]) -> Head:
         width = len(layer.bias)
         layers.append(layer)
 
-    if not layers:
-        raise _damaged(folder)
+    size = float(arrays["size"][0])
     temperature = float(description["temperature"])
-    return Head(arrays["centre"], float(arrays["size"][0]), tuple(layers), temperature)
+    is_finite = all(np.isfinite(array).all() for array in arrays.values())
+    if not layers or not is_finite or not 0 < temperature < np.inf or size <= 0:
+        raise _damaged(folder)
+    return Head(arrays["centre"], size, tuple(layers), temperature)
 
 
 def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) -> Encoder:
     """Make the encoder that a classifier was trained with, and restore what it learned."""
     name = str(stored["name"])
-    if not allow_encoder:
-        try:
-            require_own_encoder(name)
-        except InputError:
-            raise InputError(
-                f"{folder} uses the encoder {name[:80]!r}, which may run code or contact a server: "
-                f"if you trust the folder, load it with allow_encoder=True."
-            ) from None
+    if not allow_encoder and not is_own_encoder(name):
+        raise InputError(
+            f"{folder} uses the encoder {name[:80]!r}, which may run code or contact a server: "
+            f"if you trust the folder, load it with allow_encoder=True."
+        )
 
     encoder = make_encoder(name, str(stored["kind"]))
     if (encoder.version, encoder.checksum) != (stored["version"], stored["checksum"]):
@@ -199,10 +228,9 @@ def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) 
         )
 
     try:
-        state = EncoderState.from_bytes((folder / _ENCODER).read_bytes())
-    except (OSError, InputError):
+        encoder.restore(EncoderState.from_bytes((folder / _ENCODER).read_bytes()))
+    except (OSError, AttributeError, KeyError, TypeError, ValueError):
         raise _damaged(folder) from None
-    encoder.restore(state)
     return encoder
 
 

@@ -253,9 +253,10 @@ def new(
         items, location, classes, settings, text=text, id_column=id_column, labels=labels
     )
 
-    # The page lists the classes that match what is typed, so it is better with many of them.
     command = "teeter campaign label"
-    if len(names) > MAX_SHORTCUTS:
+    # The page lists the classes that match what is typed, so it is better with many of them. A
+    # team labels on the page too.
+    if len(names) > MAX_SHORTCUTS or overlap > 0:
         command = "teeter serve"
     typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
 

@@ -137,6 +137,7 @@ def add_person(
     if no_token:
         typer.echo(f"Added {name} without a token.", err=True)
     else:
+        typer.echo(f"Added {name}. To log in on the page, {name} needs this token:", err=True)
         typer.echo(token)
 
 

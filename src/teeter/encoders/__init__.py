@@ -38,10 +38,13 @@ from teeter.encoders.registry import (
     choose_encoder,
     encoders,
     is_installed,
+    is_own_encoder,
     make_encoder,
     names,
     require_own_encoder,
+    require_trusted_encoder,
     resolve_encoder,
+    trust_encoder,
 )
 from teeter.encoders.static import StaticEncoder
 from teeter.encoders.tfidf import TfidfEncoder, encode_texts
@@ -66,9 +69,12 @@ __all__ = [
     "encode_texts",
     "encoders",
     "is_installed",
+    "is_own_encoder",
     "make_encoder",
     "names",
     "require_own_encoder",
+    "require_trusted_encoder",
     "resolve_encoder",
     "run_encoder",
+    "trust_encoder",
 ]

@@ -188,7 +188,14 @@ def run_encoder(encoder: EncoderFunction, contents: Sequence[str]) -> Vectors:
         >>> run_encoder(lambda texts: [[len(text)] for text in texts], ["one", "three"]).tolist()
         [[3.0], [5.0]]
     """
-    vectors = np.ascontiguousarray(encoder(contents), dtype=np.float32)
+    returned = encoder(contents)
+    try:
+        vectors = np.ascontiguousarray(returned, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise InputError(
+            "The encoder did not return an array: it must return finite numbers of shape (items, "
+            "features)."
+        ) from None
 
     # NaN or infinity in one row would spoil the scale of all features.
     has_expected_shape = vectors.ndim == 2 and len(vectors) == len(contents)

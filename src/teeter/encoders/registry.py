@@ -22,10 +22,13 @@ __all__ = [
     "choose_encoder",
     "encoders",
     "is_installed",
+    "is_own_encoder",
     "make_encoder",
     "names",
     "require_own_encoder",
+    "require_trusted_encoder",
     "resolve_encoder",
+    "trust_encoder",
 ]
 
 AUTO = "auto"
@@ -34,6 +37,9 @@ AUTO = "auto"
 ENCODER_VARIABLE = "TEETER_ENCODER"
 """An environment variable that decides what ``auto`` stands for: comma-separated names, of which
 the first one for the kind of content is used."""
+
+TRUST_VARIABLE = "TEETER_TRUST_ENCODER"
+"""An environment variable with comma-separated names of encoders that campaign files may use."""
 
 SIDE_BY_SIDE = "+"
 """Joins the names of encoders whose features are used side by side."""
@@ -101,13 +107,52 @@ def require_own_encoder(name: str) -> None:
     Raises:
         InputError: If the name is neither ``auto`` nor made of registered names.
     """
-    own_names = [AUTO, *names()]
-    # Joined names are harmless too: they only use registered encoders side by side.
-    if not all(part in own_names for part in name.split(SIDE_BY_SIDE)):
+    if not is_own_encoder(name):
         raise InputError(
             f"The page does not offer the encoder {name[:80]!r}: choose from "
-            f"{', '.join(own_names)}, or use teeter campaign encode."
+            f"{', '.join([AUTO, *names()])}, or use teeter campaign encode."
         )
+
+
+def is_own_encoder(name: str) -> bool:
+    """Return whether a name is ``auto``, or made of registered names.
+
+    Example:
+        >>> is_own_encoder("tfidf"), is_own_encoder("os:system")
+        (True, False)
+    """
+    return name == AUTO or all(part in names() for part in name.split(SIDE_BY_SIDE))
+
+
+def trust_encoder(name: str) -> None:
+    """Let this process and those that it starts use an encoder that a campaign file names.
+
+    Call it for names that the user has given. A name in a file is not enough: the file may come
+    from somebody else, and an encoder that is not registered runs code, reads folders or contacts
+    servers.
+    """
+    if not is_own_encoder(name):
+        # In the environment, which processes inherit: a server encodes in its worker.
+        os.environ[TRUST_VARIABLE] = ",".join([*_trusted_names(), name])
+
+
+def require_trusted_encoder(name: str) -> None:
+    """Refuse an encoder that a campaign file names, unless it is registered or trusted.
+
+    Raises:
+        InputError: If the user has not named the encoder.
+    """
+    if not is_own_encoder(name) and name not in _trusted_names():
+        raise InputError(
+            f"The campaign uses the encoder {name[:80]!r}, which may run code or contact a server. "
+            f"If you trust the campaign, set the environment variable {TRUST_VARIABLE} to this "
+            f"name."
+        )
+
+
+def _trusted_names() -> list[str]:
+    value = os.environ.get(TRUST_VARIABLE, "")
+    return [name for name in value.split(",") if name]
 
 
 def choose_encoder(kind: str) -> EncoderChoice:

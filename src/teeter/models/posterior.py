@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches
 from teeter.models.outputs import Outputs
-from teeter.models.torch_model import evaluation_mode, find_head, forward_logits, probe_batch
+from teeter.models.torch_model import (
+    as_logits,
+    evaluation_mode,
+    find_head,
+    forward_logits,
+    probe_batch,
+)
 from teeter.seeds import seeded_global_rng, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
@@ -99,7 +105,8 @@ def dropout_logits(
 
     if not blocks:
         raise InputError("Cannot observe an empty pool: the data has no rows.")
-    return torch.cat(blocks, dim=1)
+    logits = torch.cat(blocks, dim=1)
+    return as_logits(logits) if head_name is None else logits
 
 
 def stacked_logits(members: Sequence[Outputs]) -> Tensor:

@@ -24,6 +24,7 @@ from teeter.models.inputs import BatchedInputs, adapt_to, batches
 from teeter.models.outputs import Outputs, are_probabilities
 
 __all__ = [
+    "as_logits",
     "call_model",
     "evaluation_mode",
     "extract_logits",
@@ -89,7 +90,7 @@ def observe_torch(
 
         all_logits = torch.cat(logit_pieces)
         if head_name is None:
-            return Outputs(logits=all_logits)
+            return Outputs(logits=as_logits(all_logits))
 
         weight, bias = _copy_head(linear_layer(model, head_name))
         return Outputs(
@@ -264,7 +265,7 @@ def forward_logits(
 ) -> Tensor:
     """Run a batch and return its logits (B, C).
 
-    Without a head they are what the module returns. Probabilities are turned into their logarithms.
+    Without a head they are what the module returns; see ``as_logits``.
 
     Raises:
         InputError: if there is no head and the module does not return one matrix.
@@ -285,10 +286,19 @@ def forward_logits(
     result = results[0].detach()
     if result.shape[1] == 1:
         return _add_zero_class(result, 1)
-    if are_probabilities(result):
-        smallest = torch.finfo(result.dtype).tiny  # log 0 would be -inf
-        return result.clamp_min(smallest).log()
     return result.clone()
+
+
+def as_logits(results: Tensor) -> Tensor:
+    """Return what a module without a linear head returned for all rows (..., C) as logits.
+
+    Probabilities are turned into their logarithms. All rows decide together, since a single batch
+    may look like probabilities by chance or by rounding.
+    """
+    if not are_probabilities(results.float()):
+        return results
+    smallest = torch.finfo(results.dtype).tiny  # log 0 would be -inf
+    return results.clamp_min(smallest).log_()
 
 
 def call_model(model: nn.Module, batch: Any) -> Any:

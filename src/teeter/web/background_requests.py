@@ -215,8 +215,6 @@ class PredictTexts(TaskRequest[TextsPredicted]):
     campaign: str
     texts: tuple[str, ...]
 
-    is_urgent: ClassVar[bool] = True
-
 
 class MapKind(StrEnum):
     """What a map shows."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
@@ -21,6 +20,7 @@ from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.saved_models import load_arrays, load_temperature
 from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError
@@ -488,11 +488,16 @@ def _class_probabilities(state: RoundState, rows: Sequence[int]) -> list[list[tu
 
     The lists are empty if there is no model, no linear one, or one of other features.
     """
-    arrays = {} if state.weights is None else load(state.weights)
-    if "weight" not in arrays or arrays["weight"].shape[1] != state.features.shape[1]:
+    arrays = {} if state.weights is None else load_arrays(state.weights)
+    if (
+        state.weights is None
+        or "weight" not in arrays
+        or arrays["weight"].shape[1] != state.features.shape[1]
+    ):
         return [[] for _ in rows]
 
     logits = state.features[list(rows)] @ arrays["weight"].T + arrays["bias"]
+    logits /= load_temperature(state.weights)
     # Softmax; the largest logit is subtracted so that no power overflows.
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = odds / odds.sum(axis=1, keepdims=True)  # (rows, classes)

@@ -567,7 +567,12 @@ def _settings_section(comparisons: Sequence[RunComparison]) -> Section:
 
     for comparison in comparisons:
         run = comparison.run
-        setting = asdict(run.setting)
+        # The run may have other strategies and repetitions than its setting proposes.
+        setting = {
+            **asdict(run.setting),
+            "strategies": list(comparison.accuracy),
+            "repetitions": comparison.repetitions,
+        }
         values = _flatten({"folder": run.folder.name, **setting})
 
         # The facts of a single run stand in the footer.

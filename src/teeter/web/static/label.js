@@ -329,11 +329,14 @@ function describeEmptyStage() {
   if (isDeciding) {
     if (!isFinished) return "Looking for disagreements…";
     if (skipped.size && start.waiting) return "You skipped the remaining items. Reload the page to see them again.";
-    return "Nothing to decide: the annotators agree on every item that several of them have labelled.";
+    return "Nothing to decide.";
   }
 
   if (isReviewing) return isFinished ? "No label looks wrong." : "Looking for labels that may be wrong…";
-  return isFinished ? "Nothing is left to label." : "Choosing the next items…";
+  if (!isFinished) return "Choosing the next items…";
+  if (labelled >= start.items) return "Nothing is left to label.";
+  // Skipped, unsure and flagged items have no label either, and come to nobody.
+  return "Nothing is left for you at the moment. Items that other annotators hold come back when they answer or their lease ends; an owner can release them on the Team page.";
 }
 
 function drawWhy() {
