@@ -132,7 +132,7 @@ def test_an_owner_names_somebody_who_comes_in(
     changes.get_by_role("button", name="Revoke token").click()
     sync_api.expect(page.get_by_role("status").first).to_contain_text("was revoked")
     other.reload()
-    other.wait_for_url("**/login")
+    other.wait_for_url("**/login?next=*")
     page.get_by_label("Combine several answers about an item by").select_option("dawid-skene")
     page.get_by_role("button", name="Save").click()
     sync_api.expect(page.get_by_label("Combine several answers about an item by")).to_have_value(
