@@ -84,6 +84,7 @@ def copy_campaign(source: Database, target: Database, name: str) -> dict[str, in
         UnknownNameError: If the source has no campaign of this name.
         InputError: If the target has one already.
     """
+    # The reader sees one state throughout, so people may go on labelling meanwhile.
     with source.reading() as source_connection, target.writing() as target_connection:
         campaign = _require_copyable(source_connection, target_connection, name)
         settings = _copy_settings(campaign.settings, source, target)

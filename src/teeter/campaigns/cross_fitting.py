@@ -77,6 +77,7 @@ def out_of_fold(
     Returns:
         Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
     """
+    # Shuffled, because items may have been added class by class.
     order = np.random.default_rng(seed).permutation(len(labels))
     folds = _split(order, FOLDS[ClassifierKind(head)])
     return _judge(features, labels, folds, head=head, seed=seed)
@@ -103,6 +104,7 @@ def cross_fit(
         Shape (K, C). A class has probability 0 for a row if no other row has it.
     """
     order = np.random.default_rng(seed).permutation(judged)
+    # Each model lacks len(judged) / n_folds labels: so many folds keep that to LACKING_SHARE.
     n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
     n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
     folds = _split(order, n_folds)
@@ -134,6 +136,7 @@ def fit_temperature(probabilities: Floats, labels: Integers) -> float:
 
     def loss(log_temperature: float) -> float:
         scaled = logits / np.exp(log_temperature)
+        # The largest becomes 0, so that exp cannot overflow.
         scaled -= scaled.max(axis=1, keepdims=True)
         normalizers = np.log(np.exp(scaled).sum(axis=1))
         misfit = float((normalizers - scaled[rows, labels]).sum())
@@ -159,6 +162,7 @@ def seen_classes(learner: Learner, n_classes: int) -> list[int]:
 
 def _split(order: Integers, n_folds: int) -> list[Integers]:
     """Return the rows of each fold, of which none is empty."""
+    # Taking every n-th row makes folds whose sizes differ by one at most.
     return [order[fold::n_folds] for fold in range(min(n_folds, len(order)))]
 
 
@@ -219,6 +223,7 @@ def _predict_folds(
         learners.append(learner)
 
     with ignore_few_labels_warning():
+        # A fold without a model would leave rows without probabilities, so any error ends it.
         for error in fit_learners(learners).values():
             raise error
 

@@ -127,6 +127,7 @@ def prepare_encoder(
         )
 
     choice = resolve_encoder(name or settings.encoder, settings.kind)
+    # The name may come from a campaign file that another person wrote.
     require_trusted_encoder(choice.name)
     folder = None if settings.folder is None else Path(settings.folder)
     encoder = make_encoder(choice.name, settings.kind, folder=folder)
@@ -262,6 +263,7 @@ def encode_items(
         progress: called after each part.
     """
     with database.reading() as connection:
+        # Not in the writing transaction: fitting takes time, and answers would wait for it.
         prepared = prepare_encoder(repository, connection, settings, name=name, again=again)
     with database.writing() as connection:
         store_encoding(repository, connection, prepared)
@@ -383,6 +385,7 @@ class _EncodingRun:
                 if other.encoder == self.encoder.name and other.row_id != self.stored.row_id:
                     encodings.remove(connection, other.row_id)
 
+            # A run that found nothing to do leaves no line in the history.
             if encoded or is_switch:
                 detail = {
                     "by": self.encoder.name,
@@ -408,5 +411,6 @@ class _EncodingRun:
 
     def _is_outgrown(self, n_items: int) -> bool:
         fitted_on = self.stored.fitted_on
+        # An encoder that learned from fit_size items would not learn from more if fitted again.
         has_room = 0 < fitted_on < self.encoder.fit_size
         return has_room and _OUTGROWN * fitted_on < n_items

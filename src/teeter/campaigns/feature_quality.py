@@ -99,6 +99,7 @@ def _are_poor(facts: Mapping[str, Any]) -> bool:
         return False
 
     accuracy_skill = _skill(right / total, facts["most_frequent"] / total)
+    # Always guessing one class has a recall of 1 for that class and of 0 for all others.
     recall_skill = _skill(facts["mean_recall"], 1 / n_classes)
     return max(accuracy_skill, recall_skill) < POOR_SKILL
 

@@ -30,6 +30,7 @@ __all__ = [
 
 def is_url(location: str | Path) -> bool:
     """Return whether a location is the URL of a database, not a file."""
+    # A Path is never a URL: it turns :// into :/.
     return isinstance(location, str) and "://" in location
 
 

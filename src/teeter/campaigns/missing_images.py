@@ -23,6 +23,7 @@ def describe_missing_images(campaign: Campaign) -> str | None:
     with campaign.database.reading() as connection:
         paths = [item.content or "" for item in campaign.repository.items.all(connection)]
 
+    # A folder that was moved needs other advice, and no look at each of its files.
     if not folder.is_dir():
         return (
             f"The folder of the images is missing: {len(paths):,} image files are expected in "

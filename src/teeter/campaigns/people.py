@@ -227,6 +227,7 @@ class People:
         with self._database.reading() as connection:
             member = self._member(connection, name)
 
+        # Every hash begins with the empty prefix, which must not let anyone in.
         if member is None or member.token_hash is None or not prefix:
             return None
         return _person(member) if member.token_hash.startswith(prefix) else None

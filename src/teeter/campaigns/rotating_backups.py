@@ -57,10 +57,12 @@ def back_up_and_rotate(campaign: Campaign, folder: Path, keep: int, now: datetim
     try:
         check_backup(path)
     except StoreError:
+        # A damaged copy must not count as one of the backups to keep.
         path.unlink()
         raise
 
     pattern = re.compile(rf"{re.escape(stem)}-{_TIME_PATTERN}\.teeter")
+    # Sorted by the time in the name: the time of a file may change when it is copied.
     backups = sorted(file for file in folder.iterdir() if pattern.fullmatch(file.name))
     removed = backups[:-keep]
     for old in removed:

@@ -45,6 +45,7 @@ def note_session(campaign: Campaign, annotator: str, kind: SessionKind, identity
     session = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
     since = campaign.repository.scope.time_after(-_SECONDS_COMPARED)
 
+    # Read first: a session that is known already need not wait for other writers.
     with campaign.database.reading() as connection:
         events = history.lines(connection, _EVENT, since=since)
 

@@ -128,6 +128,7 @@ def give_advice(progress: Progress) -> list[str]:
     if progress.budget is not None:
         advice.append(_describe_budget(progress.cost, progress.budget))
 
+    # A single model does not show whether predictions still change.
     if progress.kappa is not None:
         advice.append(_recommend(progress.kappa, progress.accuracies))
 
@@ -234,6 +235,7 @@ def _change_over_three_models(accuracies: Sequence[AccuracyEstimate]) -> _Change
     before = accuracies[-4]
     after = accuracies[-1]
     difference = after.share - before.share
+    # The difference is smallest if the later accuracy is low in its interval, the earlier high.
     down = math.hypot(after.share - after.low, before.high - before.share)
     up = math.hypot(after.high - after.share, before.share - before.low)
     return _Change(difference, difference - down, difference + up)

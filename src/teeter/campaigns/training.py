@@ -173,6 +173,8 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         "labels": labels,
         "predicted": predicted,
     }
+    # Random items represent all items. Picked ones are often harder, and would bias the
+    # temperature.
     if len(random_rows) >= MIN_CALIBRATION_ITEMS:
         probabilities, labels = random_probabilities, random_labels
     arrays["temperature"] = np.array([fit_temperature(probabilities, labels)])
@@ -244,6 +246,7 @@ def measure_previous_encoder(
 
     places, labels = labelled_items(state)
     keys = [state.keys[place] for place in places]
+    # Newest first, so that the encoder just before the current one is compared.
     for encoding in reversed(repository.encodings.all(connection)):
         if encoding.is_current:
             continue
@@ -334,6 +337,7 @@ def _make_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Lea
         make_strategy(settings.strategy, settings.options),
         classes=state.classes,
         seed=settings.seed,
+        # A strategy cannot pick more items than it sees.
         pool_size=max(MAX_CANDIDATES, n),
         training=TRAINING,
         # Before the first model there are only features to go by.

@@ -130,6 +130,7 @@ class Classifier:
         """
         chunks = []
         for start, encoding in self._encode(contents):
+            # The vector of an unreadable content is zero, and its probabilities would look real.
             for row, problem in sorted(encoding.unreadable.items()):
                 raise InputError(f"Content {start + row} cannot be read: {problem}")
             chunks.append(self.head.probabilities(encoding.vectors))
@@ -178,6 +179,7 @@ class Classifier:
 
     def _encode(self, contents: Sequence[Any]) -> Iterator[tuple[int, Encoding]]:
         """Yield the features of contents chunk by chunk, with the number of the first content."""
+        # A text is a sequence too, and each of its letters would be labelled.
         if isinstance(contents, str):
             raise InputError("One text was given: put it into a list.")
 
@@ -186,6 +188,7 @@ class Classifier:
             if self.encoder is None:
                 encoding = Encoding(self._require_features(chunk))
             else:
+                # Images may be given as Path objects, but encoders take strings.
                 encoding = self.encoder.encode([str(content) for content in chunk])
             yield start, encoding
 
@@ -208,6 +211,7 @@ class Classifier:
                 f"This classifier was trained on {width} features per item, but the data has the "
                 f"shape {features.shape}."
             )
+        # The probabilities of a row with NaN are NaN, and argmax would still name a class.
         if not np.isfinite(features).all():
             raise InputError("The features have values that are missing or infinite: replace them.")
         return features

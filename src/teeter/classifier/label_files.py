@@ -70,6 +70,7 @@ def label_file(
     """
     source = Path(source)
     target = Path(target)
+    # The target is checked first: labelling may take hours, and nothing should be lost at its end.
     if target.exists():
         raise FileError(f"{target} exists already: name another file.")
     if target.suffix.lower() not in (".csv", *JSONL_SUFFIXES, ".parquet"):
@@ -80,6 +81,7 @@ def label_file(
         _import_pyarrow()
 
     table = _read_rows(source)
+    # After the rows are read, so that a source that does not exist is reported as missing.
     _require_kind(classifier, source)
     contents = table.contents(text)
     for name in OUTPUT_COLUMNS:
@@ -158,6 +160,7 @@ class _Rows(ABC):
 
         with atomic_open(target, "w") as file:
             for row in rows:
+                # Parquet files have dates and decimals, which JSON has no types for.
                 file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
     def as_cells(self) -> list[list[Any]]:
@@ -233,6 +236,7 @@ class _JsonLines(_Rows):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._objects = [fields for _, fields in read_json_objects(path)]
+        # Objects may have different fields. A dictionary keeps them in the order of appearance.
         self.names = list(dict.fromkeys(name for fields in self._objects for name in fields))
 
     def texts(self, name: str) -> list[str]:
@@ -245,6 +249,7 @@ class _JsonLines(_Rows):
         return texts
 
     def as_dicts(self) -> list[dict[str, Any]]:
+        # Copies, because write adds the prediction to them.
         return [dict(fields) for fields in self._objects]
 
 
@@ -259,6 +264,7 @@ class _ParquetTable(_Rows):
 
     def texts(self, name: str) -> list[str]:
         values = self._table.column(name).to_pylist()
+        # A CSV file has an empty cell here, and the same row should get the same class.
         return ["" if value is None else str(value) for value in values]
 
     def as_dicts(self) -> list[dict[str, Any]]:
@@ -279,6 +285,7 @@ class _ImageFolder(_Rows):
         paths = [path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES]
         if not paths:
             raise FileError(f"{folder} has no images: no file ends in {', '.join(IMAGE_SUFFIXES)}.")
+        # File systems list files in different orders.
         self._paths = sorted(paths)
 
     def contents(self, text: str | None) -> list[str]:
@@ -290,6 +297,7 @@ class _ImageFolder(_Rows):
         return [str(path) for path in self._paths]
 
     def as_dicts(self) -> list[dict[str, Any]]:
+        # Relative paths, which stay valid when the folder is moved.
         return [{"image": path.relative_to(self.path).as_posix()} for path in self._paths]
 
 
@@ -322,6 +330,7 @@ def _write_parquet(table: Any, target: Path, predictions: Sequence[Prediction], 
 
     labels = [prediction.label for prediction in predictions]
     probabilities = [prediction.probability for prediction in predictions]
+    # The types are given, because pyarrow cannot infer one if no row could be read.
     added = {
         "predicted": pyarrow.array(labels, pyarrow.string()),
         "probability": pyarrow.array(probabilities, pyarrow.float64()),

@@ -112,6 +112,7 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
     """
     folder = Path(folder)
     description = _read_description(folder)
+    # Checked first, because the other entries may mean something else in another format.
     if description.get("format") != FORMAT:
         raise FileError(
             f"{folder} was written by another version of teeter, and this one cannot read it."
@@ -126,10 +127,12 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
             stored_encoder = {
                 name: str(stored_encoder[name]) for name in ("name", "kind", "version", "checksum")
             }
+            # Raises ValueError for an unknown kind: the folder is damaged then.
             ContentKind(stored_encoder["kind"])
     except (AttributeError, KeyError, TypeError, ValueError):
         raise _damaged(folder) from None
 
+    # Too few names would fail at some later prediction, too many would never be noticed.
     if len(head.layers[-1].bias) != len(classes):
         raise _damaged(folder)
 
@@ -155,6 +158,7 @@ def _read_info(values: dict[str, Any]) -> ClassifierInfo:
 
 def _read_classes(values: list[Any]) -> list[str]:
     classes = [_require_printable(name) for name in values]
+    # A text or an object can be iterated as well, but its parts are not classes.
     if not isinstance(values, list) or len(set(classes)) < len(classes):
         raise ValueError("classes must be a list of different names")
     return classes
@@ -162,6 +166,7 @@ def _read_classes(values: list[Any]) -> list[str]:
 
 def _require_printable(text: Any) -> str:
     """Return a text that a terminal may show."""
+    # The folder may come from anyone, and control characters can rewrite a terminal's screen.
     if not isinstance(text, str) or not text.isprintable():
         raise ValueError("not a printable text")
     return text
@@ -178,6 +183,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise FileError(f"Cannot read {folder}: {error.strerror}.") from None
     except (UnicodeDecodeError, ValueError, RecursionError):
+        # json raises RecursionError for thousands of nested brackets.
         raise _damaged(folder) from None
 
     if not isinstance(description, dict):
@@ -205,6 +211,7 @@ def _read_head(folder: Path, description: dict[str, Any]) -> Head:
 
     size = float(arrays["size"][0])
     temperature = float(description["temperature"])
+    # With NaN or infinite weights, predictions would be wrong without any error.
     is_finite = all(np.isfinite(array).all() for array in arrays.values())
     if not layers or not is_finite or not 0 < temperature < np.inf or size <= 0:
         raise _damaged(folder)
@@ -214,6 +221,7 @@ def _read_head(folder: Path, description: dict[str, Any]) -> Head:
 def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) -> Encoder:
     """Make the encoder that a classifier was trained with, and restore what it learned."""
     name = str(stored["name"])
+    # Before make_encoder, which may already import a module or contact a server.
     if not allow_encoder and not is_own_encoder(name):
         raise InputError(
             f"{folder} uses the encoder {name[:80]!r}, which may run code or contact a server: "
@@ -221,6 +229,7 @@ def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) 
         )
 
     encoder = make_encoder(name, str(stored["kind"]))
+    # Another version computes other features, on which the head was not trained.
     if (encoder.version, encoder.checksum) != (stored["version"], stored["checksum"]):
         raise InputError(
             f"The encoder {name} that is installed differs from the one that {folder} was trained "

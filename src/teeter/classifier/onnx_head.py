@@ -47,6 +47,7 @@ def _build_model(classifier: Classifier) -> Any:
         raise MissingExtraError("Writing ONNX needs onnx: pip install 'teeter[onnx]'.") from None
 
     head = classifier.head
+    # All float32, like the features: ONNX operators do not mix types.
     constants = {
         "centre": head.centre.astype(np.float32),
         "size": np.array([head.size], np.float32),
@@ -63,6 +64,7 @@ def _build_model(classifier: Classifier) -> Any:
         constants[f"bias_{number}"] = layer.bias.astype(np.float32)
         output = "logits" if number == last_number else f"linear_{number}"
         inputs = [f"layer_{number}", f"weight_{number}", f"bias_{number}"]
+        # transB, because weights are stored as (outputs, inputs).
         nodes.append(helper.make_node("Gemm", inputs, [output], transB=1))
         if number < last_number:
             nodes.append(helper.make_node("Relu", [output], [f"layer_{number + 1}"]))

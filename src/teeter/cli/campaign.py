@@ -258,6 +258,7 @@ def new(
     # team labels on the page too.
     if len(names) > MAX_SHORTCUTS or overlap > 0:
         command = "teeter serve"
+    # Without the password, because what a terminal shows is often recorded or shared.
     typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
 
 

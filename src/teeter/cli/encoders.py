@@ -72,5 +72,6 @@ def _describe(name: str) -> _EncoderRow:
         is_installed=is_installed(name),
         package=None if package is None else package.distribution,
         licence=None if package is None else package.licence,
+        # The first line is a summary. A table has no room for more.
         about=docstring.partition("\n")[0],
     )

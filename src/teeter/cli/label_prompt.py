@@ -300,6 +300,7 @@ def resolve_disagreements(
         if choice.action is Action.STOP:
             break
         if choice.action is Action.UNDO:
+            # Decisions from before this session are not undone here.
             if decided:
                 opened.undo_decision(reviewer)
                 position = decided.pop()
@@ -392,6 +393,7 @@ def _prompt(
             return _Choice(action=Action.STOP)
 
         key = _KEY_NAMES.get(key, key)
+        # Once a name has been begun, the keys of actions are letters of it.
         if typed or (keyboard.by_name and key not in action_by_key):
             typed, label = _type_name(key, typed, keyboard.classes, note)
             if label is not None:
@@ -399,6 +401,7 @@ def _prompt(
                 return _Choice(label=label)
             continue
 
+        # Caps Lock must not matter. With names, Shift tells actions from the letters of a name.
         if not keyboard.by_name:
             key = key.lower() if len(key) == 1 else key
         if key in keyboard.class_by_key:
@@ -458,6 +461,7 @@ def _type_name(key: str, typed: str, classes: Sequence[str], note: str) -> tuple
         reason = f"Several classes match {typed!r}: {list_some(matches, _NAMED_CLASSES)}."
     typer.echo(f"\n{reason}", err=True)
     typer.echo(f"({note}) ", nl=False, err=True)
+    # What was typed stays, so that it can be completed or corrected.
     _show_typed(typed)
     return typed, None
 

@@ -61,6 +61,7 @@ def predict_with_campaign(
     Examples:
       teeter campaign predict reviews.teeter new.csv labelled.csv
     """
+    # Closed before labelling, which may take long and needs the classifier only.
     with open_campaign(file) as opened, spinner("Loading the model"):
         classifier = opened.classifier()
     _label_file(classifier, source, out, text)
@@ -94,6 +95,7 @@ def export_model(
 
     labels = pluralize(classifier.info.labels, "label")
     typer.echo(f"Wrote model {classifier.info.model}, trained on {labels}, to {out}.")
+    # teeter predict cannot use an ONNX file, which has no encoder.
     if out.suffix.lower() != ".onnx":
         echo_wrapped(f"Use it with: teeter predict {shlex.quote(str(out))} FILE OUT")
 

@@ -98,12 +98,14 @@ class Database:
         try:
             self._migrate(create=create)
         except BaseException:
+            # The caller gets no object to close, not even after Ctrl-C.
             self.close()
             raise
 
         self._file_identity = _file_identity(self.path)
 
     def _migrate(self, *, create: bool) -> None:
+        # Read first: opening a database that is up to date need not wait for other writers.
         with self.reading() as connection:
             up_to_date = is_up_to_date(connection)
             if self.path is None and not is_campaign_database(connection):
@@ -149,6 +151,7 @@ class Database:
         if self.path is not None:
             return str(self.path)
 
+        # People type postgresql://, without the driver that _parse_location adds.
         as_typed = self.url.set(drivername=self.url.get_backend_name())
         return as_typed.render_as_string(hide_password=True)
 
@@ -205,6 +208,7 @@ def _parse_location(location: str | Path) -> URL:
             "This is not a database URL. Give a file, or a URL such as postgresql://host/name."
         ) from None
 
+    # SQLAlchemy would use psycopg2 by default, and does not know the name postgres.
     if url.drivername in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg")
 
@@ -353,6 +357,7 @@ def _create_postgres_engine(url: URL) -> Engine:
     engine = create_engine(
         url,
         connect_args={"connect_timeout": _CONNECT_TIMEOUT},
+        # Servers that restart and firewalls close idle connections: test each one before its use.
         pool_pre_ping=True,
         pool_size=16,
         max_overflow=16,
@@ -377,6 +382,7 @@ def _begin_sqlite(connection: Connection) -> None:
         return
 
     sqlite_connection: Any = connection.connection.dbapi_connection
+    # _lock_sqlite_file waits itself, so SQLite's busy handler must not.
     sqlite_connection.execute("PRAGMA busy_timeout = 0")
     try:
         if not _lock_sqlite_file(sqlite_connection, timeout):
@@ -395,6 +401,7 @@ def _lock_sqlite_file(connection: sqlite3.Connection, timeout: float) -> bool:
 
     while time.monotonic() < deadline:
         try:
+            # Locks at once: a transaction that begins as a reader may fail at its first write.
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             if not is_sqlite_busy(error):
@@ -409,6 +416,7 @@ def _lock_sqlite_file(connection: sqlite3.Connection, timeout: float) -> bool:
 def _begin_postgres(connection: Connection) -> None:
     timeout = connection.get_execution_options().get(_WRITE_OPTION)
     if timeout is None:
+        # At PostgreSQL's default level, each statement may see a newer state than the one before.
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return
 

@@ -144,6 +144,7 @@ class EncodingRepository:
 
     def remove(self, connection: Connection, row_id: int) -> None:
         """Remove an encoding and its vectors."""
+        # Vectors refer to their encoding, so they are deleted before it.
         connection.execute(schema.vectors.delete().where(VECTORS.encoding_id == row_id))
         connection.execute(schema.encodings.delete().where(ENCODINGS.id == row_id))
 
@@ -300,6 +301,7 @@ class EncodingRepository:
         Raises:
             InputError: the items have features of different lengths.
         """
+        # Compared in the database, so that no vector has to be read.
         length = func.length(VECTORS.vector)
         query = select(length).distinct().where(VECTORS.encoding_id == row_id)
         sizes = sorted(size // np.float32().itemsize for size in connection.scalars(query))

@@ -73,6 +73,7 @@ class HistoryRepository:
             }
             for detail in details
         ]
+        # SQLAlchemy does not take an empty list to mean that nothing is inserted.
         if rows:
             connection.execute(insert(schema.history), rows)
 
@@ -90,6 +91,7 @@ class HistoryRepository:
             query = query.where(HISTORY.at >= since)
 
         history = []
+        # By id: times would be out of order after a clock was set back.
         for row in connection.execute(query.order_by(HISTORY.id)):
             line = {
                 "at": row.at,

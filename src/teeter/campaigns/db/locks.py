@@ -52,6 +52,7 @@ class LockRepository:
         if self.is_taken(connection, name, seconds):
             return None
 
+        # The host and process let others see that the holder crashed, the rest tells threads apart.
         holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
         values = {
             "campaign_id": self._scope.campaign_id,
@@ -86,6 +87,7 @@ class LockRepository:
     def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
         """Let a lock expire in so many seconds from now, if the holder still has it."""
         expires = self._scope.time_after(seconds)
+        # The lock may have expired meanwhile, and another process may have taken it.
         held = and_(
             self._matches(name),
             LOCKS.holder == holder,

@@ -37,6 +37,7 @@ __all__ = [
     "require_known_versions",
 ]
 
+# Not part of schema: this table must exist before any other is created or changed.
 _applied = Table(
     "migrations",
     MetaData(),
@@ -75,6 +76,7 @@ def _add_encodings(connection: Connection) -> None:
         .join(old_features, old_features.c.item_id == schema.ITEMS.id)
         .distinct()
     )
+    # All ids are fetched first, because the loop writes on the same connection.
     for campaign_id in connection.scalars(with_features).all():
         encoding_id = _add_old_encoding(connection, campaign_id)
         rows = (
@@ -105,6 +107,7 @@ def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
     kind = connection.scalar(
         select(schema.ITEMS.kind).where(schema.ITEMS.campaign_id == campaign_id).limit(1)
     )
+    # The history of schema 1 has one name for both of these encoders.
     if encoder == "built-in":
         encoder = "pixels" if kind == "image" else "tfidf"
 

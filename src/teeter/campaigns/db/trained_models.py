@@ -46,6 +46,7 @@ class ModelRepository:
 
     def add(self, connection: Connection, weights: bytes, facts: Mapping[str, Any]) -> int:
         """Store a model and return its version."""
+        # Only one connection writes at a time, so no other model can get the same version.
         version = self.newest_version(connection) + 1
         values = {
             "campaign_id": self._scope.campaign_id,
