@@ -638,8 +638,8 @@ def suspects(
     A label is listed if a model that was not trained on it finds it unlikely. To review the labels,
     run teeter campaign label --suspects.
 
-    Prints the id, the label with its probability and the prediction, and the content of each item,
-    separated by tabs.
+    Prints a line for each item, with three columns separated by tabs: the id; the label, its
+    probability and the predicted class; and the content.
     """
     with open_campaign(file) as opened, spinner("Looking"):
         suspect_labels = opened.suspects(n, again=again)
