@@ -169,9 +169,10 @@ def _describe_trend(progress: Progress) -> str:
     if change is None:
         return "Whether the accuracy is still rising cannot be measured."
 
-    low = 100 * change.low
-    high = 100 * change.high
-    interval = f"between {low:+.0f} and {high:+.0f} points with 95% confidence"
+    # Whole numbers, so that nothing changes by -0 points.
+    low = round(100 * change.low)
+    high = round(100 * change.high)
+    interval = f"between {low:+d} and {high:+d} points with 95% confidence"
     if low <= 0 <= high:
         return (
             f"There are too few random items to tell whether the accuracy changed over the last "
