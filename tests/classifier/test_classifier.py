@@ -81,7 +81,7 @@ def test_an_image_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -
     encoder = make_encoder("pixels", "image")
     encoder.fit(paths)
     width = encoder.encode(paths[:1]).vectors.shape[1]
-    head = module.Head(
+    head = module.ClassifierHead(
         np.zeros(width),
         1.0,
         (module.Layer(np.ones((2, width), np.float32), np.zeros(2, np.float32)),),

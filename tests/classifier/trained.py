@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from teeter.classifier import Classifier, ClassifierInfo, Head, Layer
+from teeter.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import make_encoder
 
 INFO = ClassifierInfo("mail", model=3, labels=40, teeter="0.1.0", accuracy=(0.9, 0.8, 0.95))
@@ -29,7 +29,7 @@ def text_classifier(temperature: float = 1.0) -> Classifier:
         generator.normal(size=(3, width)).astype(np.float32),
         generator.normal(size=3).astype(np.float32),
     )
-    head = Head(generator.normal(size=width), 0.5, (layer,), temperature)
+    head = ClassifierHead(generator.normal(size=width), 0.5, (layer,), temperature)
     return Classifier(["ham", "spam", "other"], head, encoder, INFO)
 
 
@@ -44,5 +44,5 @@ def network_classifier() -> Classifier:
         )
         for inputs, outputs in pairwise(widths)
     )
-    head = Head(generator.normal(size=4), 2.0, layers, 1.7)
+    head = ClassifierHead(generator.normal(size=4), 2.0, layers, 1.7)
     return Classifier(["a", "b", "c"], head, None, INFO)

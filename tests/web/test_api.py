@@ -16,6 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.db import Answer
+from teeter.campaigns.enums import AnswerKind
 from teeter.web import api
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (
@@ -282,6 +284,23 @@ def test_features_are_shown_as_numbers(tmp_path: Path) -> None:
         content = response.json()["questions"][0]["content"]
         assert content["kind"] == "features"
         assert len(content["features"]) == 5
+
+
+def test_only_items_that_others_hold_are_said_to_come_back(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign.add({"id": f"t{number}", "text": text(number)} for number in range(4))
+
+    with serve_campaigns(tmp_path / "texts.teeter") as client:
+        held = [question.item for question in campaign.ask(4, "ann")]
+        assert not get_questions(client)
+        questions = client.get(f"{AT}/questions").json()
+        assert (questions["finished"], questions["held_by_others"]) == (True, 4)
+
+        for item in held:
+            campaign.answer(Answer(item, "ann", AnswerKind.UNSURE))
+        questions = client.get(f"{AT}/questions").json()
+        assert questions["held_by_others"] == 0
+    campaign.database.close()
 
 
 def test_no_answer_is_acknowledged_for_a_file_that_is_gone(client: TestClient, file: Path) -> None:

@@ -11,7 +11,7 @@ from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import Arrays, dump_layers, load_temperature
 from teeter.campaigns.snapshot import estimate_model_accuracy
 from teeter.campaigns.training import load_learner
-from teeter.classifier import Classifier, ClassifierInfo, Head, Layer
+from teeter.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import Encoder
 from teeter.errors import InputError
 from teeter.version import __version__
@@ -52,7 +52,9 @@ def build_classifier(
     if estimate is not None:
         accuracy = (estimate.share, estimate.low, estimate.high)
 
-    head = Head(state.scaler.centre, state.scaler.size, layers, load_temperature(state.weights))
+    head = ClassifierHead(
+        state.scaler.centre, state.scaler.size, layers, load_temperature(state.weights)
+    )
     info = ClassifierInfo(
         campaign=campaign,
         model=state.version,

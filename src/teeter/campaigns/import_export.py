@@ -103,7 +103,7 @@ class UnusedLabels:
 
 
 def find_unused_labels(path: Path) -> UnusedLabels | None:
-    """Return the column of a file that seems to hold labels; None if there is none.
+    """Return the column of a file that seems to hold labels, or None.
 
     Args:
         path: A file that ``read_items`` reads without ``label``.

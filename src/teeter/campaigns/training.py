@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelFacts",
-    "Prediction",
+    "PredictedClass",
     "labelled_items",
     "load_learner",
     "load_picker",
@@ -93,7 +93,7 @@ class ModelFacts(TypedDict):
     """The share of predictions that differ from those of the previous model."""
 
 
-class Prediction(NamedTuple):
+class PredictedClass(NamedTuple):
     """The most probable class of an item."""
 
     label: str
@@ -265,7 +265,7 @@ def measure_previous_encoder(
         return
 
 
-def predict_items(state: RoundState, settings: RoundSettings) -> list[Prediction] | None:
+def predict_items(state: RoundState, settings: RoundSettings) -> list[PredictedClass] | None:
     """Predict the class of every item with the newest model; None if there is no model."""
     if state.weights is None:
         return None
@@ -273,7 +273,7 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[Prediction
     return predict_rows(state, load_learner(state, settings), state.features)
 
 
-def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[Prediction]:
+def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[PredictedClass]:
     """Predict the classes of rows of features (M, D) with a trained learner.
 
     The probabilities are calibrated.
@@ -287,7 +287,7 @@ def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list
     seen = seen_classes(learner, len(state.classes))
     predictions = []
     for column, probability in zip(columns.tolist(), highest.tolist(), strict=True):
-        predictions.append(Prediction(state.classes[seen[column]], probability))
+        predictions.append(PredictedClass(state.classes[seen[column]], probability))
     return predictions
 
 

@@ -8,14 +8,20 @@
 ==================  ==============================================================================
 """
 
-from teeter.classifier.classifier import Classifier, ClassifierInfo, Head, Layer, Prediction
+from teeter.classifier.classifier import (
+    Classifier,
+    ClassifierHead,
+    ClassifierInfo,
+    Layer,
+    Prediction,
+)
 from teeter.classifier.label_files import label_file
 from teeter.classifier.model_folder import load_classifier, save_classifier
 
 __all__ = [
     "Classifier",
+    "ClassifierHead",
     "ClassifierInfo",
-    "Head",
     "Layer",
     "Prediction",
     "label_file",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from teeter.encoders import Encoder, Encoding
 from teeter.errors import InputError
 
-__all__ = ["Classifier", "ClassifierInfo", "Head", "Layer", "Prediction"]
+__all__ = ["Classifier", "ClassifierHead", "ClassifierInfo", "Layer", "Prediction"]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 ProgressReport: TypeAlias = Callable[[int, int], None]
@@ -36,7 +36,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class ClassifierHead:
     """What turns features into probabilities: scaling, linear layers with ReLU between, softmax."""
 
     centre: Floats
@@ -107,7 +107,7 @@ class Classifier:
     def __init__(
         self,
         classes: Sequence[str],
-        head: Head,
+        head: ClassifierHead,
         encoder: Encoder | None,
         info: ClassifierInfo,
     ) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.classifier.classifier import Classifier, ClassifierInfo, Head, Layer
+from teeter.classifier.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import ContentKind, Encoder, EncoderState, is_own_encoder, make_encoder
 from teeter.errors import FileError, InputError
 from teeter.files import atomic_write
@@ -103,7 +103,8 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
 
     Example:
         >>> import tempfile
-        >>> head = Head(np.zeros(2), 1.0, (Layer(np.eye(2, dtype="f"), np.zeros(2, dtype="f")),))
+        >>> layer = Layer(np.eye(2, dtype="f"), np.zeros(2, dtype="f"))
+        >>> head = ClassifierHead(np.zeros(2), 1.0, (layer,))
         >>> info = ClassifierInfo("demo", model=1, labels=10, teeter="0.1.0")
         >>> path = Path(tempfile.mkdtemp()) / "model"
         >>> save_classifier(Classifier(["no", "yes"], head, None, info), path)
@@ -191,7 +192,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _read_head(folder: Path, description: dict[str, Any]) -> Head:
+def _read_head(folder: Path, description: dict[str, Any]) -> ClassifierHead:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -215,7 +216,7 @@ def _read_head(folder: Path, description: dict[str, Any]) -> Head:
     is_finite = all(np.isfinite(array).all() for array in arrays.values())
     if not layers or not is_finite or not 0 < temperature < np.inf or size <= 0:
         raise _damaged(folder)
-    return Head(arrays["centre"], size, tuple(layers), temperature)
+    return ClassifierHead(arrays["centre"], size, tuple(layers), temperature)
 
 
 def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) -> Encoder:

@@ -24,6 +24,7 @@ from teeter.cli.options import (
     CampaignArgument,
     JsonOption,
     SeedOption,
+    TextOption,
     split_names,
 )
 from teeter.cli.output import (
@@ -95,12 +96,6 @@ FileOption = Annotated[
     typer.Option(
         metavar="FILE",
         help="File to create, or postgresql://…#NAME. Default: ITEMS with the suffix .teeter.",
-    ),
-]
-TextOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
     ),
 ]
 IdOption = Annotated[
@@ -1016,9 +1011,9 @@ def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
         f"The column {unused.column!r} holds {pluralize(unused.filled, 'value')} that were not "
         f"imported. If they are labels, create the campaign again with --labels {option}."
     )
-    others = [value for value in unused.values if value not in classes]
-    if others:
-        listed = list_some([repr(value) for value in others], _NAMED_ITEMS)
+    unknown_values = [value for value in unused.values if value not in classes]
+    if unknown_values:
+        listed = list_some([repr(value) for value in unknown_values], _NAMED_ITEMS)
         sentence += f" Some are not among the classes: {listed}."
     echo_wrapped(sentence)
 

@@ -16,6 +16,7 @@ __all__ = [
     "DeviceOption",
     "JsonOption",
     "SeedOption",
+    "TextOption",
     "split_names",
 ]
 
@@ -35,6 +36,12 @@ AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Anno
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SeedOption = Annotated[
     int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
+]
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
+    ),
 ]
 DeviceOption = Annotated[
     str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import open_campaign
-from teeter.cli.options import CampaignArgument
+from teeter.cli.options import CampaignArgument, TextOption
 from teeter.cli.output import echo_wrapped, list_some, pluralize, progress, spinner
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ SourceArgument = Annotated[
 ]
 TargetArgument = Annotated[
     Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file to write.")
-]
-TextOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
-    ),
 ]
 AllowEncoderOption = Annotated[
     bool,

@@ -128,7 +128,7 @@ def trust_encoder(name: str) -> None:
     """Let this process and those that it starts use an encoder that a campaign file names.
 
     Call it for names that the user has given. A name in a file is not enough: the file may come
-    from somebody else, and an encoder that is not registered runs code, reads folders or contacts
+    from a stranger, and an encoder that is not registered runs code, reads folders or contacts
     servers.
     """
     if not is_own_encoder(name):

@@ -264,10 +264,12 @@ def list_questions(
     if len(questions) <= low or any(_lacks_explanation(question) for question in questions):
         workspace.trainer.ensure_questions(service.location, annotator)
 
+    is_finished = not questions and annotator in status.finished_annotators
     counts = service.count_items()
     return QuestionsOut(
         questions=questions,
-        finished=not questions and annotator in status.finished_annotators,
+        finished=is_finished,
+        held_by_others=service.count_held_by_others(annotator) if is_finished else 0,
         news=workspace.describe_news(service),
         busy=status.activity is not None,
         labelled=counts.labelled,
@@ -337,7 +339,7 @@ async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOu
     worker = get_workspace(request).trainer
     future = worker.submit(PredictTexts(service.location, tuple(body.texts)))
     try:
-        # Shielded, because the worker sets the result later even if nobody waits for it.
+        # Shielded, because the worker sets the result later even if no request waits for it.
         predicting = asyncio.shield(asyncio.wrap_future(future))
         predicted = await asyncio.wait_for(predicting, _PREDICTION_SECONDS)
     except TimeoutError:

@@ -306,6 +306,8 @@ class QuestionsOut(BaseModel):
     questions: list[QuestionOut]
     finished: bool
     """Whether there are no items left for you."""
+    held_by_others: int
+    """When nothing is left for you: how many items other annotators have open."""
     news: str
     busy: bool
     """Whether work is being done in the background."""

@@ -429,6 +429,13 @@ class CampaignService:
                 flagged=by_kind[AnswerKind.FLAG],
             )
 
+    def count_held_by_others(self, annotator: str) -> int:
+        """Return the number of items that other annotators have open."""
+        with self.campaign.database.reading() as connection:
+            open_items = self.campaign.repository.picks.count_open_by_annotator(connection)
+
+        return sum(open_items.values()) - open_items.get(annotator, 0)
+
     def _newest_item(self, connection: Connection) -> int:
         return self.campaign.repository.items.newest_row_id(connection)
 

@@ -19,6 +19,7 @@ const POLL = 3000;  // milliseconds between two looks at the campaign's state
 let queue = start.questions;  // items to show next
 let current = null;  // the item that is shown
 let isFinished = false;  // nothing is left
+let heldByOthers = 0;  // items that other annotators have open
 let isFetching = false;
 let fetchTimer = null;
 let labelled = start.labelled;
@@ -121,13 +122,14 @@ async function fetchQuestions() {
   const answered = answeredItems(began);
   const fresh = new Map(result.questions.filter((item) => !answered.has(item.item)).map((item) => [item.item, item]));
 
-  // What is queued keeps its place. An item that went to somebody else leaves the queue.
+  // What is queued keeps its place. An item that went to another annotator leaves the queue.
   const queued = queue.filter((item) => item.isCorrection || fresh.has(item.item));
   const updated = queued.map((item) => item.isCorrection ? item : fresh.get(item.item));
   const present = new Set(updated.map((item) => item.item));
   queue = [...updated, ...[...fresh.values()].filter((item) => !present.has(item.item))];
 
   isFinished = result.finished && !queue.length;
+  heldByOthers = result.held_by_others;
   byId("news").textContent = result.news;
   addExplanation(result.questions);
 
@@ -334,8 +336,7 @@ function describeEmptyStage() {
 
   if (isReviewing) return isFinished ? "No label looks wrong." : "Looking for labels that may be wrong…";
   if (!isFinished) return "Choosing the next items…";
-  if (labelled >= start.items) return "Nothing is left to label.";
-  // Skipped, unsure and flagged items have no label either, and come to nobody.
+  if (!heldByOthers) return "Nothing is left to label.";
   return "Nothing is left for you at the moment. Items that other annotators hold come back when they answer or their lease ends; an owner can release them on the Team page.";
 }
 
