@@ -125,9 +125,24 @@ def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
     return insert_row(connection, schema.encodings, values)
 
 
+def _add_suggestions(connection: Connection) -> None:
+    """Add the tables of class descriptions and suggestions, which start empty."""
+    new_tables = (
+        schema.class_descriptions,
+        schema.text_vectors,
+        schema.sources,
+        schema.suggestions,
+        schema.model_replies,
+        schema.shown_suggestions,
+    )
+    for table in new_tables:
+        table.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
+    Migration(3, "suggestions", _add_suggestions),
 )
 """All migrations, in the order of their versions."""
 
