@@ -9,13 +9,23 @@ from pathlib import Path
 from teeter.datasets.file_checks import parse_errors
 from teeter.errors import FileError
 
-__all__ = ["CLASS_FILE_SUFFIXES", "name_column", "read_class_file"]
+__all__ = ["CLASS_FILE_SUFFIXES", "is_class_file", "name_column", "read_class_file"]
 
 CLASS_FILE_SUFFIXES = (".txt", ".csv", ".tsv")
 """The suffixes of files that ``read_class_file`` reads."""
 
 _NAME_COLUMNS = ("name", "class", "label")
 """What the column of the names may be called, in the order of preference."""
+
+
+def is_class_file(classes: str) -> bool:
+    """Return whether the value of ``--classes`` names a file rather than the classes.
+
+    A list of two or more names has a comma, which a file's name could have too.
+    """
+    path = Path(classes)
+    has_suffix = path.suffix.lower() in CLASS_FILE_SUFFIXES
+    return has_suffix and ("," not in classes or path.is_file())
 
 
 def read_class_file(path: Path) -> list[str]:

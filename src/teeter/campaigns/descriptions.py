@@ -23,6 +23,7 @@ from teeter.registry import did_you_mean
 __all__ = [
     "class_texts",
     "is_meaningful",
+    "parse_description_table",
     "read_descriptions",
     "readable_name",
     "require_known_classes",
