@@ -51,6 +51,7 @@ __all__ = [
     "read_predictions",
     "store_predictions",
     "validate_source_name",
+    "visible_suggestions",
 ]
 
 BLIND_SHARE = 0.1
@@ -93,7 +94,7 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
         for number in range(len(table)):
             rows.append({name: cells[number] for name, cells in columns.items()})
 
-    return parse_predictions(rows, classes, origin=str(path))
+    return parse_predictions(rows, classes, origin=path.name)
 
 
 def parse_predictions(
@@ -337,6 +338,41 @@ class SourceReport:
         if budget is None or self.usage is None:
             return None
         return max(0.0, float(budget) - self.usage.cost)
+
+
+def visible_suggestions(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    reports: Sequence[SourceReport],
+    row_ids: Sequence[int],
+) -> dict[str, Suggestion]:
+    """Return the suggestion to show with each picked item, of the best source that has one.
+
+    Items that are to be answered blind are left out. The caller leaves out control, audit and
+    shared items, too.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        settings: the campaign's settings.
+        reports: the sources with their measured accuracy.
+        row_ids: the row ids of the items.
+
+    Returns:
+        By item id.
+    """
+    if not reports:
+        return {}
+
+    ranked = rank_sources(reports)
+    by_item = repository.suggestions.for_items(connection, row_ids)
+    visible = {}
+    for item, by_source in by_item.items():
+        if not is_answered_blind(item, settings.seed):
+            best = next(name for name in ranked if name in by_source)
+            visible[item] = by_source[best]
+    return visible
 
 
 def is_answered_blind(item: str, seed: int) -> bool:

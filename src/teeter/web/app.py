@@ -110,6 +110,8 @@ def make_app(
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:
         if warm:
             workspace.warm_up(places)
+        if workspace.suggester is not None:
+            workspace.suggester.start()
         yield
         workspace.close()
 

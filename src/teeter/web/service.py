@@ -41,12 +41,7 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.campaigns.suggestions import (
-    SourceReport,
-    is_answered_blind,
-    measure_sources,
-    rank_sources,
-)
+from teeter.campaigns.suggestions import SourceReport, measure_sources, visible_suggestions
 from teeter.errors import FileError, StoreError, UnknownItemError
 from teeter.paths import resolve_inside
 from teeter.web.background_requests import Explanation
@@ -318,29 +313,24 @@ class CampaignService:
     def _find_suggestions(
         self, connection: Connection, rows: Sequence[StoredItem]
     ) -> dict[str, SuggestionOut]:
-        """Return the suggestion to show with each item, of the best source that has one.
-
-        Some items are left out, so that they are answered blind.
-        """
-        reports = {report.name: report for report in self.measure_sources(connection)}
-        if not reports:
-            return {}
-
-        ranked = rank_sources(list(reports.values()))
-        row_ids = [row.row_id for row in rows]
-        by_item = self.campaign.repository.suggestions.for_items(connection, row_ids)
+        """Return the suggestion to show with each item, by item id."""
+        reports = self.measure_sources(connection)
+        accuracies = {report.name: report.accuracy for report in reports}
+        visible = visible_suggestions(
+            self.campaign.repository,
+            connection,
+            self.campaign.settings,
+            reports,
+            [row.row_id for row in rows],
+        )
 
         shown = {}
-        for item, by_source in by_item.items():
-            if is_answered_blind(item, self.campaign.settings.seed):
-                continue
-            source = next(name for name in ranked if name in by_source)
-            suggestion = by_source[source]
+        for item, suggestion in visible.items():
             shown[item] = SuggestionOut(
-                source=source,
+                source=suggestion.source,
                 label=suggestion.label,
                 probability=suggestion.probability,
-                accuracy=ShareOut.from_estimate(reports[source].accuracy),
+                accuracy=ShareOut.from_estimate(accuracies[suggestion.source]),
             )
         return shown
 

@@ -592,8 +592,6 @@ class Workspace:
                 them. Campaigns with members are prepared in any case.
         """
         self.trainer.start()
-        if self.suggester is not None:
-            self.suggester.start()
         expected = {self.open(location).slug for location in locations}
 
         for service in self.services.values():

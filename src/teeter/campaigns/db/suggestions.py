@@ -301,14 +301,18 @@ class SuggestionRepository:
     def record_shown(self, connection: Connection, answer_id: int, shown: ShownSuggestion) -> None:
         """Store with an answer which suggestion stood on the page.
 
-        Raises:
-            UnknownNameError: there is no such source or class.
+        A source that was removed since is ignored: an answer must not be lost for it.
         """
+        sources = {source.name: source.row_id for source in self.sources(connection)}
+        classes = self._classes.row_ids(connection)
+        if shown.source not in sources or shown.label not in classes:
+            return
+
         values = {
             "campaign_id": self._scope.campaign_id,
             "answer_id": answer_id,
-            "source_id": self.source(connection, shown.source).row_id,
-            "class_id": self._classes.row_id(connection, shown.label),
+            "source_id": sources[shown.source],
+            "class_id": classes[shown.label],
         }
         connection.execute(insert(schema.shown_suggestions).values(values))
 
