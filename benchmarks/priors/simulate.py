@@ -26,6 +26,8 @@ import torch
 from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
+from teeter.analysis.plot_style import save_figure
+from teeter.analysis.plots import plot_curves
 from teeter.arrays import describe_device
 from teeter.campaigns.classifiers import (
     PseudoExamples,
@@ -34,7 +36,7 @@ from teeter.campaigns.classifiers import (
 )
 from teeter.campaigns.descriptions import class_texts
 from teeter.campaigns.enums import PickArm
-from teeter.campaigns.prior import CLASS_NAMES, ClassPrior
+from teeter.campaigns.prior import CLASS_NAMES, FADED_LABELS, ClassPrior
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import scale_features
 from teeter.campaigns.selection import choose_picks
@@ -393,15 +395,142 @@ def run(
 
 # The page of results
 
+INTRODUCTION = """# Starting from class names or predictions, measured
+
+A campaign can [start from what is known](../how_to/start_from_what_is_known.md): the names of its classes, or the
+predictions of another model. Both become pseudo-examples, which a model learns from beside the labels. Each counts as
+much as one label, so its share falls as labels arrive, and from {faded} labels per class on it is left out.
+
+Names and predictions may mislead. So every training asks the labels there are: a source of predictions must agree with them more than
+by chance, and models that use a prior must predict at least as many labels out of fold as models that do not.
+This page measures what that rule gains with a good prior, and what it costs with a bad one.
+
+A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder `{encoder}`,
+`ldm-s`, a linear head and 10% control items. After every batch, the model is measured on test rows that are never
+labelled. There are {seeds} repetitions. The old model was trained on {old_labels} other items with `tfidf` features.
+
+- **no prior**: labels alone, as with `--no-names`
+- **names**: the class names
+- **shuffled names**: every class has the name of another class
+- **predictions**: those of the old model
+- **predictions at chance**: random classes
+- **names, ldm-s first**: as *names*, but a model of the names alone picks the first batch by LDM-S, in place of
+  `typiclust`
+
+`python benchmarks/priors/simulate.py page` writes this page from the results in `benchmarks/priors/results`, and a test
+fails if it is out of date.
+"""
+
+SECTIONS = {
+    "banking77": "Banking77: 77 kinds of questions to a bank",
+    "sms_spam": "SMS Spam: one in eight messages is spam",
+}
+MEASURE_TITLES = {"accuracy": "accuracy in %", "f1": "F1 score of spam in %"}
+JUDGED_LABELS = 200
+"""The number of labels at which the cost of a bad prior is judged."""
+BAD_ARMS = ("shuffled names", "predictions at chance")
+GOOD_ARMS = ("names", "predictions")
+
+
+def read_result(name: str) -> dict[str, Any]:
+    """Return the committed result of a dataset."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}_minilm.json").read_text())
+    return result
+
+
+def read_curves(result: dict[str, Any], arm: str, measure_name: str) -> npt.NDArray[np.float64]:
+    """Return the values of an arm: (repetitions, label counts)."""
+    return np.array([run[measure_name] for run in result["curves"][arm]])
+
 
 def build_page() -> str:
     """Return the page about the committed results."""
-    raise NotImplementedError
+    results = {name: read_result(name) for name in SECTIONS}
+    first = results["banking77"]
+    old_labels = " and ".join(str(result["old_labels"]) for result in results.values())
+    seeds = " and ".join(
+        f"{len(result['curves']['names'])} ({name})" for name, result in results.items()
+    )
+    introduction = INTRODUCTION.format(
+        faded=FADED_LABELS, encoder=first["encoder"], seeds=seeds, old_labels=old_labels
+    )
+    sections = [build_section(name, result) for name, result in results.items()]
+    return "\n".join([introduction, *sections])
+
+
+def build_section(name: str, result: dict[str, Any]) -> str:
+    """Return the section about one dataset."""
+    old_accuracy = np.mean(result["old_accuracy"])
+    parts = [
+        f"## {SECTIONS[name]}\n\nThere are {result['pool']:,} texts to label and "
+        f"{result['test']:,} test rows. The old model is right about {old_accuracy:.0%} of the "
+        f"texts.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
+    ]
+    measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
+    parts += [build_table(result, measure) for measure in measures]
+    parts.append(describe_costs(result))
+    parts.append(
+        f"`python benchmarks/priors/simulate.py run {name}` ({result['hardware'].split(',')[0]}, one "
+        f"thread, teeter {result['teeter']}, commit `{result['commit'][:7]}`).\n"
+    )
+    return "\n".join(parts)
+
+
+def build_table(result: dict[str, Any], measure_name: str) -> str:
+    """Return a table of a measure by arm and number of labels: mean ± standard deviation."""
+    counts = " | ".join(str(count) for count in result["labelled"])
+    lines = [
+        f"| {MEASURE_TITLES[measure_name]}, by number of labels | {counts} |",
+        "| --- |" + " ---: |" * len(result["labelled"]),
+    ]
+    for arm in ARMS:
+        values = 100 * read_curves(result, arm, measure_name)
+        cells = [
+            f"{mean:.1f} ± {deviation:.1f}"
+            for mean, deviation in zip(values.mean(axis=0), values.std(axis=0), strict=True)
+        ]
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def gain_at(result: dict[str, Any], arm: str, n_labels: int) -> float:
+    """Return how much more accurate an arm is than no prior, in points."""
+    column = result["labelled"].index(n_labels)
+    with_prior = read_curves(result, arm, "accuracy")[:, column]
+    without = read_curves(result, "no prior", "accuracy")[:, column]
+    return float(100 * (with_prior - without).mean())
+
+
+def describe_costs(result: dict[str, Any]) -> str:
+    """Return sentences on what priors gain and cost, whichever it is."""
+    sentences = []
+    for title, arms in (("Good", GOOD_ARMS), ("Bad", BAD_ARMS)):
+        changes = [f"{arm} {gain_at(result, arm, JUDGED_LABELS):+.1f}" for arm in arms]
+        sentences.append(
+            f"{title} priors change the accuracy at {JUDGED_LABELS} labels by so many points: "
+            f"{', '.join(changes)}."
+        )
+    first = result["labelled"][1]
+    column = result["labelled"].index(first)
+    typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
+    ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
+    sentences.append(
+        f"After the first {first} labels, the accuracy with names is {typiclust:.1f} if "
+        f"`typiclust` picked them, and {ldm:.1f} if LDM-S did."
+    )
+    return " ".join(sentences) + "\n"
 
 
 def draw_figure(name: str, folder: Path) -> Path:
-    """Draw the curves of a result, and return the SVG file."""
-    raise NotImplementedError
+    """Draw the accuracy curves of a result, and return the SVG file."""
+    result = read_result(name)
+    curves = {arm: read_curves(result, arm, "accuracy") for arm in (*GOOD_ARMS, *BAD_ARMS)}
+    curves["no prior"] = read_curves(result, "no prior", "accuracy")
+    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
+
+    svg, png = save_figure(figure, folder / f"priors_{name}")
+    png.unlink()
+    return svg
 
 
 # Command line
