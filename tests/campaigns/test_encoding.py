@@ -213,6 +213,19 @@ def test_until_a_switch_is_complete_models_see_the_current_features(tmp_path: Pa
     assert campaign.status().encoder == "recording"
 
 
+def test_a_model_of_features_that_were_replaced_meanwhile_is_not_stored(tmp_path: Path) -> None:
+    campaign = create(tmp_path, "tfidf")
+    campaign.add([*CARDS, *RATES])
+    answer_all(campaign, CARDS)
+    state = campaign.load_state()
+    campaign.encode("recording")
+    version = campaign.status().version
+
+    with pytest.raises(InputError, match="encoder was changed while the model was trained"):
+        campaign.train(state=state)
+    assert campaign.status().version == version
+
+
 def test_an_outgrown_encoder_learns_again_when_asked(tmp_path: Path) -> None:
     campaign = create(tmp_path)
     first = campaign.add(CARDS[:2]).encoding

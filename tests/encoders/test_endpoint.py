@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingsServer]:
     monkeypatch.setattr(endpoint, "_FIRST_PAUSE", 0.0)
     with EmbeddingsServer() as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running
         running.shutdown()
 
