@@ -1,6 +1,7 @@
 """Measure every encoder: its seconds, its megabytes, and the accuracy that labels reach with it.
 
     python benchmarks/encoders/measure.py run cifar10 --data FOLDER    # again to resume
+    python benchmarks/encoders/measure.py run cifar10 --data FOLDER --costs-only
     python benchmarks/encoders/measure.py page                         # writes the page
 
 FOLDER holds banking77.json.xz, sms_spam.tsv.xz, mnist.npz and cifar10.npz. The .npz files have the
@@ -283,6 +284,21 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int, file: Path) -
             file.write_text(json.dumps(result) + "\n")
 
 
+def measure_costs(name: str, folder: Path, names: Sequence[str], file: Path) -> None:
+    """Measure again what encoding costs, and keep the accuracies, which take hours."""
+    dataset = DATASETS[name]
+    result = json.loads(file.read_text())
+    with tempfile.TemporaryDirectory() as images:
+        data = dataset.read(folder, Path(images))
+        for encoder_name in names:
+            _, cost = encode(encoder_name, dataset.kind, data, Path(images))
+            result["costs"][encoder_name] = asdict(cost)
+            print(name, encoder_name, cost, flush=True)
+
+    result |= {"costs_commit": commit(), "threads": torch.get_num_threads()}
+    file.write_text(json.dumps(result) + "\n")
+
+
 def describe_run(name: str, data: LabelledContents, seeds: int) -> dict[str, Any]:
     """Return a result without encoders: what is measured, with which settings, and where."""
     dataset = DATASETS[name]
@@ -484,6 +500,9 @@ def main() -> None:
     run_parser.add_argument("--encoders", help="comma-separated names (default: all)")
     run_parser.add_argument("--seeds", type=int, default=3, help="repetitions (default: 3)")
     run_parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the result")
+    run_parser.add_argument(
+        "--costs-only", action="store_true", help="measure only the seconds and bytes again"
+    )
     commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
@@ -498,6 +517,9 @@ def main() -> None:
         names = tuple(options.encoders.split(","))
 
     file = options.out / f"{options.dataset}.json"
+    if options.costs_only:
+        measure_costs(options.dataset, Path(options.data), names, file)
+        return
     run(options.dataset, Path(options.data), names, options.seeds, file)
 
 

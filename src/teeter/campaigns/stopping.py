@@ -88,8 +88,8 @@ def wilson_interval(share: float, total: float) -> tuple[float, float]:
     half_width = math.sqrt(share * (1 - share) * z_squared + z_squared**2 / 4)
     low = (centre - half_width) / (1 + z_squared)
     high = (centre + half_width) / (1 + z_squared)
-    # Rounding must not lead out of the possible shares.
-    return max(0.0, low), min(1.0, high)
+    # Exactly, the interval holds the share and lies between 0 and 1; rounded, it might not.
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
 @dataclass(frozen=True)
