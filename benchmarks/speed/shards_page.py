@@ -121,8 +121,8 @@ def block(result: dict[str, Any]) -> str:
             "",
             f"From these rates, we estimate that {told.rows:,} such rows need:",
             "",
-            f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times (to get one row, its whole row group "
-            "is read),",
+            f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times over (reading one row means reading its "
+            "whole row group),",
             f"- {told.scoring:,.0f} core hours for scoring and {told.fetching:,.0f} for reading single rows,",
             f"- {4 * told.rows / 1e9:.0f} GB of disk space for the scores,",
             f"- {told.driver / 1e9:.0f} GB of memory and {told.drawing:.1f} hours on one core for drawing the picks.",

@@ -287,9 +287,9 @@ def stopping_facts(results: dict[str, Any]) -> str:
         f"The interval contained the accuracy on held-out rows in {np.mean(inside):.0%} of all "
         f"rounds,",
         f"and at the first advice to stop in {sum(at_stop)} of {len(at_stop)} campaigns.",
-        f"The interval was too low in {np.mean([row[1] > row[4] for row in measured]):.0%} of all "
-        f"rounds",
-        f"and too high in {np.mean([row[1] < row[3] for row in measured]):.0%}.",
+        f"The interval lay below this accuracy in "
+        f"{np.mean([row[1] > row[4] for row in measured]):.0%} of all rounds,",
+        f"and above it in {np.mean([row[1] < row[3] for row in measured]):.0%}.",
         f"On average, the estimate was {difference(0, 100)} the accuracy on held-out rows with up "
         f"to 100 labels,",
         f"{difference(100, 300)} it with 101 to 300 labels, "
