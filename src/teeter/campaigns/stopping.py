@@ -203,8 +203,8 @@ def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
         advice = "More labels will probably improve the model very little: consider stopping."
         if change.high - change.low > ROUGH_CHANGE:
             advice += (
-                f" However, only {accuracies[-1].total} random items measure the accuracy, so "
-                "label more of them first if it matters."
+                f" However, the accuracy is measured on only {accuracies[-1].total} random items, "
+                "so label more of them first if it matters."
             )
         return advice
 
