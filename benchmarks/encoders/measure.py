@@ -390,8 +390,8 @@ def build_summary() -> str:
         sentences.append(
             f"On {title} with {labels} labels for items drawn at random, the accuracy is "
             f"{100 * encoder_gain:.1f} points higher with the encoder `{best}` than with "
-            f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` changes by another "
-            f"{100 * strategy_gain:+.1f} points."
+            f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` changes by "
+            f"another {100 * strategy_gain:+.1f} points."
         )
     return "".join(f"{sentence}\n" for sentence in sentences)
 
@@ -412,9 +412,11 @@ def build_section(name: str) -> str:
     counts = " | ".join(f"{count:,} labels" for count in label_counts)
     lines = [
         f"## {title}\n",
-        f"There are {result['pool']:,} items to label and {result['test']:,} test items. The table shows the "
-        f"{MEASURE_TITLES[measure]} in percent, with items drawn at random / with items picked by LDM-S.\n",
-        "![Accuracy against the number of labels, for several encoders, with random items and with LDM-S]"
+        f"There are {result['pool']:,} items to label and {result['test']:,} test items. The table "
+        f"shows the {MEASURE_TITLES[measure]} in percent, with items drawn at random / with items "
+        "picked by LDM-S.\n",
+        "![Accuracy against the number of labels, for several encoders, with random items and with "
+        "items picked by LDM-S]"
         f"(encoders_{name}.svg)\n",
         f"| encoder | {counts} | features | items per second | weights |",
         "| --- |" + " ---: |" * (len(label_counts) + 3),
