@@ -408,9 +408,7 @@ def compare_ldm_s(
         comparison = f"`ldm-s` is worse than `{best_rival}`, the best other strategy ({figures})."
 
     fewest = min(savings, key=lambda strategy: savings[strategy].labels or float("inf"))
-    return (
-        f"{comparison} `{fewest}` needs the fewest labels to reach the final value of `random`."
-    )
+    return f"{comparison} `{fewest}` needs the fewest labels to reach the final value of `random`."
 
 
 def build_recall_table(result: dict[str, Any]) -> str:
