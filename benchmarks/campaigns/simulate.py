@@ -262,7 +262,7 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 INTRODUCTION = """# How many labels a campaign saves
 
 A script simulates an annotator who knows every answer. In each round, the script asks for a batch, answers every item
-in it and trains a model. The encoder is `tfidf`. All other settings have their default values, such as a linear head,
+in it and trains a model. The encoder is `tfidf`. All other settings have their default values, such as a linear head
 and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool, and is
 the same for all strategies except `random`. `random` draws its first batch at random too, so it stands for labelling
 without teeter. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that are

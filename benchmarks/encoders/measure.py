@@ -335,8 +335,9 @@ label are drawn at random and when LDM-S picks them. The model is the same as in
 linear head on scaled features. The first batch for LDM-S is picked by `typiclust`, because there is
 no model yet. All numbers are means over {seeds} repetitions.
 
-{summary} ImageNet, on which `efficientnet-lite0` was trained, has classes for most of what the
-photographs of CIFAR-10 show. Expect smaller gains with photographs of other things.
+{summary}
+ImageNet, on which `efficientnet-lite0` was trained, has classes for most of what the photographs of
+CIFAR-10 show. Expect smaller gains with photographs of other things.
 
 `python benchmarks/encoders/measure.py page` writes this page from the results in
 `benchmarks/encoders/results`, and a test fails if the page is out of date.
@@ -387,11 +388,12 @@ def build_summary() -> str:
         }
         encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
         strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
+        verb = "rises" if strategy_gain >= 0 else "falls"
         sentences.append(
             f"On {title} with {labels} labels for items drawn at random, the accuracy is "
             f"{100 * encoder_gain:.1f} points higher with the encoder `{best}` than with "
-            f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` changes by "
-            f"another {100 * strategy_gain:+.1f} points."
+            f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` {verb} by another "
+            f"{100 * abs(strategy_gain):.1f} points."
         )
     return "".join(f"{sentence}\n" for sentence in sentences)
 

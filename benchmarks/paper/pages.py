@@ -283,8 +283,8 @@ and repetitions.
 BEST = """## Is LDM-S the best?
 
 In the paper, LDM-S has the largest gain on most datasets. In our runs, LDM-S is among the best strategies, but never
-significantly better than all others. This table compares LDM-S with the best other strategy on each dataset, in pairs
-of the same repetition:
+significantly better than all others. This table compares LDM-S with the best other strategy on each dataset, paired
+by repetition:
 """
 
 GAINS = """## Gains over Random, one by one
