@@ -180,8 +180,8 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
     The pace is the median time between two answers, not counting breaks. The accuracy is shown in
     three ways: as agreement with the majority of the other annotators, as agreement with the
-    decisions of reviewers, and as agreement on items drawn at random, with the decision if there is
-    one and otherwise with the majority.
+    decisions of reviewers, and as agreement on items drawn at random. On these, an answer is
+    compared with the decision, or with the majority if there is no decision.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
