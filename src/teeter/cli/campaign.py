@@ -397,7 +397,7 @@ def label(
     Space skips an item, u means unsure, f flags an item that does not belong in the campaign,
     Backspace undoes the last answer, ? shows the keys, and Esc stops. The keys for the classes are
     the same as on the page. With more than 33 classes, type the beginning of a class name and press
-    Enter; Shift-U then means unsure, and Shift-F flags the item. Every answer is saved to disk
+    Enter; Shift U then means unsure, and Shift F flags the item. Every answer is saved to disk
     before the next item is shown. After each round of N items (see -n), a new model is trained.
 
     With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
