@@ -72,6 +72,8 @@ class RoundState:
     """
     scaler: FeatureScaler | None = None
     """How the features were scaled."""
+    encoding: int = 0
+    """Row id of the encoding that the features belong to."""
     unencoded: int = 0
     """Number of items that have no features yet, and so no place.
 
