@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,11 +92,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def reply(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        # A client that was killed or gave up does not read its response.
+        with suppress(ConnectionError):
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Print nothing: texts must not end up in a log."""
