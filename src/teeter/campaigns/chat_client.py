@@ -101,7 +101,7 @@ def normalize_endpoint(url: str) -> str:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a language model is told before it sees a text."""
+    """What a language model gets before a text."""
 
     system: str
     classes: tuple[str, ...]
@@ -120,7 +120,7 @@ def build_prompt(
     Args:
         classes: the names of the classes.
         descriptions: what they mean, as far as that is described.
-        instructions: what annotators are told.
+        instructions: the instructions that annotators see.
     """
     lines = [
         "You are an annotator. Decide which one of these classes a text belongs to.",

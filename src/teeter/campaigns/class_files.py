@@ -77,7 +77,7 @@ def _parse_lines(text: str, path: Path) -> list[str]:
 
 
 def name_column(header: Sequence[str]) -> int | None:
-    """Return the position of the column of class names, or None if there is none.
+    """Return the position of the column of class names, or None if it is missing.
 
     Args:
         header: the names of the columns in lower case.
