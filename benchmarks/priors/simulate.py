@@ -353,7 +353,7 @@ def run(
     data = encode(name, encoder, folder, vectors)
     old = encode(name, "tfidf", folder, vectors)
 
-    result = {
+    result: dict[str, Any] = {
         "dataset": name,
         "encoder": encoder,
         "teeter": __version__,

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
@@ -322,8 +323,7 @@ class ChatClient:
             with error:
                 raise self._describe_refusal(error) from None
         except (OSError, HTTPException) as error:
-            cause = getattr(error, "reason", None) or str(error) or type(error).__name__
-            raise _AttemptFailedError(str(cause)) from None
+            raise _AttemptFailedError(_describe_failure(error)) from None
 
         if len(content) > MAX_REPLY_BYTES:
             raise ServerError(
@@ -355,6 +355,14 @@ class ChatClient:
         if code in (400, 422):
             return _BadRequestError(f"{self.url} refuses the request with status {code}.")
         return ServerError(f"{self.url} refuses the request with status {code}.")
+
+
+def _describe_failure(error: Exception) -> str:
+    """Return why there was no response, without numbers of the operating system."""
+    cause = getattr(error, "reason", error)
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    return str(cause) or type(error).__name__
 
 
 class _BadRequestError(Exception):
@@ -416,7 +424,7 @@ def estimate_input_tokens(prompt: Prompt, text: str) -> int:
     return int(characters / CHARACTERS_PER_TOKEN) + 20
 
 
-def _retry_after(headers: HTTPMessage) -> float | None:
+def _retry_after(headers: Message) -> float | None:
     """Return how many seconds a server asks to wait; None if it does not say."""
     value = headers.get("retry-after")
     if value is None:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from teeter.campaigns.classifiers import ClassifierKind, PseudoExamples
 from teeter.campaigns.descriptions import class_texts
 from teeter.campaigns.enums import ItemKind
-from teeter.errors import InputError, MissingExtraError, ServerError
+from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 
 if TYPE_CHECKING:
     from teeter.campaigns.db import CampaignRepository, Connection, Database
@@ -171,8 +171,8 @@ class PriorReader:
         with self._database.reading() as connection:
             current = self._repository.encodings.current(connection)
 
-        is_told_apart = sum(bool(of_class) for of_class in texts.values()) > 1
-        if not is_told_apart or current is None:
+        n_meaningful = sum(bool(of_class) for of_class in texts.values())
+        if n_meaningful < 2 or current is None:
             return None
         if explain_unused_names(settings, current.encoder) is not None:
             return None
@@ -212,10 +212,14 @@ class PriorReader:
             logger.info("The class names are not used. %s", error)
             return None
 
-        with self._database.writing() as connection:
-            self._repository.descriptions.write_text_vectors(
-                connection, encoding_id, dict(zip(digests, vectors, strict=True))
-            )
+        try:
+            with self._database.writing() as connection:
+                self._repository.descriptions.write_text_vectors(
+                    connection, encoding_id, dict(zip(digests, vectors, strict=True))
+                )
+        except StoreError as error:
+            # Only a cache: a campaign that cannot be written to can still be read.
+            logger.info("The vectors of the class names are not stored. %s", error)
         return np.asarray(vectors, dtype=np.float32)
 
     def _read_sources(

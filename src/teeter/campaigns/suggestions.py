@@ -169,8 +169,8 @@ def _parse_prediction(
         return best, probabilities[best]
 
     # An empty cell says that a model has no opinion. Without such a column, the file is another.
-    known_columns = {*_LABEL_COLUMNS, "probabilities", *classes}
-    if known_columns.isdisjoint(str(name).strip().lower() for name in row):
+    columns = {str(name).strip().lower() for name in row}
+    if columns.isdisjoint((*_LABEL_COLUMNS, "probabilities", *(c.lower() for c in classes))):
         raise InputError(
             f"Cannot find a prediction in {place}: name its column label, or name a column after "
             f"each class. It has {', '.join(map(str, row))}."

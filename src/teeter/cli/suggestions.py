@@ -201,6 +201,7 @@ def suggest(
       teeter campaign suggest messages.teeter https://llm.example.org/v1 --model large \\
         --input-price 0.5 --output-price 1.5 --budget 2
     """
+    from teeter.campaigns.chat_client import ChatClient
     from teeter.campaigns.language_model import LanguageModel
 
     language_model = LanguageModel(
@@ -212,6 +213,8 @@ def suggest(
         budget=budget,
         parallel=parallel,
     )
+    # Refuses an address that cannot be used before anything is said or sent.
+    ChatClient(url, model)
     if not as_json:
         typer.echo(f"The texts of the items are sent to {language_model.url}.", err=True)
     with open_campaign(file) as opened, progress("Asking") as show_progress:
