@@ -146,7 +146,7 @@ def predictions(
     \b
     Examples:
       teeter campaign predictions messages.teeter old_model.csv
-      teeter campaign predictions messages.teeter scores.parquet --source bert-2024
+      teeter campaign predictions messages.teeter out.parquet --source bert
     """
     with open_campaign(file) as opened, spinner("Reading"):
         result = opened.add_predictions(predictions_file, source or predictions_file.stem)
@@ -197,8 +197,8 @@ def suggest(
 
     \b
     Examples:
-      teeter campaign suggest messages.teeter http://127.0.0.1:8080/v1 --model qwen3-8b
-      teeter campaign suggest messages.teeter https://llm.example.org/v1 --model large \\
+      teeter campaign suggest sms.teeter http://127.0.0.1:8080/v1 --model qwen3
+      teeter campaign suggest sms.teeter https://llm.example.org/v1 --model big \\
         --input-price 0.5 --output-price 1.5 --budget 2
     """
     from teeter.campaigns.chat_client import ChatClient
