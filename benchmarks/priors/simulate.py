@@ -432,9 +432,12 @@ BAD_ARMS = ("shuffled names", "predictions at chance")
 GOOD_ARMS = ("names", "predictions")
 
 
-def read_result(name: str) -> dict[str, Any]:
-    """Return the committed result of a dataset."""
-    result: dict[str, Any] = json.loads((RESULTS / f"{name}_minilm.json").read_text())
+def read_result(name: str, encoder: str = "minilm") -> dict[str, Any]:
+    """Return the committed result of a dataset, with as many repetitions as all arms have."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}_{encoder}.json").read_text())
+    n_complete = min(len(runs) for runs in result["curves"].values())
+    result["curves"] = {arm: runs[:n_complete] for arm, runs in result["curves"].items()}
+    result["old_accuracy"] = result["old_accuracy"][:n_complete]
     return result
 
 
@@ -469,6 +472,8 @@ def build_section(name: str, result: dict[str, Any]) -> str:
     measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
     parts += [build_table(result, measure) for measure in measures]
     parts.append(describe_costs(result))
+    if name == "banking77":
+        parts.append(describe_tfidf(read_result(name, "tfidf")))
     parts.append(
         f"`python benchmarks/priors/simulate.py run {name}` ({result['hardware'].split(',')[0]}, one "
         f"thread, teeter {result['teeter']}, commit `{result['commit'][:7]}`).\n"
@@ -493,32 +498,59 @@ def build_table(result: dict[str, Any], measure_name: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def gain_at(result: dict[str, Any], arm: str, n_labels: int) -> float:
-    """Return how much more accurate an arm is than no prior, in points."""
+def gains_at(result: dict[str, Any], arm: str, n_labels: int) -> npt.NDArray[np.float64]:
+    """Return how much more accurate an arm is than no prior in each repetition, in points."""
     column = result["labelled"].index(n_labels)
     with_prior = read_curves(result, arm, "accuracy")[:, column]
     without = read_curves(result, "no prior", "accuracy")[:, column]
-    return float(100 * (with_prior - without).mean())
+    return 100 * (with_prior - without)
+
+
+def describe_gain(result: dict[str, Any], arm: str) -> str:
+    """Return the mean gain of an arm at the judged number of labels, with its deviation."""
+    gains = gains_at(result, arm, JUDGED_LABELS)
+    # Adding 0 turns -0.0 into 0.0.
+    return f"{arm} {round(gains.mean(), 1) + 0:+.1f} ± {gains.std():.1f}"
 
 
 def describe_costs(result: dict[str, Any]) -> str:
     """Return sentences on what priors gain and cost, whichever it is."""
-    sentences = []
-    for title, arms in (("Good", GOOD_ARMS), ("Bad", BAD_ARMS)):
-        changes = [f"{arm} {gain_at(result, arm, JUDGED_LABELS):+.1f}" for arm in arms]
-        sentences.append(
-            f"{title} priors change the accuracy at {JUDGED_LABELS} labels by so many points: "
-            f"{', '.join(changes)}."
-        )
+    good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
+    bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
     first = result["labelled"][1]
     column = result["labelled"].index(first)
     typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
     ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
-    sentences.append(
-        f"After the first {first} labels, the accuracy with names is {typiclust:.1f} if "
-        f"`typiclust` picked them, and {ldm:.1f} if LDM-S did."
+    return (
+        f"At {JUDGED_LABELS} labels, the points gained over no prior are {good}; with bad priors, "
+        f"{bad}. After the first {first} labels, the accuracy with names is {typiclust:.1f} if "
+        f"`typiclust` picked them, and {ldm:.1f} if LDM-S did. {describe_uses(result)}\n"
     )
-    return " ".join(sentences) + "\n"
+
+
+def describe_tfidf(result: dict[str, Any]) -> str:
+    """Return sentences on names with the encoder that has no pretrained model."""
+    n_runs = len(result["curves"]["names"])
+    good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
+    bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
+    column = result["labelled"].index(JUDGED_LABELS)
+    without = 100 * read_curves(result, "no prior", "accuracy")[:, column].mean()
+    return (
+        f"Names help without a pretrained encoder, too: with `tfidf`, the accuracy at "
+        f"{JUDGED_LABELS} labels is {without:.1f} without a prior, and the points gained are {good}; "
+        f"with bad priors, {bad} (repetitions: {n_runs}). {describe_uses(result)}\n"
+    )
+
+
+def describe_uses(result: dict[str, Any]) -> str:
+    """Return a sentence on how often bad priors were used after the first training."""
+    used = [run["used"][1:] for arm in BAD_ARMS for run in result["curves"][arm]]
+    n_used = int(sum(sum(run) for run in used))
+    n_trainings = sum(len(run) for run in used)
+    return (
+        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings; "
+        "the rest of their effect is that the first model picked other items."
+    )
 
 
 def draw_figure(name: str, folder: Path) -> Path:
