@@ -425,12 +425,7 @@ def run(folder: Path, out: Path, seeds: range, workers: int, seconds: float) -> 
     deadline = time.monotonic() + seconds
     done = {(line["dataset"], line["seed"]) for line in read_lines(out)}
     # The datasets in turn, so that an interrupted run has as many of each.
-    todo = [
-        (name, folder, seed)
-        for seed in seeds
-        for name in CASES
-        if (name, seed) not in done
-    ]
+    todo = [(name, folder, seed) for seed in seeds for name in CASES if (name, seed) not in done]
     print(f"{len(todo)} campaigns to simulate with {workers} processes", flush=True)
 
     context = get_context("spawn")

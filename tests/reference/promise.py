@@ -38,9 +38,7 @@ def likelihood(size: int, number: int, is_wrong: Sequence[bool]) -> Fraction:
     return probability
 
 
-def p_value(
-    size: int, is_wrong: Sequence[bool], limit: int, a: Fraction, b: Fraction
-) -> Fraction:
+def p_value(size: int, is_wrong: Sequence[bool], limit: int, a: Fraction, b: Fraction) -> Fraction:
     """The largest ``posterior / prior`` of a number above the limit, at most 1."""
     likelihoods = [likelihood(size, number, is_wrong) for number in range(size + 1)]
     evidence = Fraction(0)

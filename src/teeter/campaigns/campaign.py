@@ -1266,6 +1266,16 @@ class Campaign:
                 self.repository, connection, self.settings, campaign=self.name, who=who
             )
 
+    def certificate_note(self) -> str | None:
+        """Return a sentence if the newest certificate no longer holds, or None.
+
+        Labels that it rests on may have been corrected. Exports then leave the model's labels out.
+        """
+        with self.database.reading() as connection:
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            _, note = certified_labels(self.repository, connection, self.settings, snapshot)
+        return note
+
     def certificates(self) -> list[StoredCertificate]:
         """Return all certificates, oldest first."""
         with self.database.reading() as connection:

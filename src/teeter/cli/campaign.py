@@ -681,6 +681,9 @@ def export(
 ) -> None:
     """Export the labels, and a prediction with its confidence for every item.
 
+    The column labelled_by says who gave the final label: a person, the model under a certificate
+    of teeter campaign finish, or nobody yet (undecided).
+
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
     file in a spreadsheet program, because such programs run a text that begins with = as a formula.
 
@@ -702,11 +705,12 @@ def export(
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
         # No one can see in a file that its predictions are older than its labels.
-        note = opened.prediction_note()
+        notes = [opened.prediction_note(), opened.certificate_note()]
 
     typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
-    if note is not None:
-        echo_wrapped(note)
+    for note in notes:
+        if note is not None:
+            echo_wrapped(note)
 
 
 @campaign.command(rich_help_panel=Panel.FILES)
