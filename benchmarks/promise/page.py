@@ -36,7 +36,7 @@ INTRODUCTION = """# The promise behind "label the rest"
 4. **Choose the largest step.** The steps are tested from the smallest to the largest with the fallback procedure: each step has a
    share of α that is fixed before the first draw, and a step that passes hands its share to the next one. The probability that
    any step passes wrongly stays below α.
-5. **Start again at a price.** The first attempt of a campaign spends 80% of α, the second 80% of the rest, and so on. A promise that
+5. **Start again at a price.** The first attempt of a campaign spends 90% of α, the second 90% of the rest, and so on. A promise that
    failed can be tried again with a better model, and all attempts together keep the confidence.
 
 With `--per-class`, each predicted class is a set of its own, with α divided by the number of classes (Bonferroni).
@@ -50,7 +50,10 @@ than that, the promise goes on counting some of the items that they labelled, an
 Only draws after the model was trained, from what it had to label then. That includes **control items**: teeter draws them from
 all items, also from labelled ones, whatever the strategy does. So the control items drawn since an older model was trained are an
 exact random sample of the items that had no label then. If enough of them were drawn, that older model is frozen, and the promise
-may hold at once. Only the numbers of items decide which model, never their labels.
+may hold at once. On the day of the start you may have seen how well the control items went, so nothing may depend on that: the models
+that past control items can speak for are fixed in advance by the numbers of control items drawn (the first model, and the first after
+E, 3E, 7E, …), each has a part of a tenth of α, and the plan does not show their outcome before the start. Choose the error before you
+look at the accuracy.
 
 Three kinds of items do not count. **Picked items** were chosen because they are hard. **Control items from before the model**
 trained it. The **audit set** trained nothing, but the strategy was never allowed to pick from it, while it took the hardest items

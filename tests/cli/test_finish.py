@@ -38,7 +38,7 @@ def file(tmp_path: Path, template: Path) -> Path:
 
 def test_the_way_from_the_plan_to_the_certificate(file: Path, tmp_path: Path) -> None:
     planned = run_campaign("finish", file, "--error", "5%")
-    assert "The model cannot label the rest yet" in planned
+    assert "The model cannot label the 360 items that are left yet" in planned
     assert "items the model could label" in planned
     assert f"teeter campaign finish {file} --start" in planned
 

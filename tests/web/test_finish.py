@@ -92,7 +92,7 @@ def test_nothing_is_certified_before_it_is_promised(client: TestClient) -> None:
 def test_the_progress_page_says_what_the_model_may_label(client: TestClient, file: Path) -> None:
     page = client.get("/c/small/progress").text
     assert "Finish" in page
-    assert "The model cannot label the rest yet" in page
+    assert "The model cannot label the 360 items that are left yet" in page
     assert "items the model could label" in page
 
     headers = {"x-csrf-token": find_csrf_token(page)}

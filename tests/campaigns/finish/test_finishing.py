@@ -120,7 +120,7 @@ def test_a_model_that_errs_too_often_promises_nothing(tmp_path: Path) -> None:
     report = campaign.finish()
     assert report.covered == 0
     assert report.class_shares
-    assert "too few" in report.describe()[0]
+    assert "150 random labels do not show" in report.describe()[0]
     with pytest.raises(InputError, match="nothing to certify"):
         campaign.certify()
 
@@ -238,19 +238,39 @@ def test_duplicates_of_an_item_get_its_label(tmp_path: Path, items: KnownItems) 
 def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownItems) -> None:
     campaign = make_campaign(tmp_path, items, control=0.9)
     label_batches(campaign, items, 1, size=20)
-    for _ in range(8):
+    for _ in range(10):
         for question in campaign.ask(20):
             campaign.tell(question.item, items.label(question.item))
     campaign.train()
 
-    report = campaign.start_finish()
+    # What the control items show is seen after the terms are chosen, not before.
+    plan = campaign.finish(error=0.1)
+    assert (plan.draws, plan.covered) == (0, 0)
+    assert "control items since model 1 count as random labels already" in plan.describe()[-1]
 
+    report = campaign.start_finish(error=0.1)
     # The first model was tested by the control items after it, the second by none.
     assert report.model_version == 1
-    assert report.draws > 100
+    assert report.draws >= plan.asked_draws > 100
     assert report.wrong == 0
     assert report.covered == report.left
     assert report.waiting_draws == 0
+
+
+def test_past_control_items_have_a_smaller_share_of_the_error(
+    tmp_path: Path, items: KnownItems
+) -> None:
+    campaign = make_campaign(tmp_path, items, control=0.9)
+    label_batches(campaign, items, 1, size=20)
+    with_new_draws = campaign.finish(error=0.1)
+    for _ in range(10):
+        for question in campaign.ask(20):
+            campaign.tell(question.item, items.label(question.item))
+    campaign.train()
+
+    with_past_controls = campaign.finish(error=0.1)
+
+    assert with_past_controls.attempt_confidence > with_new_draws.attempt_confidence
 
 
 def test_picked_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:

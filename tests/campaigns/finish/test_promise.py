@@ -40,10 +40,15 @@ def test_a_confidence_that_cannot_be_promised_is_refused(confidence: float) -> N
 
 
 def test_all_attempts_together_spend_no_more_than_the_confidence_leaves() -> None:
-    levels = [attempt_level(0.95, attempt) for attempt in range(1, 50)]
+    new_draws = [attempt_level(0.95, attempt) for attempt in range(1, 20)]
+    past_controls = [
+        attempt_level(0.95, attempt, checkpoint)
+        for attempt in range(1, 20)
+        for checkpoint in range(20)
+    ]
 
-    assert sum(levels) == pytest.approx(0.05)
-    assert levels == sorted(levels, reverse=True)
+    assert new_draws == sorted(new_draws, reverse=True)
+    assert sum(new_draws) + sum(past_controls) == pytest.approx(0.05, rel=1e-5)
 
 
 def test_steps_are_nested_and_their_weights_are_all_there_is() -> None:

@@ -82,9 +82,12 @@ def look(
         return look_at_finish(finish, answers, classes)
 
     terms = terms or PromiseTerms()
-    model = choose_model(repository, connection, terms)
-    preview = freeze(repository, connection, model, terms, seed=settings.seed)
-    return look_at_finish(preview, answers, classes, is_started=False)
+    choice = choose_model(repository, connection, terms)
+    preview = freeze(repository, connection, choice, terms, seed=settings.seed)
+    # Without the answers: who sees how the draws turn out before choosing the terms could choose
+    # those that happen to be kept.
+    nothing = ItemAnswers({}, frozenset(), frozenset())
+    return look_at_finish(preview, nothing, classes, is_started=False)
 
 
 def _describe_terms(terms: PromiseTerms) -> str:
@@ -114,8 +117,8 @@ def start_finish(
     Raises:
         InputError: there is no model to freeze, or too few items are left.
     """
-    model = choose_model(repository, connection, terms)
-    finish = freeze(repository, connection, model, terms, seed=settings.seed)
+    choice = choose_model(repository, connection, terms)
+    finish = freeze(repository, connection, choice, terms, seed=settings.seed)
     store_finish(repository, connection, finish, who)
 
     report = look(repository, connection, settings)

@@ -1,20 +1,20 @@
 """Freeze a model, and with it the items that it may label and the order in which they are drawn.
 
-Which items count is decided by the moment in which the model was trained, not by today. The set has
-the items that no person had labelled then, and everything drawn at random from it afterwards tells
-the truth about it. So a model of last week can be frozen today, and the control items of this week
-count as draws: control items are drawn from all items, and one that was labelled before its draw
-counts with its label. Control items from before the model do not count, and neither does the audit
-set. The strategy could not pick those, but did pick from the rest, so that they are harder or
-easier than the rest on average.
+Usually the newest model is frozen, and the draws begin when it is: the items without a label follow
+in random order.
 
-The draws begin with the control items since the model, in their order. All other items of the set
-follow in random order.
+If enough control items were drawn since an older model was trained, that model is frozen instead,
+and those control items are the first draws. They tell the truth about the items that no person had
+labelled when the model was trained: control items are drawn from all items, and one that was
+labelled before its draw counts with its label. Control items from before the model do not count,
+and neither does the audit set. The strategy could not pick those, but did pick from the rest, so
+that they are harder or easier than the rest on average.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from safetensors.numpy import load, save
 
 from teeter.campaigns.db import CampaignRepository, Connection, StoredFinish, StoredModel
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
 from teeter.campaigns.finish.promise import (
     FEWEST_ITEMS,
@@ -37,14 +38,20 @@ from teeter.campaigns.saved_models import load_arrays
 from teeter.errors import InputError
 from teeter.seeds import stream_seed
 
-__all__ = ["FrozenFinish", "PromiseGroup", "choose_model", "freeze", "load_finish", "store_finish"]
+__all__ = [
+    "FrozenFinish",
+    "ModelChoice",
+    "PromiseGroup",
+    "choose_model",
+    "freeze",
+    "load_finish",
+    "store_finish",
+]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-_ENOUGH_CONTROLS = 1.5
-"""An older model is frozen if so many times the control items that a perfect model needs were drawn
-since it was trained.
-"""
+_ENOUGH_CONTROLS = 1.25
+"""E, as a multiple of the control items that a perfect model needs."""
 
 _LARGE_SET = 10_000
 """A number of items for which it hardly matters that items are drawn without replacement."""
@@ -81,8 +88,8 @@ class FrozenFinish:
 
     @property
     def level(self) -> float:
-        """The probability of error of the whole attempt."""
-        return attempt_level(self.terms.confidence, self.number)
+        """The probability of error of all groups together."""
+        return sum(group.level for group in self.groups)
 
     def rows_of(self, group: PromiseGroup, classes: Sequence[str]) -> Integers:
         """Return the positions of a group's items, in the order of the draws."""
@@ -91,33 +98,45 @@ class FrozenFinish:
         return np.flatnonzero(self.frozen.predicted == list(classes).index(group.label))
 
 
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model to freeze."""
+
+    model: StoredModel
+    checkpoint: int | None
+    """Its number among the checkpoints if control items since then count; None for new draws."""
+
+
 def choose_model(
     repository: CampaignRepository, connection: Connection, terms: PromiseTerms
-) -> StoredModel:
-    """Return the model to freeze: the newest, or an older one that was tested already.
+) -> ModelChoice:
+    """Return the newest model, or a checkpoint that enough control items have tested since.
 
-    It is the newest model after which enough control items were drawn to show that a perfect model
-    keeps the promise. If there is none, the newest model of all is frozen, and the draws begin now.
-    Only numbers of items decide, never what their labels are: choosing by the outcome would break
-    the promise.
+    Who decides on the day of the start may have seen how the control items turned out. So the
+    models that past control items may speak for are fixed in advance, whatever their labels: the
+    first model, and the first after E, 3E, 7E, ... control items were drawn. The newest of them
+    with E control items after it is chosen. Each has a part of the probability of error of its own,
+    and for a fixed model the test allows any day.
 
     Raises:
         InputError: there is no model, or it was trained by an earlier version of teeter.
     """
+    number = repository.finishes.count(connection) + 1
     n_controls = len(repository.picks.control_items(connection))
-    level = attempt_level(terms.confidence, repository.finishes.count(connection) + 1)
-    prior = ErrorPrior.for_error(terms.error)
-    limit = int(terms.error * _LARGE_SET)
-    enough = _ENOUGH_CONTROLS * (draws_needed(_LARGE_SET, limit, level, 0.0, prior) or _LARGE_SET)
-
+    enough = _enough_controls(terms, number)
     summaries = repository.models.summaries(connection)
+
     version = summaries[-1].version if summaries else 0
-    for summary in reversed(summaries):
+    checkpoint = None
+    next_number = 0
+    for summary in summaries:
         # Models of earlier versions of teeter do not know how many were drawn before them.
         drawn_before = summary.facts.get("controls")
-        if drawn_before is not None and n_controls - drawn_before >= enough:
-            version = summary.version
-            break
+        if drawn_before is None or drawn_before < enough * (2**next_number - 1):
+            continue
+        if n_controls - drawn_before >= enough:
+            version, checkpoint = summary.version, next_number
+        next_number += 1
 
     model = repository.models.get(connection, version)
     if model is None:
@@ -130,13 +149,21 @@ def choose_model(
             f"Model {version} was trained by an earlier version of teeter, which did not store its "
             "confidence: train a model, then start again."
         )
-    return model
+    return ModelChoice(model, checkpoint)
+
+
+def _enough_controls(terms: PromiseTerms, attempt: int) -> int:
+    """Return E: how many control items could show that a nearly perfect model keeps the promise."""
+    level = attempt_level(terms.confidence, attempt, checkpoint=0)
+    limit = int(terms.error * _LARGE_SET)
+    draws = draws_needed(_LARGE_SET, limit, level, 0.0, ErrorPrior.for_error(terms.error))
+    return math.ceil(_ENOUGH_CONTROLS * (draws or _LARGE_SET))
 
 
 def freeze(
     repository: CampaignRepository,
     connection: Connection,
-    model: StoredModel,
+    choice: ModelChoice,
     terms: PromiseTerms,
     *,
     seed: int,
@@ -146,7 +173,7 @@ def freeze(
     Args:
         repository: the campaign's rows.
         connection: an open connection.
-        model: the model to freeze.
+        choice: the model to freeze.
         terms: what is promised.
         seed: the campaign's, which decides the order of the draws.
 
@@ -154,11 +181,13 @@ def freeze(
         InputError: too few items are left to label.
     """
     number = repository.finishes.count(connection) + 1
+    model = choice.model
     arrays = load_arrays(model.weights)
     items, n_controls = _order_draws(
         repository,
         connection,
         model,
+        use_controls=choice.checkpoint is not None,
         n_items=len(arrays["predicted"]),
         order_seed=stream_seed(seed, "finish", number),
     )
@@ -173,6 +202,7 @@ def freeze(
         arrays["predicted"][rows].astype(np.int64), arrays["confidence"][rows].astype(np.float64)
     )
     classes = repository.classes.names(connection)
+    level = attempt_level(terms.confidence, number, choice.checkpoint)
     return FrozenFinish(
         number=number,
         started=repository.scope.now(),
@@ -181,7 +211,7 @@ def freeze(
         terms=terms,
         items=items,
         frozen=frozen,
-        groups=_make_groups(frozen, terms, classes, attempt_level(terms.confidence, number)),
+        groups=_make_groups(frozen, terms, classes, level),
         asked_draws=n_controls,
     )
 
@@ -191,6 +221,7 @@ def _order_draws(
     connection: Connection,
     model: StoredModel,
     *,
+    use_controls: bool,
     n_items: int,
     order_seed: int,
 ) -> tuple[list[str], int]:
@@ -200,32 +231,32 @@ def _order_draws(
         repository: the campaign's rows.
         connection: an open connection.
         model: the model to freeze.
+        use_controls: whether control items that were drawn since the model count.
         n_items: how many items there were when it was trained.
         order_seed: decides the order.
     """
-    drawn_controls = repository.picks.control_items_in_order(connection)
-    n_before = int(model.facts.get("controls", len(drawn_controls)))
-    earlier_controls = set(drawn_controls[:n_before])
-    later_controls = drawn_controls[n_before:]
-
-    answered = repository.answers.items_answered_first(connection, int(model.facts["answers"]))
-    settled = answered | repository.decisions.items_decided_until(connection, model.trained)
-    settled |= set(repository.encodings.unreadable(connection))
-
-    # Without control items since, today is as good as the day of the model: what was labelled in
-    # between needs no model.
-    if not later_controls:
-        settled |= {answer.item for answer in repository.answers.live(connection)}
-        settled |= set(repository.decisions.live(connection))
+    settled = set(repository.encodings.unreadable(connection))
+    later_controls: list[str] = []
+    if use_controls:
+        drawn_controls = repository.picks.control_items_in_order(connection)
+        n_before = int(model.facts["controls"])
+        later_controls = drawn_controls[n_before:]
+        settled |= repository.answers.items_answered_first(connection, model.facts["answers"])
+        settled |= repository.decisions.items_decided_until(connection, model.trained)
+        # No control item can be drawn from these, so control items do not speak for them.
+        settled |= set(drawn_controls[:n_before]) | repository.items.audit_set(connection)
     else:
-        # No control item can be drawn from these, so they are not part of what controls stand for.
-        settled |= earlier_controls | repository.items.audit_set(connection)
+        # What was labelled since the model was trained needs no model either.
+        answers = repository.answers.live(connection)
+        settled |= {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
+        settled |= set(repository.decisions.live(connection))
 
     known_items = _encoded_items(repository, connection)[:n_items]
     in_set = [item for item in known_items if item not in settled]
 
-    controls = [item for item in later_controls if item in set(in_set)]
-    others = set(in_set) - set(controls)
+    members = set(in_set)
+    controls = [item for item in later_controls if item in members]
+    others = members - set(controls)
     # A hash of each id: the order does not depend on how items are stored.
     shuffled = sorted(others, key=lambda item: stream_seed(order_seed, item))
     return [*controls, *shuffled], len(controls)

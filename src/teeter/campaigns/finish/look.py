@@ -148,25 +148,37 @@ class FinishReport:
                 f"With about {first.labels:,} {more}random labels it could label "
                 f"{first.coverage:.0%} of them."
             )
-        elif not self.covered:
+        elif not self.covered and not self.per_class:
             sentences.append(
                 "No number of random labels is likely to be enough: the model makes too many "
                 "mistakes. Label more items and train, or allow a larger error."
             )
-        if self.waiting_draws:
+
+        if not self.is_started and self.asked_draws:
+            sentences.append(
+                f"{self.asked_draws:,} control items since model {self.model_version} count as "
+                "random labels already: start to see what they show."
+            )
+        elif self.is_started and self.waiting_draws:
             sentences.append(f"{self.waiting_draws:,} random items are waiting for an answer.")
         return sentences
 
     def _describe_promise(self) -> str:
-        if not self.covered:
+        if self.covered:
             return (
-                f"The model cannot label the rest yet: {self.draws:,} random items are too few to "
-                f"promise that at most {self.error:.1%} of its labels are wrong."
+                f"You can stop now for {self.coverage:.0%} of the items: the model may label "
+                f"{self.covered:,} of the {self.left:,} items that are left. With "
+                f"{self.confidence:.0%} confidence, at most {self.error:.1%} of its labels are "
+                "wrong."
+            )
+        if self.draws:
+            return (
+                f"The model cannot label the rest yet: {self.draws:,} random labels do not show "
+                f"that at most {self.error:.1%} of its labels are wrong."
             )
         return (
-            f"You can stop now for {self.coverage:.0%} of the items: the model may label "
-            f"{self.covered:,} of the {self.left:,} items that are left. With "
-            f"{self.confidence:.0%} confidence, at most {self.error:.1%} of its labels are wrong."
+            f"The model cannot label the {self.left:,} items that are left yet: only random labels "
+            f"can show that at most {self.error:.1%} of its labels are wrong."
         )
 
 

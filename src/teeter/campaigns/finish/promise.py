@@ -66,9 +66,12 @@ _PROMISING_WEIGHT = 0.5
 _OTHER_STARTS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the set at which the tests start as well, because the confidences may be wrong."""
 
-_FIRST_ATTEMPT = 0.8
+_FIRST_ATTEMPT = 0.9
 """The share of the allowed probability that the first attempt gets, and each later one of the rest.
 """
+
+_NEW_DRAWS = 0.9
+"""The share of an attempt for draws after its start. Past control items have what is left of it."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class PromiseTerms:
             )
 
 
-def attempt_level(confidence: float, attempt: int) -> float:
+def attempt_level(confidence: float, attempt: int, checkpoint: int | None = None) -> float:
     """Return the probability of error that an attempt may spend.
 
     All attempts of a campaign together spend ``1 - confidence``, so that starting again after a
@@ -104,12 +107,19 @@ def attempt_level(confidence: float, attempt: int) -> float:
     Args:
         confidence: what is promised.
         attempt: the number of the attempt, from 1.
+        checkpoint: the number of the model, from 0, if control items from before the start count.
+            Which one it is depends on the day of the start, so each has a part of its own.
 
     Example:
-        >>> [round(attempt_level(0.95, attempt), 4) for attempt in (1, 2, 3)]
-        [0.04, 0.008, 0.0016]
+        >>> [round(attempt_level(0.95, attempt), 5) for attempt in (1, 2)]
+        [0.0405, 0.00405]
+        >>> [round(attempt_level(0.95, 1, checkpoint), 5) for checkpoint in (0, 1)]
+        [0.00225, 0.00112]
     """
-    return (1 - confidence) * _FIRST_ATTEMPT * (1 - _FIRST_ATTEMPT) ** (attempt - 1)
+    level = (1 - confidence) * _FIRST_ATTEMPT * (1 - _FIRST_ATTEMPT) ** (attempt - 1)
+    if checkpoint is None:
+        return level * _NEW_DRAWS
+    return level * (1 - _NEW_DRAWS) * 0.5 ** (checkpoint + 1)
 
 
 @dataclass(frozen=True, eq=False)
