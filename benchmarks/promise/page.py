@@ -168,7 +168,7 @@ def build_page() -> str:
         "error": result["terms"]["error"],
         "confidence": result["terms"]["confidence"],
         "look_every": result["look_every"],
-        "hardware": result["hardware"],
+        "hardware": result["made"][0]["hardware"],
     }
 
     main_rows = []

@@ -451,7 +451,19 @@ def _use_one_thread() -> None:
 
 
 def _simulate(arguments: tuple[str, Path, int]) -> dict[str, Any]:
-    return simulate(*arguments)
+    import torch
+
+    from teeter.arrays import describe_device
+
+    result = simulate(*arguments)
+    # With each campaign, because runs on several machines may be summarized together.
+    result["made"] = {
+        "teeter": __version__,
+        "commit": commit(),
+        "torch": torch.__version__,
+        "hardware": describe_device(torch.device("cpu")),
+    }
+    return result
 
 
 def read_lines(out: Path) -> Iterator[dict[str, Any]]:
@@ -467,19 +479,14 @@ def read_lines(out: Path) -> Iterator[dict[str, Any]]:
 
 def summarize(out: Path) -> None:
     """Write the committed results from all simulated campaigns."""
-    import platform
-
-    import torch
-
     lines: dict[str, list[dict[str, Any]]] = {}
+    made: dict[str, dict[str, str]] = {}
     for line in read_lines(out):
         lines.setdefault(line["dataset"], []).append(line)
+        made[json.dumps(line["made"])] = line["made"]
 
     result: dict[str, Any] = {
-        "teeter": __version__,
-        "commit": commit(),
-        "torch": torch.__version__,
-        "hardware": f"{platform.processor() or platform.machine()}, one thread per campaign",
+        "made": list(made.values()),
         "terms": asdict(TERMS),
         "control": CONTROL_SHARE,
         "look_every": LOOK_EVERY,
