@@ -72,7 +72,7 @@ class Case:
 
 
 CASES = {
-    "banking77": Case("Banking77, 77 classes", items=4000, batch=270, rounds=3, draws=400),
+    "banking77": Case("Banking77, 77 classes", items=4000, batch=200, rounds=3, draws=400),
     "sms_spam": Case("SMS Spam, one in eight is spam", items=4000, batch=25, rounds=5, draws=400),
     "digits": Case("digits, 10 classes", items=1500, batch=25, rounds=5, draws=300),
     "one_in_50": Case(
@@ -229,17 +229,23 @@ def simulate(name: str, folder: Path, seed: int) -> dict[str, Any]:
     }
     result["random"] = look_often(campaign, order, CASES[name].draws, picked_share=0.0)
     # People go on labelling: half of their labels are picks, which leaves a biased rest.
-    result["mixed"] = look_often(campaign, order, CASES[name].draws, picked_share=0.5)
+    draws = CASES[name].draws
+    result["mixed"] = look_often(campaign, order, draws, picked_share=0.5, every=2 * LOOK_EVERY)
     if campaign.n_classes <= 10:
-        result["per_class"] = look_per_class(campaign, order, CASES[name].draws)
-    result["naive"] = look_naively(campaign, order, CASES[name].draws)
-    result["shares"] = check_shares(campaign, order, CASES[name].draws)
+        result["per_class"] = look_per_class(campaign, order, draws, every=4 * LOOK_EVERY)
+    result["naive"] = look_naively(campaign, order, draws)
+    result["shares"] = check_shares(campaign, order, draws)
     result["seconds"] = time.process_time() - started
     return result
 
 
 def look_often(
-    campaign: FrozenCampaign, order: Integers, draws: int, *, picked_share: float
+    campaign: FrozenCampaign,
+    order: Integers,
+    draws: int,
+    *,
+    picked_share: float,
+    every: int = LOOK_EVERY,
 ) -> dict[str, list[float]]:
     """Ask for the promise after every batch.
 
@@ -254,7 +260,7 @@ def look_often(
     looks: dict[str, list[float]] = {
         name: [] for name in ("draws", "coverage", "oracle", "broken", "any_broken", "rest_broken")
     }
-    for n_draws in range(LOOK_EVERY, draws + 1, LOOK_EVERY):
+    for n_draws in range(every, draws + 1, every):
         drawn = order[:n_draws]
         n_picked = round(n_draws * picked_share)
         picked = hardest_first[:n_picked]
@@ -319,7 +325,9 @@ def _oracle_coverage(campaign: FrozenCampaign, labelled: Integers) -> float:
     return float((allowed[-1] + 1) / len(rest)) if len(allowed) else 0.0
 
 
-def look_per_class(campaign: FrozenCampaign, order: Integers, draws: int) -> dict[str, list[float]]:
+def look_per_class(
+    campaign: FrozenCampaign, order: Integers, draws: int, *, every: int
+) -> dict[str, list[float]]:
     """Ask for a promise for each predicted class, with the probability of error shared out."""
     classes = np.unique(campaign.frozen.predicted)
     level = attempt_level(CLASS_TERMS.confidence, 1) / campaign.n_classes
@@ -332,7 +340,7 @@ def look_per_class(campaign: FrozenCampaign, order: Integers, draws: int) -> dic
         members[k] = (rows, frozen, make_steps(frozen.confidences, CLASS_TERMS, level))
 
     looks: dict[str, list[float]] = {name: [] for name in ("draws", "coverage", "broken")}
-    for n_draws in range(LOOK_EVERY, draws + 1, LOOK_EVERY):
+    for n_draws in range(every, draws + 1, every):
         covered = 0
         is_class_broken = False
         for rows, frozen, steps in members.values():
