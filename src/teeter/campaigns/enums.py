@@ -60,7 +60,7 @@ class Labeller(StrEnum):
     MODEL = "model"
     """A model, under a certificate."""
     UNDECIDED = "undecided"
-    """Nobody yet."""
+    """No one yet."""
 
 
 class PickState(StrEnum):

@@ -112,6 +112,7 @@ def smallest_p_value(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrio
     if len(is_wrong) == 0:
         return 1.0
 
+    # After each draw: how many were drawn, and how many of them are wrong.
     drawn = np.arange(1, len(is_wrong) + 1)
     wrong = np.cumsum(is_wrong)
     right = drawn - wrong
@@ -199,6 +200,7 @@ def draws_needed(
     Returns:
         The number, or None if all items would have to be drawn.
     """
+    # The test would have to show what is not true.
     if share_wrong * size > limit:
         return None
 

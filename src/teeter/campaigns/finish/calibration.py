@@ -52,6 +52,8 @@ def measure_reliability(confidences: Floats, is_right: Booleans) -> list[Reliabi
     if n_bins == 0:
         return []
 
+    # Equally many in each bin: most confidences are close to 1, and bins of equal width would be
+    # empty or crowded.
     order = np.argsort(confidences, kind="stable")
     bins = []
     for rows in np.array_split(order, n_bins):

@@ -87,6 +87,7 @@ def certificate_id(content: Mapping[str, Any]) -> str:
         >>> certificate_id({"id": "x", "error": 0.05}) == certificate_id({"error": 0.05})
         True
     """
+    # Sorted and in ASCII, so that the same content has the same id everywhere.
     rest = {name: value for name, value in content.items() if name != "id"}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -116,6 +117,7 @@ def certificate_page(content: Mapping[str, Any]) -> str:
         "of these wrong",
     ]
 
+    # Every value is escaped: names of campaigns and classes come from users.
     shares = []
     for share in content["class_shares"]:
         interval = f"{share['low']:.1%} to {share['high']:.1%}"
@@ -173,9 +175,9 @@ the model's labels{of_each} are wrong. It labels {content["items_labelled_by_mod
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in columns)
     body = ""
-    for first, *others in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in others)
-        body += f"<tr><th scope='row'>{escape(first)}</th>{cells}</tr>"
+    for title, *values in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in values)
+        body += f"<tr><th scope='row'>{escape(title)}</th>{cells}</tr>"
     return (
         f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         "</div>"

@@ -67,18 +67,18 @@ def estimate_class_shares(
     n_items = total + len(known_labels)
     shares = []
     for index, label in enumerate(classes):
-        known = int((known_labels == index).sum())
+        known_count = int((known_labels == index).sum())
         is_predicted = (predicted == index).astype(np.float64)
         is_label = (drawn_labels == index).astype(np.float64)
         share, deviation = _estimate_mean(is_label, is_predicted[drawn], float(is_predicted.mean()))
         # Only the draws are left to chance. With all items drawn, nothing is.
         deviation *= math.sqrt(max(0.0, 1 - n_drawn / total))
 
-        centre = (known + total * share) / n_items
+        centre = (known_count + total * share) / n_items
         half_width = total / n_items * _NORMAL_QUANTILE * deviation
         # What is known already bounds the share from below, and from above.
-        lowest = known / n_items
-        highest = (known + total) / n_items
+        lowest = known_count / n_items
+        highest = (known_count + total) / n_items
         centre = min(max(centre, lowest), highest)
         shares.append(
             ClassShare(
@@ -86,7 +86,7 @@ def estimate_class_shares(
                 share=centre,
                 low=max(lowest, centre - half_width),
                 high=min(highest, centre + half_width),
-                predicted=(known + float(is_predicted.sum())) / n_items,
+                predicted=(known_count + float(is_predicted.sum())) / n_items,
             )
         )
     return shares
@@ -109,6 +109,7 @@ def _estimate_mean(
         covariance = float(np.mean((labels - labels.mean()) * (predictions - predictions.mean())))
         weight = min(max(covariance / spread, 0.0), 1.0)
 
+    # A weight of 0 ignores a useless model: the estimate is then the share among the draws.
     residuals = labels - weight * predictions
     mean = weight * all_predictions + float(residuals.mean())
 

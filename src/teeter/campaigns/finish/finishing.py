@@ -121,6 +121,7 @@ def start_finish(
     finish = freeze(repository, connection, choice, terms, seed=settings.seed)
     store_finish(repository, connection, finish, who)
 
+    # The past control items may be enough, so nothing is asked before looking.
     report = look(repository, connection, settings)
     if draws is None:
         draws = report.plan[0].labels if report.plan else _USUAL_DRAWS
@@ -176,6 +177,7 @@ def certify_finish(
         raise InputError("No promise was started yet: start one first.")
 
     report = look(repository, connection, settings)
+    # A second certificate of the same facts would only differ in its date.
     newest = newest_certificate(repository, connection)
     if newest is not None and _says_the_same(newest.content, report):
         return newest
@@ -204,6 +206,7 @@ def newest_certificate(
     repository: CampaignRepository, connection: Connection
 ) -> StoredCertificate | None:
     """Return the newest certificate of the newest promise, or None."""
+    # A new attempt replaces the model, and the labels of the old one with it.
     certificates = repository.finishes.certificates(connection)
     attempt = repository.finishes.count(connection)
     if not certificates or certificates[-1].finish != attempt:

@@ -126,6 +126,7 @@ def choose_model(
     enough = _enough_controls(terms, number)
     summaries = repository.models.summaries(connection)
 
+    # Without a checkpoint that was tested, the newest model is the best.
     version = summaries[-1].version if summaries else 0
     checkpoint = None
     next_number = 0
@@ -251,14 +252,13 @@ def _order_draws(
         settled |= {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
         settled |= set(repository.decisions.live(connection))
 
-    known_items = _encoded_items(repository, connection)[:n_items]
-    in_set = [item for item in known_items if item not in settled]
-
-    members = set(in_set)
+    # Items are only ever appended, so the first ones are those that the model saw.
+    predicted_items = _encoded_items(repository, connection)[:n_items]
+    members = {item for item in predicted_items if item not in settled}
     controls = [item for item in later_controls if item in members]
-    others = members - set(controls)
+    not_drawn = members - set(controls)
     # A hash of each id: the order does not depend on how items are stored.
-    shuffled = sorted(others, key=lambda item: stream_seed(order_seed, item))
+    shuffled = sorted(not_drawn, key=lambda item: stream_seed(order_seed, item))
     return [*controls, *shuffled], len(controls)
 
 
@@ -286,6 +286,7 @@ def _make_groups(
     class_level = level / len(classes)
     groups = []
     for index, label in enumerate(classes):
+        # By the predicted class, because the true one is not known.
         confidences = frozen.confidences[frozen.predicted == index]
         steps = make_steps(confidences, terms, class_level)
         groups.append(PromiseGroup(label, class_level, tuple(steps)))
@@ -301,6 +302,7 @@ def store_finish(
         steps = [asdict(step) for step in group.steps]
         groups.append({"label": group.label, "level": group.level, "steps": steps})
 
+    # The model's words, not the model: they stay the same when items are encoded again.
     content = {
         "predicted": finish.frozen.predicted.astype(np.int32),
         "confidences": finish.frozen.confidences,

@@ -198,6 +198,7 @@ def look_at_finish(
         is_started: whether the model was frozen, or is only looked at as if.
     """
     state = _SetState.read(finish, answers, classes)
+    # Without --per-class there is one group, the whole set.
     promises = []
     plans = []
     for group in finish.groups:
@@ -267,7 +268,7 @@ class _SetState:
             is_set_aside[position] = item in answers.set_aside
             is_skipped[position] = item in answers.skipped
 
-        # Items that are flagged or that nobody can tell would get a wrong label from the model, and
+        # Items that are flagged or that no one can tell would get a wrong label from the model, and
         # so might those that are skipped. Leaving them out would flatter it.
         is_settled = (labels >= 0) | is_set_aside
         is_wrong = (is_settled | is_skipped) & (labels != finish.frozen.predicted)
@@ -339,6 +340,7 @@ def _trace_coverage(
     if state.n_draws == 0:
         return []
 
+    # Judged again after fewer draws: earlier looks are not stored, and need not be.
     points = []
     counts = np.unique(np.linspace(0, state.n_draws, _CURVE_POINTS).astype(np.int64))
     for n_draws in counts.tolist():
@@ -353,6 +355,7 @@ def _trace_coverage(
 def _labels_outside(finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]) -> Integers:
     """Return the class indices of labelled items that are not in the set."""
     index_of_class = {name: index for index, name in enumerate(classes)}
+    # Items of the set count by the draws, even those that were picked and labelled since.
     in_set = set(finish.items)
     labels = [index_of_class[label] for item, label in answers.labels.items() if item not in in_set]
     return np.array(labels, dtype=np.int64)

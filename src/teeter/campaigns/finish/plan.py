@@ -49,6 +49,7 @@ def plan_labels(
         The steps that are likely to pass and cover more than is covered now, the fewest labels
         first. A step that needs as many labels as a larger one is left out.
     """
+    # A step that is no larger than what is covered already is not worth a label.
     covered = max((result.remaining for result in results if result.holds), default=0)
     planned: list[PlannedStep] = []
 
@@ -93,6 +94,7 @@ def _further_draws(
         p_value = anytime_p_value(step.size, result.drawn + draws, wrong, step.limit, prior)
         return p_value <= step_level
 
+    # Rounding makes the test flip back and forth near the answer, which bisection survives.
     low = 0
     high = step.size - result.drawn
     while low < high:

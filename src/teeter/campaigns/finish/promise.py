@@ -199,6 +199,8 @@ def _weigh_steps(steps: Sequence[Step], total: int, level: float, prior: ErrorPr
         draws = draws_needed(step.size, step.limit, level, step.expected_error, prior)
         costs.append(math.inf if draws is None else draws * total / step.size)
 
+    # Half for the step that should pass first, and half for a few others: a share of one half costs
+    # only ln 2 / error draws more than all of it.
     weights = [0.0] * len(steps)
     other_weight = 1.0
     if min(costs) < math.inf:
@@ -246,8 +248,8 @@ class StepResult:
     holds: bool
     """Whether it is shown that no more than the limit of its items are predicted wrong."""
     counted: int
-    """How many of its items the promise counts: the remaining ones, and if people labelled more
-    than the reserve, some of theirs.
+    """How many of its items the promise counts: the remaining ones, and some that people labelled
+    if those are more than the reserve.
     """
     counted_limit: int
     """If the promise holds, at most so many of the counted items are predicted wrong."""
@@ -272,6 +274,7 @@ def judge_steps(
         terms: what is promised.
         level: the probability of error that may be spent.
     """
+    # The prior must not depend on the draws, so it follows from the terms alone.
     prior = ErrorPrior.for_error(terms.error)
     drawn_confidences = frozen.confidences[outcomes.drawn]
     labelled_confidences = frozen.confidences[outcomes.labelled]
