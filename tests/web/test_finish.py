@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from campaigns.finish.small_campaigns import KnownItems, label_batches, make_campaign
+from campaigns.finish.small_campaigns import (
+    KnownItems,
+    answer_draws,
+    label_batches,
+    make_campaign,
+)
 from teeter.campaigns import Campaign
 from web.servers import find_csrf_token, make_text_campaign, serve_campaigns
 
@@ -37,14 +42,10 @@ def client(file: Path) -> Iterator[TestClient]:
         yield client
 
 
-def answer_draws(file: Path) -> None:
+def answer_all_draws(file: Path) -> None:
     """Answer all draws that are waiting, as another process would."""
     campaign = Campaign.open(file)
-    report = campaign.finish()
-    with campaign.database.reading() as connection:
-        draws = campaign.repository.finishes.drawn_items(connection)
-    for item in draws[report.draws :]:
-        campaign.tell(item, ITEMS.label(item))
+    answer_draws(campaign, ITEMS)
     campaign.database.close()
 
 
@@ -58,7 +59,7 @@ def test_a_promise_is_made_over_rest(client: TestClient, file: Path) -> None:
     assert started.status_code == 201
     assert started.json()["report"]["asked_draws"] > 0
 
-    answer_draws(file)
+    answer_all_draws(file)
     after = client.get(f"{AT}/finish").json()
     assert after["coverage"] == 1
     assert after["certificate"] is None
@@ -102,7 +103,7 @@ def test_the_progress_page_says_what_the_model_may_label(client: TestClient, fil
         refusal = client.post("/c/small/finish", data=data, headers=headers)
         assert "must be" in refusal.text
 
-    answer_draws(file)
+    answer_all_draws(file)
     page = client.get("/c/small/progress").text
     assert "You can stop now for 100% of the items" in page
     assert "Shares of the classes among all items" in page

@@ -49,9 +49,10 @@ def label_batches(campaign: Campaign, items: KnownItems, batches: int, size: int
 
 
 def answer_draws(campaign: Campaign, items: KnownItems) -> None:
-    """Answer all random items that are waiting."""
-    waiting = campaign.finish().waiting_draws
-    while waiting:
-        for question in campaign.ask(min(waiting, 50)):
-            campaign.tell(question.item, items.label(question.item))
-        waiting = campaign.finish().waiting_draws
+    """Answer all random items that are waiting, without asking for them, which takes longer."""
+    labels = campaign.labels()
+    with campaign.database.reading() as connection:
+        draws = campaign.repository.finishes.drawn_items(connection)
+    for item in draws:
+        if item not in labels:
+            campaign.tell(item, items.label(item))

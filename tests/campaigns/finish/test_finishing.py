@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,17 +21,25 @@ from teeter.campaigns.finish.certificate import certificate_id, certificate_page
 from teeter.errors import InputError
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def items() -> KnownItems:
     return KnownItems()
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory, items: KnownItems) -> Path:
+    """A campaign with a model and forty labels, made once and copied for every test."""
+    campaign = make_campaign(tmp_path_factory.mktemp("finish"), items)
+    label_batches(campaign, items, 1, size=40)
+    campaign.database.close()
+    return Path(str(campaign.database.path))
+
+
 @pytest.fixture
-def campaign(tmp_path: Path, items: KnownItems) -> Campaign:
-    """A campaign with two models and forty labels."""
-    campaign = make_campaign(tmp_path, items)
-    label_batches(campaign, items, 2, size=20)
-    return campaign
+def campaign(tmp_path: Path, template: Path) -> Campaign:
+    path = tmp_path / "small.teeter"
+    shutil.copy(template, path)
+    return Campaign.open(path)
 
 
 def read_export(campaign: Campaign, folder: Path) -> dict[str, dict[str, str]]:

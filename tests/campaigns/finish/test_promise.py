@@ -80,7 +80,7 @@ def test_a_set_that_is_too_small_has_no_steps(size: int) -> None:
 def test_steps_pass_as_in_the_literal_procedure(seed: int) -> None:
     generator = np.random.default_rng(seed)
     confidences = generator.random(600)
-    is_wrong = generator.random(600) < 0.3 * (1 - confidences)
+    is_wrong = generator.random(600) < 0.05 * (1 - confidences)
     frozen = frozen_set(confidences)
     steps = make_steps(confidences, TERMS, 0.04)
     drawn = generator.permutation(600)[:250]

@@ -148,24 +148,23 @@ class FinishRepository:
         self,
         connection: Connection,
         finish: StoredFinish,
-        code: str,
         content: Mapping[str, Any],
         who: str,
-    ) -> None:
-        """Store a certificate. One with the same code says the same, and is stored once."""
-        if self.certificate(connection, code) is not None:
-            return
-
+    ) -> StoredCertificate:
+        """Store a certificate, whose content has its id and the time when it was issued."""
+        code = str(content["id"])
+        issued = str(content["issued"])
         values = {
             "campaign_id": self._scope.campaign_id,
             "finish_id": finish.row_id,
             "code": code,
-            "issued": self._scope.now(),
+            "issued": issued,
             "content": json.dumps(dict(content)),
         }
         connection.execute(insert(schema.certificates).values(values))
         detail = {"number": finish.number, "code": code}
         self._history.append(connection, who, "certificate", None, detail)
+        return StoredCertificate(code, issued, finish.number, dict(content))
 
     def certificates(self, connection: Connection) -> list[StoredCertificate]:
         """Return all certificates, oldest first."""

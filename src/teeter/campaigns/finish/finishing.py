@@ -185,8 +185,7 @@ def certify_finish(
     classes = repository.classes.names(connection)
     issued = repository.scope.now()
     content = make_certificate(report, campaign=campaign, issued=issued, classes=classes)
-    repository.finishes.add_certificate(connection, stored, content["id"], content, who)
-    return StoredCertificate(content["id"], issued, stored.number, content)
+    return repository.finishes.add_certificate(connection, stored, content, who)
 
 
 def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
