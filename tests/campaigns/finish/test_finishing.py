@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from campaigns.finish.small_campaigns import (
+    CLASSES,
     KnownItems,
     answer_draws,
     label_batches,
     make_campaign,
 )
-from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
 from teeter.campaigns.finish.certificate import certificate_id, certificate_page
@@ -226,22 +227,47 @@ def test_labels_of_a_class_that_is_added_later_are_errors(
     assert campaign.finish().wrong == 10
 
 
-def test_duplicates_of_an_item_get_its_label(tmp_path: Path, items: KnownItems) -> None:
-    campaign = make_campaign(tmp_path, items)
-    copies = [{"id": f"copy {k}", "features": row} for k, row in enumerate(items.features)]
+def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
+    texts = [f"{('ant hill', 'bee hive')[k % 2]} number {k}" for k in range(300)]
+    settings = Settings(strategy="margin", encoder="tfidf")
+    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", CLASSES, settings)
+    campaign.add([{"id": str(k), "text": text} for k, text in enumerate(texts)])
+    copies = [{"id": f"copy {k}", "text": text} for k, text in enumerate(texts)]
     assert campaign.add(copies).new == 0
-    label_batches(campaign, items, 2, size=20)
+    for k in range(40):
+        campaign.tell(str(k), CLASSES[k % 2])
 
-    report = campaign.start_finish()
+    report = campaign.start_finish(error=0.1)
     # A duplicate is not drawn beside its item, where it would count twice.
-    assert report.items == 360
-    answer_draws(campaign, items)
+    assert report.items == 260
+    with campaign.database.reading() as connection:
+        draws = campaign.repository.finishes.drawn_items(connection)
+    for item in draws:
+        campaign.tell(item, CLASSES[int(item) % 2])
     campaign.certify()
 
     rows = read_export(campaign, tmp_path)
-    for k in range(len(items.features)):
+    assert {row["labelled_by"] for row in rows.values()} == {"person", "model"}
+    for k in range(300):
         assert rows[f"copy {k}"]["labelled_by"] == rows[str(k)]["labelled_by"]
-        assert rows[f"copy {k}"]["final_label"] == items.label(str(k))
+        assert rows[f"copy {k}"]["final_label"] == CLASSES[k % 2]
+
+
+def test_equal_features_may_be_drawn_and_left(tmp_path: Path, items: KnownItems) -> None:
+    # Such items are not recognized as duplicates. The model is frozen, so that does no harm.
+    campaign = make_campaign(tmp_path, items)
+    campaign.add([{"id": f"copy {k}", "features": row} for k, row in enumerate(items.features)])
+    for k in range(40):
+        campaign.tell(str(k), items.label(str(k)))
+
+    report = campaign.start_finish()
+    with campaign.database.reading() as connection:
+        draws = campaign.repository.finishes.drawn_items(connection)
+    for item in draws:
+        campaign.tell(item, items.label(item.removeprefix("copy ")))
+
+    assert report.items == 760
+    assert campaign.finish().coverage == 1
 
 
 def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownItems) -> None:
