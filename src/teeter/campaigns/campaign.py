@@ -958,19 +958,22 @@ class Campaign:
             InputError: the campaign has no items.
         """
         with self.database.reading() as connection:
-            # All in one read transaction: labels and models that belong together.
-            pool = self._read_pool(connection)
-            audit_set = self.repository.items.audit_set(connection)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
-            assigned = self.repository.picks.open_or_ready_items(connection)
-            control_items = self.repository.picks.control_items(connection)
-            random_items = self.repository.picks.random_items(connection)
-            skipped = self.repository.answers.skipped_items(connection)
-            batches = self.repository.picks.count_batches(connection)
-            classes = self.repository.classes.names(connection)
-            model = self.repository.models.newest(connection)
-            unencoded = count_unencoded(self.repository, connection)
-            finish_items = self.repository.finishes.drawn_items(connection)
+            return self._read_state(connection)
+
+    def _read_state(self, connection: Connection) -> RoundState:
+        # All in one read transaction: labels and models that belong together.
+        pool = self._read_pool(connection)
+        audit_set = self.repository.items.audit_set(connection)
+        snapshot = read_snapshot(self.repository, connection, self.settings)
+        assigned = self.repository.picks.open_or_ready_items(connection)
+        control_items = self.repository.picks.control_items(connection)
+        random_items = self.repository.picks.random_items(connection)
+        skipped = self.repository.answers.skipped_items(connection)
+        batches = self.repository.picks.count_batches(connection)
+        classes = self.repository.classes.names(connection)
+        model = self.repository.models.newest(connection)
+        unencoded = count_unencoded(self.repository, connection)
+        finish_items = self.repository.finishes.drawn_items(connection)
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -1009,6 +1012,7 @@ class Campaign:
             skipped=rows_of(skipped),
             scaler=pool.scaler,
             finish_draws=tuple(row_of_item[item] for item in finish_items),
+            encoding=pool.revision[0],
             unencoded=unencoded,
         )
 
@@ -1064,7 +1068,8 @@ class Campaign:
                 in which those of the old model are removed, so that annotators always find some.
 
         Raises:
-            InputError: fewer than two classes have labels, or items are not encoded yet.
+            InputError: fewer than two classes have labels, items are not encoded yet, or the
+                encoder was changed meanwhile.
         """
         from teeter.campaigns.selection import choose_picks
         from teeter.campaigns.training import measure_previous_encoder, train_model
@@ -1081,6 +1086,12 @@ class Campaign:
 
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.database.writing() as connection:
+            encoding, _ = self.repository.encodings.revision(connection)
+            if encoding != state.encoding:
+                raise InputError(
+                    "The encoder was changed while the model was trained: train again."
+                )
+
             version = self.repository.save_model(connection, weights, facts, who)
             if picks:
                 self._store_picks(connection, None, 0, picks, version)
@@ -1148,8 +1159,8 @@ class Campaign:
         """
         from teeter.campaigns.export_model import build_classifier
 
-        state = self.load_state()
         with self.database.reading() as connection:
+            state = self._read_state(connection)
             models = self.repository.models.summaries(connection)
             encoder = load_encoder(self.repository, connection, self.settings)
 
