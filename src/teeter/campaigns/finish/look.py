@@ -24,6 +24,7 @@ from teeter.campaigns.finish.promise import (
     StepResult,
     best_step,
     judge_steps,
+    trace_coverage,
 )
 
 __all__ = ["CoveragePoint", "FinishReport", "GroupPromise", "ItemAnswers", "look_at_finish"]
@@ -202,9 +203,10 @@ def look_at_finish(
     promises = []
     plans = []
     for group in finish.groups:
-        results = _judge_group(finish, group, state, classes, state.n_draws)
-        promises.append(_describe_group(finish, group, state, classes, results))
         rows = finish.rows_of(group, classes)
+        frozen, outcomes = _outcomes_of_group(finish, rows, state)
+        results = judge_steps(frozen, group.steps, outcomes, finish.terms, group.level)
+        promises.append(_describe_group(group, rows, state, results))
         left = len(rows) - int(state.is_settled[rows].sum())
         plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
 
@@ -280,32 +282,21 @@ class _SetState:
         return cls(labels, is_settled, is_wrong, n_draws)
 
 
-def _judge_group(
-    finish: FrozenFinish,
-    group: PromiseGroup,
-    state: _SetState,
-    classes: Sequence[str],
-    n_draws: int,
-) -> list[StepResult]:
-    """Judge the steps of a group after some of the draws."""
-    rows = finish.rows_of(group, classes)
+def _outcomes_of_group(
+    finish: FrozenFinish, rows: Integers, state: _SetState
+) -> tuple[FrozenSet, Outcomes]:
+    """Return some items of the set, and what people said about them."""
     frozen = FrozenSet(finish.frozen.predicted[rows], finish.frozen.confidences[rows])
     is_wrong = state.is_wrong[rows]
     # The positions are in the order of the draws already.
-    drawn = np.flatnonzero(rows < n_draws)
+    drawn = np.flatnonzero(rows < state.n_draws)
     labelled = np.flatnonzero(state.is_settled[rows])
-    outcomes = Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
-    return judge_steps(frozen, group.steps, outcomes, finish.terms, group.level)
+    return frozen, Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
 
 
 def _describe_group(
-    finish: FrozenFinish,
-    group: PromiseGroup,
-    state: _SetState,
-    classes: Sequence[str],
-    results: Sequence[StepResult],
+    group: PromiseGroup, rows: Integers, state: _SetState, results: Sequence[StepResult]
 ) -> GroupPromise:
-    rows = finish.rows_of(group, classes)
     left = len(rows) - int(state.is_settled[rows].sum())
     best = best_step(results)
     if best is None:
@@ -341,14 +332,23 @@ def _trace_coverage(
         return []
 
     # Judged again after fewer draws: earlier looks are not stored, and need not be.
-    points = []
     counts = np.unique(np.linspace(0, state.n_draws, _CURVE_POINTS).astype(np.int64))
-    for n_draws in counts.tolist():
-        covered = 0
-        for group in finish.groups:
-            best = best_step(_judge_group(finish, group, state, classes, n_draws))
-            covered += 0 if best is None else best.step.size
-        points.append(CoveragePoint(n_draws, covered / len(finish.items)))
+    covered = np.zeros(len(counts), dtype=np.int64)
+    for group in finish.groups:
+        rows = finish.rows_of(group, classes)
+        frozen, outcomes = _outcomes_of_group(finish, rows, state)
+        covered += trace_coverage(
+            frozen,
+            group.steps,
+            outcomes,
+            np.searchsorted(rows, counts),
+            terms=finish.terms,
+            level=group.level,
+        )
+
+    points = []
+    for n_draws, n_covered in zip(counts.tolist(), covered.tolist(), strict=True):
+        points.append(CoveragePoint(n_draws, n_covered / len(finish.items)))
     return points
 
 

@@ -53,11 +53,16 @@ def plan_labels(
     covered = max((result.remaining for result in results if result.holds), default=0)
     planned: list[PlannedStep] = []
 
+    lower_level = 0.0
     for result in results:
-        if result.remaining <= covered:
+        # A step without a share of its own is tested with that of the steps below it.
+        step_level = max(result.level, level * result.step.weight) or lower_level
+        lower_level = step_level
+        if result.remaining <= covered or step_level == 0:
             continue
+
         share_wrong = _expect_error(result)
-        draws = _further_draws(result, share_wrong, terms, level)
+        draws = _further_draws(result, share_wrong, terms, step_level)
         # Items of the step are only a part of what is drawn.
         labels = None if draws is None else -(-draws * total // result.step.size)
         if labels is None or labels >= remaining:
@@ -81,13 +86,11 @@ def _expect_error(result: StepResult) -> float:
 
 
 def _further_draws(
-    result: StepResult, share_wrong: float, terms: PromiseTerms, level: float
+    result: StepResult, share_wrong: float, terms: PromiseTerms, step_level: float
 ) -> int | None:
     """Return how many more items of a step must be drawn until it passes, or None for never."""
     prior = ErrorPrior.for_error(terms.error)
     step = result.step
-    # A step without a share of its own is tested with that of the steps below it.
-    step_level = max(result.level, level * step.weight) or level
 
     def passes(draws: int) -> bool:
         wrong = result.wrong + round(share_wrong * draws)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from teeter.campaigns.finish.bounds import (
     ErrorPrior,
     draws_needed,
+    running_p_values,
     smallest_p_value,
 )
 from teeter.errors import InputError
@@ -42,6 +43,7 @@ __all__ = [
     "best_step",
     "judge_steps",
     "make_steps",
+    "trace_coverage",
 ]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -321,6 +323,48 @@ def _count_promised(step: Step, labelled_wrong: Booleans, error: float) -> tuple
     allowed = np.flatnonzero(limits <= error * counted)
     last = int(allowed[-1])
     return int(counted[last]), int(limits[last])
+
+
+def trace_coverage(
+    frozen: FrozenSet,
+    steps: Sequence[Step],
+    outcomes: Outcomes,
+    counts: Integers,
+    *,
+    terms: PromiseTerms,
+    level: float,
+) -> Integers:
+    """Return how large the largest step was that had passed after some of the draws.
+
+    Args:
+        frozen: the set and what the model says of it.
+        steps: made before the first item was drawn.
+        outcomes: what people said since.
+        counts: (K,) numbers of draws.
+        terms: what is promised.
+        level: the probability of error that may be spent.
+
+    Returns:
+        (K,) numbers of items; 0 if no step had passed.
+    """
+    prior = ErrorPrior.for_error(terms.error)
+    drawn_confidences = frozen.confidences[outcomes.drawn]
+    sizes = np.zeros(len(counts), dtype=np.int64)
+    handed_on = np.zeros(len(counts))
+
+    # The same as ``judge_steps``, for all counts at once.
+    for step in steps:
+        is_in_step = drawn_confidences >= step.threshold
+        drawn_in_step = np.concatenate([[0], np.cumsum(is_in_step)])[counts]
+        p_values = running_p_values(step.size, outcomes.drawn_wrong[is_in_step], step.limit, prior)[
+            drawn_in_step
+        ]
+
+        levels = level * step.weight + handed_on
+        holds = (levels > 0) & (p_values <= levels)
+        handed_on = np.where(holds, levels, 0.0)
+        sizes[holds] = step.size
+    return sizes
 
 
 def best_step(results: Sequence[StepResult]) -> StepResult | None:
