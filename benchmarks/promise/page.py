@@ -41,8 +41,8 @@ INTRODUCTION = """# The promise behind "label the rest"
 
 With `--per-class`, each predicted class is a set of its own, with α divided by the number of classes (Bonferroni).
 
-The limit of a step is {error:.0%} of its items *after* the labels that people give while they draw (up to 12 divided by the error, and
-at most a quarter of the step). Otherwise, drawing many right items would leave the wrong ones in a smaller rest. If people label more
+The limit of a step is {error:.0%} of its items *after* the labels that people give while they draw (up to 5 divided by the error, and
+at most a tenth of the step). Otherwise, drawing many right items would leave the wrong ones in a smaller rest. If people label more
 than that, the promise goes on counting some of the items that they labelled, and the certificate says how many items it counts.
 
 ## Which random items count
@@ -83,7 +83,7 @@ Confidences are calibrated by temperature scaling on items that the judging mode
 ## Measured
 
 {campaigns:,} campaigns were simulated. Each labels a random part of a dataset with margin sampling and a tenth of control items, with the linear head
-of campaigns on `minilm` features (digits: pixels). Then the model is frozen, up to 400 items are drawn (digits: 300), and the promise
+of campaigns on `minilm` features (digits: pixels). Then the model is frozen, up to 400 items are drawn (Banking77: 1,000, digits: 300), and the promise
 is asked for **after every {look_every} draws**. *Broken* is the share of campaigns in which at least one promise of any look was not
 true; it must be at most 5%. *Coverage* is the share of the rest that the model may label at the last look. The *oracle* knows
 all labels and takes the largest share that keeps the error.

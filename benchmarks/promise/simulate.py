@@ -72,7 +72,7 @@ class Case:
 
 
 CASES = {
-    "banking77": Case("Banking77, 77 classes", items=4000, batch=200, rounds=3, draws=400),
+    "banking77": Case("Banking77, 77 classes", items=4000, batch=200, rounds=3, draws=1000),
     "sms_spam": Case("SMS Spam, one in eight is spam", items=4000, batch=25, rounds=5, draws=400),
     "digits": Case("digits, 10 classes", items=1500, batch=25, rounds=5, draws=300),
     "one_in_50": Case(

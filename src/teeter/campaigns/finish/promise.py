@@ -56,10 +56,10 @@ N_STEPS = 20
 FEWEST_ITEMS = 20
 """A step has at least so many items: a promise about fewer says little."""
 
-_RESERVE = 12.0
+_RESERVE = 5.0
 """Divided by the allowed error, the number of labels that a step allows for; see ``make_steps``."""
 
-_LARGEST_RESERVE = 0.25
+_LARGEST_RESERVE = 0.1
 """The reserve is at most this share of a step."""
 
 _PROMISING_WEIGHT = 0.5
