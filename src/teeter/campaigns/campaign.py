@@ -1278,14 +1278,20 @@ class Campaign:
             )
 
     def certificate_note(self) -> str | None:
-        """Return a sentence if the newest certificate no longer holds, or None.
+        """Return a sentence about the labels that the model gives under a certificate.
 
-        Labels that it rests on may have been corrected. Exports then leave the model's labels out.
+        It says so if the newest certificate no longer holds, because labels that it rests on were
+        corrected: exports then leave the model's labels out. None if nothing was certified.
         """
         with self.database.reading() as connection:
             snapshot = read_snapshot(self.repository, connection, self.settings)
-            _, note = certified_labels(self.repository, connection, self.settings, snapshot)
-        return note
+            labels, problem = certified_labels(self.repository, connection, self.settings, snapshot)
+        if not labels:
+            return problem
+
+        code = next(iter(labels.values())).certificate
+        are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+        return f"{are} labelled by the model, under certificate {code}."
 
     def certificates(self) -> list[StoredCertificate]:
         """Return all certificates, oldest first."""

@@ -455,9 +455,9 @@ def ask(
 ) -> None:
     """List the items to label next, and why each was picked.
 
-    Prints the id, the reason (picked, control or audit) and the content of each item, separated by
-    tabs. Until some of the listed items are answered, running the command again lists the same
-    ones.
+    Prints the id, the reason (picked, control, audit or finish) and the content of each item,
+    separated by tabs. Until some of the listed items are answered, running the command again lists
+    the same ones.
 
     \b
     Examples:
@@ -706,7 +706,7 @@ def export(
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
         # No one can see in a file that its predictions are older than its labels.
-        notes = [opened.prediction_note(), opened.certificate_note()]
+        notes = [opened.certificate_note(), opened.prediction_note()]
 
     typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
     for note in notes:

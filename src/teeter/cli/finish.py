@@ -115,6 +115,8 @@ def finish(
         typer.echo(f"Wrote certificate {issued.code} to {certificate}.")
     elif not report.is_started:
         typer.echo(f"To begin, run: teeter campaign finish {shlex.quote(file)} --start")
+    elif report.waiting_draws and not report.covered:
+        typer.echo(f"To answer them, run: teeter campaign label {shlex.quote(file)}")
     elif report.covered:
         typer.echo(
             f"To use it, run: teeter campaign finish {shlex.quote(file)} --certificate promise.html"

@@ -160,7 +160,7 @@ class FinishReport:
                 f"{self.asked_draws:,} control items since model {self.model_version} count as "
                 "random labels already: start to see what they show."
             )
-        elif self.is_started and self.waiting_draws:
+        elif self.is_started and self.waiting_draws and self.coverage < 1:
             sentences.append(f"{self.waiting_draws:,} random items are waiting for an answer.")
         return sentences
 
