@@ -34,7 +34,7 @@ from teeter.campaigns.finish.promise import (
     attempt_level,
     make_steps,
 )
-from teeter.campaigns.saved_models import load_arrays
+from teeter.campaigns.saved_models import Arrays, load_arrays
 from teeter.errors import InputError
 from teeter.seeds import stream_seed
 
@@ -303,7 +303,7 @@ def store_finish(
         groups.append({"label": group.label, "level": group.level, "steps": steps})
 
     # The model's words, not the model: they stay the same when items are encoded again.
-    content = {
+    content: Arrays = {
         "predicted": finish.frozen.predicted.astype(np.int32),
         "confidences": finish.frozen.confidences,
     }
