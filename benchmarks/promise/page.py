@@ -236,7 +236,7 @@ def draw_figure(folder: Path) -> Path:
         axes.plot(
             random["draws"], random["coverage"], color="#d55e00", linewidth=2.5, label="promised"
         )
-        axes.set_title(summary["title"], fontsize=9)
+        axes.set_title(summary["title"].split(",")[0], fontsize=9)
         axes.set_xlabel("random labels")
         axes.set_ylim(0, 1.03)
         style_axes(axes)

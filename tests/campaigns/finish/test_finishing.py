@@ -119,6 +119,7 @@ def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
         campaign.start_finish()
 
 
+@pytest.mark.slow
 def test_a_model_that_errs_too_often_promises_nothing(tmp_path: Path) -> None:
     blurred = KnownItems(distance=0.5)
     campaign = make_campaign(tmp_path, blurred)
@@ -228,6 +229,7 @@ def test_labels_of_a_class_that_is_added_later_are_errors(
     assert campaign.finish().wrong == 10
 
 
+@pytest.mark.slow
 def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
     texts = [f"{('ant hill', 'bee hive')[k % 2]} number {k}" for k in range(300)]
     settings = Settings(strategy="margin", encoder="tfidf")
@@ -254,6 +256,7 @@ def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
         assert rows[f"copy {k}"]["final_label"] == CLASSES[k % 2]
 
 
+@pytest.mark.slow
 def test_equal_features_may_be_drawn_and_left(tmp_path: Path, items: KnownItems) -> None:
     # Such items are not recognized as duplicates. The model is frozen, so that does no harm.
     campaign = make_campaign(tmp_path, items)
@@ -293,6 +296,7 @@ def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownIte
     assert report.waiting_draws == 0
 
 
+@pytest.mark.slow
 def test_past_control_items_have_a_smaller_share_of_the_error(
     tmp_path: Path, items: KnownItems
 ) -> None:
@@ -309,6 +313,7 @@ def test_past_control_items_have_a_smaller_share_of_the_error(
     assert with_past_controls.attempt_confidence > with_new_draws.attempt_confidence
 
 
+@pytest.mark.slow
 def test_picked_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     campaign = make_campaign(tmp_path, items, control=0.0)
     label_batches(campaign, items, 6, size=20)
@@ -316,6 +321,7 @@ def test_picked_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     assert campaign.finish().draws == 0
 
 
+@pytest.mark.slow
 def test_audit_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     # The strategy could not pick them, so they are not like what it left over.
     campaign = make_campaign(tmp_path, items, control=0.0, audit=100)
@@ -324,6 +330,7 @@ def test_audit_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
     assert campaign.finish().draws == 0
 
 
+@pytest.mark.slow
 def test_a_promise_for_each_class(campaign: Campaign, items: KnownItems) -> None:
     campaign.start_finish(per_class=True, draws=320)
     answer_draws(campaign, items)

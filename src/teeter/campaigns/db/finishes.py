@@ -133,15 +133,15 @@ class FinishRepository:
         items: list[str] = json.loads(row.item_ids)
         return items[: row.asked_draws]
 
-    def set_asked_draws(
-        self, connection: Connection, finish: StoredFinish, count: int, who: str
-    ) -> None:
-        """Let the first ``count`` draws be asked before the strategy picks again."""
+    def set_asked_draws(self, connection: Connection, number: int, count: int, who: str) -> None:
+        """Let the first ``count`` draws of an attempt be asked before the strategy picks again."""
         statement = (
-            update(schema.finishes).where(FINISHES.id == finish.row_id).values(asked_draws=count)
+            update(schema.finishes)
+            .where(FINISHES.campaign_id == self._scope.campaign_id, FINISHES.number == number)
+            .values(asked_draws=count)
         )
         connection.execute(statement)
-        detail = {"number": finish.number, "draws": count}
+        detail = {"number": number, "draws": count}
         self._history.append(connection, who, "finish draws", None, detail)
 
     def add_certificate(

@@ -6,7 +6,7 @@ Everything here reads or writes the database and returns at once. Nothing loads 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from teeter.campaigns.db import CampaignRepository, Connection, StoredCertificate
@@ -123,13 +123,11 @@ def start_finish(
 
     # The past control items may be enough, so nothing is asked before looking.
     report = look(repository, connection, settings)
-    if draws is None:
-        draws = report.plan[0].labels if report.plan else _USUAL_DRAWS
-        if report.covered:
-            draws = 0
-        else:
-            draws = max(FEWEST_DRAWS, draws)
-    return request_draws(repository, connection, settings, draws, who=who)
+    if draws is None and report.covered:
+        draws = 0
+    elif draws is None:
+        draws = max(FEWEST_DRAWS, report.plan[0].labels if report.plan else _USUAL_DRAWS)
+    return _set_draws(repository, connection, report, draws, who)
 
 
 def request_draws(
@@ -145,18 +143,29 @@ def request_draws(
     Raises:
         InputError: no promise was started, or the number is negative.
     """
-    if count < 0:
-        raise InputError(f"Cannot ask about {count} random items: ask for 0 or more.")
-    stored = repository.finishes.newest(connection)
-    if stored is None:
+    if repository.finishes.count(connection) == 0:
         raise InputError("No promise was started yet: start one first.")
 
     report = look(repository, connection, settings)
-    asked_draws = min(report.draws + count, len(stored.items))
-    repository.finishes.set_asked_draws(connection, stored, asked_draws, who)
+    return _set_draws(repository, connection, report, count, who)
+
+
+def _set_draws(
+    repository: CampaignRepository,
+    connection: Connection,
+    report: FinishReport,
+    count: int,
+    who: str,
+) -> FinishReport:
+    """Let ``count`` more draws be asked, and return the report with them."""
+    if count < 0:
+        raise InputError(f"Cannot ask about {count} random items: ask for 0 or more.")
+
+    asked_draws = min(report.draws + count, report.items)
+    repository.finishes.set_asked_draws(connection, report.attempt, asked_draws, who)
     # Picks made ahead would be asked first.
     repository.picks.remove_outdated(connection)
-    return look(repository, connection, settings)
+    return replace(report, asked_draws=asked_draws)
 
 
 def certify_finish(
