@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from teeter.campaigns.db import StoredCertificate
 from teeter.campaigns.finish.finishing import (
-    look,
     newest_certificate,
     request_draws,
     start_finish,
@@ -83,13 +82,11 @@ class FinishService:
         """Return what the model may label now, or what it would take."""
         campaign = self.service.campaign
         with campaign.database.reading() as connection:
-            snapshot = self.service.read_snapshot(connection)
-            try:
-                report = look(campaign.repository, connection, campaign.settings, snapshot=snapshot)
-            except InputError as error:
-                return FinishOut(sentences=[str(error)], report=None, coverage=0, certificate=None)
+            report = self.service.look_at_finish(connection)
             certificate = newest_certificate(campaign.repository, connection)
 
+        if isinstance(report, InputError):
+            return FinishOut(sentences=[str(report)], report=None, coverage=0, certificate=None)
         return _describe(report, certificate)
 
     def start(self, body: FinishIn) -> FinishOut:
