@@ -149,7 +149,7 @@ def upper_bound(size: int, drawn: int, wrong: int, alpha: float, prior: ErrorPri
 
     Example:
         >>> upper_bound(2000, 100, 1, 0.05, ErrorPrior.for_error(0.05))
-        121
+        119
     """
     # The p-value falls as the limit rises, which bisection needs.
     low = wrong

@@ -116,7 +116,7 @@ def attempt_level(confidence: float, attempt: int, checkpoint: int | None = None
         >>> [round(attempt_level(0.95, attempt), 5) for attempt in (1, 2)]
         [0.0405, 0.00405]
         >>> [round(attempt_level(0.95, 1, checkpoint), 5) for checkpoint in (0, 1)]
-        [0.00225, 0.00112]
+        [0.00225, 0.00113]
     """
     level = (1 - confidence) * _FIRST_ATTEMPT * (1 - _FIRST_ATTEMPT) ** (attempt - 1)
     if checkpoint is None:
