@@ -510,7 +510,8 @@ def describe_gain(result: dict[str, Any], arm: str) -> str:
     """Return the mean gain of an arm at the judged number of labels, with its deviation."""
     gains = gains_at(result, arm, JUDGED_LABELS)
     # Adding 0 turns -0.0 into 0.0.
-    return f"{arm} {round(gains.mean(), 1) + 0:+.1f} ± {gains.std():.1f}"
+    gain = f"{arm} {round(gains.mean(), 1) + 0:+.1f}"
+    return gain if len(gains) == 1 else f"{gain} ± {gains.std():.1f}"
 
 
 def describe_costs(result: dict[str, Any]) -> str:

@@ -34,6 +34,7 @@ from teeter.campaigns.db import (
     LockName,
     Pick,
     ShownSuggestion,
+    StoredCertificate,
     UndoResult,
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
@@ -46,6 +47,15 @@ from teeter.campaigns.encoding import (
     load_encoder,
 )
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.finish.finishing import (
+    certified_labels,
+    certify_finish,
+    look,
+    request_draws,
+    start_finish,
+)
+from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
@@ -1041,6 +1051,7 @@ class Campaign:
         classes = self.repository.classes.names(connection)
         model = self.repository.models.newest(connection)
         unencoded = count_unencoded(self.repository, connection)
+        finish_items = self.repository.finishes.drawn_items(connection)
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -1083,6 +1094,7 @@ class Campaign:
             batches=batches,
             skipped=rows_of(skipped),
             scaler=pool.scaler,
+            finish_draws=tuple(row_of_item[item] for item in finish_items),
             encoding=pool.revision[0],
             unencoded=unencoded,
             prior=prior,
@@ -1348,6 +1360,115 @@ class Campaign:
             source = self.repository.suggestions.source(connection, name)
             self.repository.suggestions.remove_source(connection, source, who)
 
+    # Finishing
+
+    def finish(
+        self,
+        error: float | None = None,
+        confidence: float | None = None,
+        per_class: bool | None = None,
+    ) -> FinishReport:
+        """Return which items the model may label, with a promise of how many labels are wrong.
+
+        Before ``start_finish`` was called, it returns a plan: how many random labels would let the
+        model label how many items. It may be called at any time, as often as you like.
+
+        Args:
+            error: the share of wrong labels that is allowed; 0.05 by default.
+            confidence: the probability with which the promise is kept; 0.95 by default.
+            per_class: whether to promise it for each predicted class.
+
+        Raises:
+            InputError: there is no model yet, or a promise with other values was started.
+        """
+        terms = None
+        if not (error is None and confidence is None and per_class is None):
+            terms = PromiseTerms(error or 0.05, confidence or 0.95, bool(per_class))
+
+        with self.database.reading() as connection:
+            return look(self.repository, connection, self.settings, terms)
+
+    def start_finish(
+        self,
+        error: float = 0.05,
+        confidence: float = 0.95,
+        *,
+        per_class: bool = False,
+        draws: int | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> FinishReport:
+        """Freeze a model that is to label the rest, and ask about random items next.
+
+        The model is trained again first if there are answers that it does not know. It is frozen as
+        it is: later labels train later models and are not lost, but do not change this one. Each
+        further call is a new attempt, which needs more random labels than the one before it.
+
+        Args:
+            error: the share of wrong labels that is allowed.
+            confidence: the probability with which the promise is kept.
+            per_class: whether to promise it for each predicted class.
+            draws: how many random items to ask about next; None for the plan's first number.
+            who: the name for the history.
+
+        Raises:
+            InputError: fewer than two classes have labels, or too few items are left.
+        """
+        terms = PromiseTerms(error, confidence, per_class)
+        with self.database.reading() as connection:
+            newer_answers = self.repository.answers.count_since_newest_model(connection)
+            has_model = self.repository.models.newest_version(connection) > 0
+        if newer_answers or not has_model:
+            self.train(who=who)
+
+        with self.database.writing() as connection:
+            return start_finish(
+                self.repository, connection, self.settings, terms, who=who, draws=draws
+            )
+
+    def request_draws(self, count: int, *, who: str = DEFAULT_ANNOTATOR) -> FinishReport:
+        """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
+
+        Raises:
+            InputError: ``start_finish`` was not called yet.
+        """
+        with self.database.writing() as connection:
+            return request_draws(self.repository, connection, self.settings, count, who=who)
+
+    def certify(self, *, who: str = DEFAULT_ANNOTATOR) -> StoredCertificate:
+        """Write down what is promised now. Exports then have the model's labels.
+
+        Returns:
+            The certificate. A second call returns the same one while nothing has changed.
+
+        Raises:
+            InputError: nothing is promised yet.
+        """
+        with self.database.writing() as connection:
+            return certify_finish(
+                self.repository, connection, self.settings, campaign=self.name, who=who
+            )
+
+    def certificate_note(self) -> str | None:
+        """Return a sentence about the labels that the model gives under a certificate.
+
+        It says so if the newest certificate no longer holds, because labels that it rests on were
+        corrected: exports then leave the model's labels out. None if nothing was certified.
+        """
+        with self.database.reading() as connection:
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            labels, problem = certified_labels(self.repository, connection, self.settings, snapshot)
+        if not labels:
+            return problem
+
+        code = next(iter(labels.values())).certificate
+        are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+        return f"{are} labelled by the model, under certificate {code}."
+
+    def certificates(self) -> list[StoredCertificate]:
+        """Return all certificates, oldest first."""
+        with self.database.reading() as connection:
+            return self.repository.finishes.certificates(connection)
+
     # Reviewing
 
     def labels(self) -> dict[str, ConsensusLabel]:
@@ -1468,6 +1589,7 @@ class Campaign:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
             aliases = self.repository.items.aliases(connection)
+            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
 
         predicted: dict[str, tuple[str, float]] = {}
         if items:
@@ -1476,7 +1598,7 @@ class Campaign:
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
 
-        rows = {row.id: row for row in export_rows(items, snapshot, predicted)}
+        rows = {row.id: row for row in export_rows(items, snapshot, predicted, certified)}
 
         # Duplicates get the row of their stored item, under the id that they came with.
         duplicates = []

@@ -72,6 +72,9 @@ class RoundState:
     """
     scaler: FeatureScaler | None = None
     """How the features were scaled."""
+    finish_draws: tuple[int, ...] = ()
+    """Places of random items to ask about before all others, in the order in which they were drawn.
+    """
     encoding: int = 0
     """Row id of the encoding that the features belong to."""
     unencoded: int = 0

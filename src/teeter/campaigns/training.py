@@ -201,7 +201,11 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     # temperature.
     if len(random_rows) >= MIN_CALIBRATION_ITEMS:
         probabilities, labels = random_probabilities, random_labels
-    arrays["temperature"] = np.array([fit_temperature(probabilities, labels)])
+    temperature = fit_temperature(probabilities, labels)
+    arrays["temperature"] = np.array([temperature])
+    # Stored with the model, so that letting it label the rest needs no features and no torch.
+    logits = predict_logits(learner, state.features).double()
+    arrays["confidence"] = (logits / temperature).softmax(dim=1).amax(dim=1).numpy()
     picking_model = _train_picking_model(state, settings, chosen.examples)
     for name, array in picking_model.items():
         arrays[f"{PICKING}{name}"] = array

@@ -16,6 +16,7 @@ from teeter.cli.demo import demo
 from teeter.cli.doctor import doctor
 from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
+from teeter.cli.finish import finish
 from teeter.cli.panels import Panel
 from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
@@ -46,6 +47,7 @@ campaign.command(rich_help_panel=Panel.SUGGESTIONS)(describe)
 campaign.command(rich_help_panel=Panel.SUGGESTIONS)(predictions)
 campaign.command(rich_help_panel=Panel.SUGGESTIONS)(suggest)
 campaign.command(rich_help_panel=Panel.SUGGESTIONS)(sources)
+campaign.command(rich_help_panel=Panel.FILES)(finish)
 campaign.command("predict", rich_help_panel=Panel.FILES)(predict_with_campaign)
 campaign.command("model", rich_help_panel=Panel.FILES)(export_model)
 

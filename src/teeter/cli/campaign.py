@@ -469,9 +469,9 @@ def ask(
 ) -> None:
     """List the items to label next, and why each was picked.
 
-    Prints the id, the reason (picked, control or audit) and the content of each item, separated by
-    tabs. Until some of the listed items are answered, running the command again lists the same
-    ones.
+    Prints the id, the reason (picked, control, audit or finish) and the content of each item,
+    separated by tabs. Until some of the listed items are answered, running the command again lists
+    the same ones.
 
     \b
     Examples:
@@ -696,6 +696,9 @@ def export(
 ) -> None:
     """Export the labels, and a prediction with its confidence for every item.
 
+    The column labelled_by says who gave the final label: a person, the model under a certificate
+    of teeter campaign finish, or no one yet (undecided).
+
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
     file in a spreadsheet program, because such programs treat text that begins with = as a formula.
 
@@ -717,11 +720,12 @@ def export(
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
         # No one can see in a file that its predictions are older than its labels.
-        note = opened.prediction_note()
+        notes = [opened.certificate_note(), opened.prediction_note()]
 
     typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
-    if note is not None:
-        echo_wrapped(note)
+    for note in notes:
+        if note is not None:
+            echo_wrapped(note)
 
 
 @campaign.command(rich_help_panel=Panel.FILES)

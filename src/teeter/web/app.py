@@ -26,7 +26,16 @@ from teeter.errors import (
     UnknownResourceError,
 )
 from teeter.version import __version__
-from teeter.web import api, pages, suggestions_api, suggestions_pages, team_api, team_pages
+from teeter.web import (
+    api,
+    finish_api,
+    finish_pages,
+    pages,
+    suggestions_api,
+    suggestions_pages,
+    team_api,
+    team_pages,
+)
 from teeter.web.auth import (
     SecurityConfig,
     TooManyLoginsError,
@@ -132,9 +141,11 @@ def make_app(
     app.include_router(api.router)
     app.include_router(team_api.router)
     app.include_router(suggestions_api.router)
+    app.include_router(finish_api.router)
     app.include_router(pages.router, include_in_schema=False)
     app.include_router(team_pages.router, include_in_schema=False)
     app.include_router(suggestions_pages.router, include_in_schema=False)
+    app.include_router(finish_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     # Starlette picks the handler of the closest base class of an error.

@@ -13,6 +13,7 @@ from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.decisions import Decision
 from teeter.campaigns.db.descriptions import ClassDescription
 from teeter.campaigns.db.encodings import ItemFeatures, StoredEncoding
+from teeter.campaigns.db.finishes import StoredCertificate, StoredFinish
 from teeter.campaigns.db.items import ItemFilter, ItemQuery, StoredItem
 from teeter.campaigns.db.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.db.locks import LockName
@@ -51,7 +52,9 @@ __all__ = [
     "Source",
     "SourceKind",
     "StoredCampaign",
+    "StoredCertificate",
     "StoredEncoding",
+    "StoredFinish",
     "StoredItem",
     "StoredModel",
     "Suggestion",

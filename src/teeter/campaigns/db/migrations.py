@@ -125,6 +125,11 @@ def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
     return insert_row(connection, schema.encodings, values)
 
 
+def _add_finishes(connection: Connection) -> None:
+    schema.finishes.create(connection)
+    schema.certificates.create(connection)
+
+
 def _add_suggestions(connection: Connection) -> None:
     """Add the tables of class descriptions and suggestions, which start empty."""
     new_tables = (
@@ -142,7 +147,8 @@ def _add_suggestions(connection: Connection) -> None:
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
-    Migration(3, "suggestions", _add_suggestions),
+    Migration(3, "finishes", _add_finishes),
+    Migration(4, "suggestions", _add_suggestions),
 )
 """All migrations, in the order of their versions."""
 

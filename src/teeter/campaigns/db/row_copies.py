@@ -27,6 +27,8 @@ _TABLES = (
     schema.people,
     schema.label_studio,
     schema.label_studio_answers,
+    schema.finishes,
+    schema.certificates,
     schema.class_descriptions,
     schema.text_vectors,
     schema.sources,

@@ -27,10 +27,12 @@ __all__ = [
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
+    "CERTIFICATES",
     "CLASSES",
     "CLASS_DESCRIPTIONS",
     "DECISIONS",
     "ENCODINGS",
+    "FINISHES",
     "HISTORY",
     "ITEMS",
     "LABEL_STUDIO",
@@ -49,10 +51,12 @@ __all__ = [
     "answers",
     "batches",
     "campaigns",
+    "certificates",
     "class_descriptions",
     "classes",
     "decisions",
     "encodings",
+    "finishes",
     "history",
     "items",
     "label_studio",
@@ -347,6 +351,35 @@ shown_suggestions = Table(
     UniqueConstraint("answer_id"),
 )
 
+finishes = Table(
+    "finishes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("number", Integer, nullable=False),  # the attempt, from 1
+    Column("started", Text, nullable=False),
+    Column("started_by", Text, nullable=False),
+    Column("model_version", Integer, nullable=False),
+    Column("checksum", Text, nullable=False),  # of the model
+    Column("terms", Text, nullable=False),  # JSON: what is promised, and the steps
+    Column("item_ids", Text, nullable=False),  # JSON: the item ids in the order of the draws
+    Column("frozen", LargeBinary, nullable=False),  # safetensors: what the model says of them
+    Column("asked_draws", Integer, nullable=False),  # so many draws are asked before picks
+    UniqueConstraint("campaign_id", "number"),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("finish_id", Integer, ForeignKey("finishes.id"), nullable=False),
+    Column("code", Text, nullable=False),  # the id that people know
+    Column("issued", Text, nullable=False),
+    Column("content", Text, nullable=False),  # JSON
+    UniqueConstraint("campaign_id", "code"),
+)
+
 history = Table(
     "history",
     metadata,
@@ -363,10 +396,12 @@ history = Table(
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c
+CERTIFICATES = certificates.c
 CLASSES = classes.c
 CLASS_DESCRIPTIONS = class_descriptions.c
 DECISIONS = decisions.c
 ENCODINGS = encodings.c
+FINISHES = finishes.c
 HISTORY = history.c
 ITEMS = items.c
 LABEL_STUDIO = label_studio.c

@@ -423,6 +423,7 @@ function blindReason() {
   const { pick } = current;
   if (pick.arm === "control") return "Control item: drawn at random to measure accuracy.";
   if (pick.arm === "audit") return "Audit item: drawn at random to measure accuracy, never used for training.";
+  if (pick.arm === "finish") return "Random item: drawn to find out which items the model may label.";
   if (pick.is_shared) return "Several annotators label this item, to measure how well they agree.";
   return null;
 }
