@@ -26,7 +26,7 @@ from teeter.campaigns.db import (
     SourceKind,
     Suggestion,
 )
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items import require_printable
 from teeter.campaigns.location import as_class_name
 from teeter.campaigns.prior import CLASS_NAMES
@@ -406,6 +406,8 @@ def measure_sources(
     snapshot = snapshot or read_snapshot(repository, connection, settings)
     random_items = repository.picks.control_items(connection)
     random_items |= repository.items.audit_set(connection)
+    # Random items of what was left are no sample of all, and no picks of the strategy either.
+    finish_items = repository.picks.items_of_arm(connection, PickArm.FINISH)
     shown = repository.suggestions.shown_with_live_answers(connection)
 
     reports = []
@@ -423,6 +425,7 @@ def measure_sources(
                 suggested,
                 snapshot=snapshot,
                 random_items=random_items,
+                finish_items=finish_items,
                 shown=shown,
                 usage=usage,
             )
@@ -436,6 +439,7 @@ def _measure_source(
     *,
     snapshot: CampaignSnapshot,
     random_items: set[str],
+    finish_items: set[str],
     shown: Mapping[tuple[str, str], ShownSuggestion],
     usage: ModelUsage | None,
 ) -> SourceReport:
@@ -455,7 +459,7 @@ def _measure_source(
     blind_pairs = []
     for answer in snapshot.answers:
         is_label = answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED
-        if not is_label or answer.item in random_items:
+        if not is_label or answer.item in random_items | finish_items:
             continue
 
         visible = shown.get((answer.item, answer.annotator))
