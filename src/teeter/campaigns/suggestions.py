@@ -90,6 +90,7 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
     else:
         table = read_table(file)
         columns = {name: table.texts(name) for name in table.columns}
+        # As dictionaries, like JSON lines, so that both are read the same way.
         rows = []
         for number in range(len(table)):
             rows.append({name: cells[number] for name, cells in columns.items()})
@@ -243,6 +244,7 @@ def store_predictions(
         unknown_items = 0
         unknown_labels: dict[str, int] = {}
         for prediction in predictions:
+            # A duplicate that was skipped is known under the id of the stored item.
             item = aliases.get(prediction.item, prediction.item)
             if item not in item_ids:
                 unknown_items += 1
@@ -262,6 +264,7 @@ def store_predictions(
                     f"{name!r} is the name of a {existing.kind}: give the predictions another name."
                 )
 
+        # Replaced as a whole: what a model no longer predicts must not stay behind.
         source = Source(name, SourceKind.PREDICTIONS, dict(detail or {}))
         source = repository.suggestions.write_source(connection, source, who)
         repository.suggestions.clear(connection, source)
@@ -365,6 +368,7 @@ def visible_suggestions(
     if not reports:
         return {}
 
+    # One suggestion per item: several would be a vote, which only consensus may hold.
     ranked = rank_sources(reports)
     by_item = repository.suggestions.for_items(connection, row_ids)
     visible = {}
