@@ -206,8 +206,9 @@ def new(
     encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
     Control items (see --control) are drawn at random from all items, including those already
-    labelled. The audit set holds at most half of the items, and grows when items are added later. When an annotator answers an item, the leases on their other items
-    are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
+    labelled. The audit set holds at most half of the items, and grows when items are added later.
+    When an annotator answers an item, the leases on their other items are renewed. With --consensus
+    dawid-skene, the answers of more accurate annotators count more.
 
     If the image folder is next to the campaign file or in a subfolder, you can move the file and
     the images together.
