@@ -22,7 +22,9 @@ from teeter.cli.options import (
     DEFAULT_ANNOTATOR,
     AnnotatorOption,
     CampaignArgument,
+    DescribeOption,
     JsonOption,
+    NamesOption,
     SeedOption,
     TextOption,
     split_names,
@@ -44,6 +46,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.db import ClassDescription
     from teeter.campaigns.items import Item
     from teeter.campaigns.results import EncodingResult
 
@@ -197,6 +200,8 @@ def new(
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
     consensus: ConsensusOption = "majority",
+    describe: DescribeOption = None,
+    names: NamesOption = True,
     seed: SeedOption = 0,
 ) -> None:
     """Create a campaign from a file or folder of items.
@@ -218,6 +223,7 @@ def new(
       teeter campaign new reviews.csv --classes good,bad
       teeter campaign new questions.csv --classes intents.txt
       teeter campaign new partly_labelled.csv --labels label
+      teeter campaign new messages.csv --classes spam,ham --describe classes.toml
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
@@ -244,16 +250,24 @@ def new(
         overlap=overlap,
         people=people,
         consensus=consensus,
+        names=names,
         seed=seed,
     )
-    names = create_campaign(
-        items, location, classes, settings, text=text, id_column=id_column, labels=labels
+    class_names = create_campaign(
+        items,
+        location,
+        classes,
+        settings,
+        text=text,
+        id_column=id_column,
+        labels=labels,
+        describe=describe,
     )
 
     command = "teeter campaign label"
     # The page lists the classes that match what is typed, so it is better with many of them. A
     # team labels on the page too.
-    if len(names) > MAX_SHORTCUTS or overlap > 0:
+    if len(class_names) > MAX_SHORTCUTS or overlap > 0:
         command = "teeter serve"
     # Without the password, because what a terminal shows is often recorded or shared.
     typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
@@ -914,6 +928,7 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
+    describe: Path | None = None,
     encode_all: bool = True,
 ) -> list[str]:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
@@ -927,6 +942,7 @@ def create_campaign(
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+        describe: file that says what the classes mean. Default: the file of classes, if it does.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
     Returns:
@@ -941,11 +957,13 @@ def create_campaign(
         )
 
     from teeter.campaigns import Campaign
+    from teeter.campaigns.descriptions import require_known_classes
     from teeter.campaigns.import_export import detect_kind, read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
     names = None if classes is None else _parse_classes(classes)
+    descriptions = _read_descriptions(describe, classes)
     if names is None and labels is None:
         raise InputError(
             "Which classes? Name them with --classes, or name the column that holds them with "
@@ -956,6 +974,7 @@ def create_campaign(
         contents = read_items(items, text=text, key=id_column, label=labels)
         if names is None:
             names = _classes_of(contents)
+        require_known_classes(descriptions, names)
         shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
         # What annotators see follows from the source, so there is no option for it.
@@ -967,6 +986,7 @@ def create_campaign(
             names,
             contents,
             settings,
+            descriptions=descriptions,
             encode_all=encode_all,
             progress=show_progress,
         )
@@ -979,6 +999,7 @@ def create_campaign(
         _report_unused_labels(items, names)
     if result.encoding is not None:
         echo_wrapped(result.encoding.sentence)
+        _report_names(location)
         if result.encoding.unencoded:
             unencoded = pluralize(result.encoding.unencoded, "item")
             typer.echo(f"{unencoded} will be encoded while you label.")
@@ -994,6 +1015,26 @@ def create_campaign(
             "holds at most half of all items."
         )
     return names
+
+
+def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
+    """Return the descriptions in a file, or those that stand beside the names of the classes."""
+    from teeter.campaigns.class_files import is_class_file
+    from teeter.campaigns.descriptions import parse_description_table, read_descriptions
+
+    if describe is not None:
+        return read_descriptions(describe)
+    if classes is None or not is_class_file(classes) or Path(classes).suffix.lower() == ".txt":
+        return {}
+    return parse_description_table(Path(classes).read_text(encoding="utf-8-sig"), Path(classes))
+
+
+def _report_names(location: str) -> None:
+    """Say whether models learn from the names of the classes."""
+    from teeter.campaigns.class_names import explain_names
+
+    with open_campaign(location) as opened:
+        echo_wrapped(explain_names(opened))
 
 
 def _classes_of(items: Sequence[Item]) -> list[str]:
@@ -1030,12 +1071,11 @@ def _parse_classes(classes: str) -> list[str]:
     Raises:
         FileError: if it names a file that cannot be read.
     """
-    from teeter.campaigns.class_files import CLASS_FILE_SUFFIXES, read_class_file
+    from teeter.campaigns.class_files import is_class_file, read_class_file
 
-    path = Path(classes)
-    # A list of two or more names has a comma, which a file's name could have too.
-    is_file = path.suffix.lower() in CLASS_FILE_SUFFIXES and ("," not in classes or path.is_file())
-    return read_class_file(path) if is_file else split_names(classes)
+    if is_class_file(classes):
+        return read_class_file(Path(classes))
+    return split_names(classes)
 
 
 def _default_path(items: Path) -> Path:

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
+from teeter.campaigns.language_model import LanguageModel
 from teeter.errors import (
     MissingExtraError,
     PermissionDeniedError,
@@ -25,7 +26,16 @@ from teeter.errors import (
     UnknownResourceError,
 )
 from teeter.version import __version__
-from teeter.web import api, finish_api, finish_pages, pages, team_api, team_pages
+from teeter.web import (
+    api,
+    finish_api,
+    finish_pages,
+    pages,
+    suggestions_api,
+    suggestions_pages,
+    team_api,
+    team_pages,
+)
 from teeter.web.auth import (
     SecurityConfig,
     TooManyLoginsError,
@@ -83,6 +93,7 @@ def make_app(
     database: str | None = None,
     batch: int = 20,
     warm: bool = True,
+    language_model: LanguageModel | None = None,
 ) -> FastAPI:
     """Return the server as an ASGI application.
 
@@ -93,13 +104,23 @@ def make_app(
         database: URL of a database: serve all its campaigns too, and create new ones there.
         batch: number of items that are picked at a time.
         warm: whether to start the trainer with the server, rather than with the first request.
+        language_model: ask this language model for suggestions. Texts are sent to its server.
     """
-    workspace = Workspace(places, security=security, folder=folder, database=database, batch=batch)
+    workspace = Workspace(
+        places,
+        security=security,
+        folder=folder,
+        database=database,
+        batch=batch,
+        language_model=language_model,
+    )
 
     @asynccontextmanager
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:
         if warm:
             workspace.warm_up(places)
+        if workspace.suggester is not None:
+            workspace.suggester.start()
         yield
         workspace.close()
 
@@ -119,9 +140,11 @@ def make_app(
 
     app.include_router(api.router)
     app.include_router(team_api.router)
+    app.include_router(suggestions_api.router)
     app.include_router(finish_api.router)
     app.include_router(pages.router, include_in_schema=False)
     app.include_router(team_pages.router, include_in_schema=False)
+    app.include_router(suggestions_pages.router, include_in_schema=False)
     app.include_router(finish_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 

@@ -58,8 +58,10 @@ from teeter.web.schemas import (
     ModelRound,
     QuestionOut,
     RecentAnswer,
+    SourceOut,
 )
 from teeter.web.service import CampaignService
+from teeter.web.suggestions import describe_source
 
 __all__ = [
     "QUESTIONS_ON_PAGE",
@@ -174,6 +176,12 @@ class CampaignPage:
             **context,
         )
 
+    def list_sources(self) -> list[SourceOut]:
+        """Return the sources of suggestions, with their measured accuracy."""
+        with self.service.campaign.database.reading() as connection:
+            reports = self.service.measure_sources(connection)
+        return [describe_source(report) for report in reports]
+
     def render_labelling(
         self,
         mode: LabelMode,
@@ -206,6 +214,7 @@ class CampaignPage:
             questions=questions,
             recent=recent,
             waiting=waiting,
+            sources=self.list_sources() if mode is LabelMode.LABEL else [],
         )
         return self.render("label.html", start=start, is_name_shared=is_name_shared)
 

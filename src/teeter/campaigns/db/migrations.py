@@ -130,10 +130,25 @@ def _add_finishes(connection: Connection) -> None:
     schema.certificates.create(connection)
 
 
+def _add_suggestions(connection: Connection) -> None:
+    """Add the tables of class descriptions and suggestions, which start empty."""
+    new_tables = (
+        schema.class_descriptions,
+        schema.text_vectors,
+        schema.sources,
+        schema.suggestions,
+        schema.model_replies,
+        schema.shown_suggestions,
+    )
+    for table in new_tables:
+        table.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
     Migration(3, "finishes", _add_finishes),
+    Migration(4, "suggestions", _add_suggestions),
 )
 """All migrations, in the order of their versions."""
 

@@ -13,6 +13,7 @@ from teeter.campaigns.db.answers import AnswerRepository
 from teeter.campaigns.db.campaigns import StoredCampaign, read_campaign, write_settings
 from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
+from teeter.campaigns.db.descriptions import DescriptionRepository
 from teeter.campaigns.db.encodings import EncodingRepository
 from teeter.campaigns.db.finishes import FinishRepository
 from teeter.campaigns.db.history import HistoryRepository
@@ -22,6 +23,7 @@ from teeter.campaigns.db.locks import LockRepository
 from teeter.campaigns.db.people import PeopleRepository
 from teeter.campaigns.db.picks import PickRepository
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.suggestions import SuggestionRepository
 from teeter.campaigns.db.trained_models import ModelRepository
 
 __all__ = ["CampaignRepository"]
@@ -46,6 +48,7 @@ class CampaignRepository:
         # Each gets those it calls, so that the order shows who depends on whom.
         self.history = HistoryRepository(scope)
         self.classes = ClassRepository(scope, self.history)
+        self.descriptions = DescriptionRepository(scope, self.classes, self.history)
         self.items = ItemRepository(scope, self.history)
         self.encodings = EncodingRepository(scope, self.items)
         self.models = ModelRepository(scope)
@@ -64,6 +67,9 @@ class CampaignRepository:
             classes=self.classes,
             picks=self.picks,
             history=self.history,
+        )
+        self.suggestions = SuggestionRepository(
+            scope, items=self.items, classes=self.classes, history=self.history
         )
         self.finishes = FinishRepository(scope, self.history)
         self.people = PeopleRepository(scope)

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -28,6 +29,7 @@ __all__ = [
     "CAMPAIGNS",
     "CERTIFICATES",
     "CLASSES",
+    "CLASS_DESCRIPTIONS",
     "DECISIONS",
     "ENCODINGS",
     "FINISHES",
@@ -38,13 +40,19 @@ __all__ = [
     "LOCKS",
     "MAX_ROW_ID",
     "MODELS",
+    "MODEL_REPLIES",
     "PEOPLE",
     "PICKS",
+    "SHOWN_SUGGESTIONS",
+    "SOURCES",
+    "SUGGESTIONS",
+    "TEXT_VECTORS",
     "VECTORS",
     "answers",
     "batches",
     "campaigns",
     "certificates",
+    "class_descriptions",
     "classes",
     "decisions",
     "encodings",
@@ -55,9 +63,14 @@ __all__ = [
     "label_studio_answers",
     "locks",
     "metadata",
+    "model_replies",
     "models",
     "people",
     "picks",
+    "shown_suggestions",
+    "sources",
+    "suggestions",
+    "text_vectors",
     "vectors",
 ]
 
@@ -260,6 +273,84 @@ label_studio_answers = Table(
     Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
+class_descriptions = Table(
+    "class_descriptions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("examples", Text, nullable=False),  # JSON list of texts
+    UniqueConstraint("class_id"),
+)
+
+# A cache: texts that are no items, such as class names, as an encoder sees them.
+text_vectors = Table(
+    "text_vectors",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("encoding_id", Integer, ForeignKey("encodings.id"), nullable=False),
+    Column("digest", Text, nullable=False),  # of the text
+    Column("vector", LargeBinary, nullable=False),  # float32
+    UniqueConstraint("encoding_id", "digest"),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # SourceKind
+    Column("detail", Text, nullable=False),  # JSON
+    Column("added", Text, nullable=False),
+    Column("revision", Integer, nullable=False),  # changes whenever suggestions are written
+    UniqueConstraint("campaign_id", "name"),
+)
+
+suggestions = Table(
+    "suggestions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    Column("probability", Float),  # NULL: the source gave none
+    Column("at", Text, nullable=False),
+    UniqueConstraint("source_id", "item_id"),
+    Index("suggestions_by_item", "item_id"),
+)
+
+# What a language model replied, by content: nothing is paid for twice.
+model_replies = Table(
+    "model_replies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("digest", Text, nullable=False),  # of the model, the prompt and the text
+    Column("class_id", Integer, ForeignKey("classes.id")),  # NULL: the reply named no class
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cost", Float, nullable=False),
+    Column("at", Text, nullable=False),
+    UniqueConstraint("campaign_id", "digest"),
+)
+
+# Which suggestion stood on the page when an answer was given.
+shown_suggestions = Table(
+    "shown_suggestions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    UniqueConstraint("answer_id"),
+)
+
 finishes = Table(
     "finishes",
     metadata,
@@ -307,6 +398,7 @@ BATCHES = batches.c
 CAMPAIGNS = campaigns.c
 CERTIFICATES = certificates.c
 CLASSES = classes.c
+CLASS_DESCRIPTIONS = class_descriptions.c
 DECISIONS = decisions.c
 ENCODINGS = encodings.c
 FINISHES = finishes.c
@@ -316,6 +408,11 @@ LABEL_STUDIO = label_studio.c
 LABEL_STUDIO_ANSWERS = label_studio_answers.c
 LOCKS = locks.c
 MODELS = models.c
+MODEL_REPLIES = model_replies.c
 PEOPLE = people.c
 PICKS = picks.c
+SHOWN_SUGGESTIONS = shown_suggestions.c
+SOURCES = sources.c
+SUGGESTIONS = suggestions.c
+TEXT_VECTORS = text_vectors.c
 VECTORS = vectors.c
