@@ -210,9 +210,10 @@ def new(
     computes the features of the items, and nothing is downloaded. To list the encoders, run teeter
     encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
-    Control items are drawn from all items. The audit set holds at most half of the items, and grows
-    when items are added later. When an annotator answers an item, the leases on their other items
-    are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
+    Control items (see --control) are drawn at random from all items, including those already
+    labelled. The audit set holds at most half of the items, and grows when items are added later.
+    When an annotator answers an item, the leases on their other items are renewed. With --consensus
+    dawid-skene, the answers of more accurate annotators count more.
 
     If the image folder is next to the campaign file or in a subfolder, you can move the file and
     the images together.
@@ -414,8 +415,8 @@ def label(
     Enter; Shift U then means unsure, and Shift F flags the item. Every answer is saved to disk
     before the next item is shown. After each round of N items (see -n), a new model is trained.
 
-    With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
-    later. A label that you keep is not shown again.
+    With --suspects, press = to keep a label, the key of another class to change it, or space to
+    leave it for later. A label that you keep is not shown again.
 
     \b
     Examples:
