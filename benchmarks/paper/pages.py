@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from teeter.experiments import read_run
 
 ROOT = Path(__file__).parents[2]
 RUNS, ISOLET = Path(__file__).parent / "runs", Path(__file__).parent / "isolet"
+OPTIONS = Path(__file__).parent / "options"
+FRAMEWORK = Path(__file__).parent / "framework.json"
 PAGE = ROOT / "docs" / "explanation" / "differences.md"
 
 FIGURES = ("openml-6", "mnist")
@@ -33,6 +36,59 @@ TRIES = {
     "ref-200": "LDM counts flips on 200 rows instead of 2,000",
 }
 """What was changed in the experiments on ISOLET, one thing at a time."""
+
+
+FRAMEWORKS = (
+    (
+        "RMSprop: decay of the mean square, epsilon",
+        "0.9, 1e-7",
+        "0.9, 1e-7 for CIFAR-10 and SVHN; torch's defaults 0.99, 1e-8 otherwise",
+        "torch-constants",
+        "torch's defaults",
+    ),
+    (
+        "RMSprop: where epsilon is added",
+        "to the root; under the root since Keras 2.11",
+        "to the root",
+        "epsilon-inside",
+        "epsilon 3.2e-4, the root of 1e-7, which bounds the newer Keras",
+    ),
+    ("Adam: epsilon", "1e-7", "1e-8", "epsilon", "epsilon 1e-7"),
+    (
+        "He's normal initialisation",
+        "cut at two deviations, then widened to the same variance",
+        "not cut",
+        "truncated",
+        "cut",
+    ),
+    (
+        "equally good epochs on the validation rows",
+        "the first counts",
+        "the first counts",
+        "last-of-equal",
+        "the last counts",
+    ),
+    ("precision of convolutions", "float32", "bfloat16 on a GPU", "float32", "float32"),
+    ("dropout", "what is kept is scaled up while training", "the same", None, ""),
+    ("last batch of an epoch", "smaller, mean over its rows", "the same", None, ""),
+    ("initial biases", "0", "0", None, ""),
+    (
+        "Nesterov momentum",
+        "its velocity contains the learning rate",
+        "the rate is applied to the velocity, so a milestone acts at once",
+        None,
+        "large networks only",
+    ),
+    ("weight decay", "where a layer asks for it", "on all parameters", None, "large networks only"),
+    (
+        "batch normalization: momentum, epsilon",
+        "0.99, 1e-3",
+        "0.9, 1e-5",
+        None,
+        "large networks only",
+    ),
+)
+"""What Keras does, what teeter does, and the variant of ``framework.py`` that measures it."""
 
 
 def finished() -> list[RunComparison]:
@@ -82,7 +138,7 @@ def table_of_runs() -> str:
 def page() -> str:
     """Return the page."""
     runs = [HEAD, table_of_runs(), "", BEST, *_best(), GAINS, *_gains()]
-    return "\n".join([*runs, *_isolet(), *_cifar(), OTHERS, *_times(), AGAIN])
+    return "\n".join([*runs, *_framework(), *_isolet(), *_cifar(), OTHERS, *_times(), AGAIN])
 
 
 def draw(folder: Path) -> list[Path]:
@@ -182,6 +238,31 @@ def _cifar() -> list[str]:
         "",
         CIFAR_END,
     ]
+
+
+def _framework() -> list[str]:
+    """Return the table of differences between Keras and torch, with their measured effects."""
+    results = json.loads(FRAMEWORK.read_text())
+    rows = []
+    for difference, keras, ours, variant, tried in FRAMEWORKS:
+        cells = [_effects(results[dataset], variant) for dataset in ("mnist", "cifar10")]
+        rows.append([difference, keras, ours, tried, *cells])
+    heads = ["", "Keras", "teeter", "tried", "effect on MNIST", "effect on CIFAR-10"]
+    return [FRAMEWORK_HEAD, _table(heads, rows).replace(" ---: |", " --- |"), "", FRAMEWORK_END]
+
+
+def _effects(by_case: dict[str, Any], variant: str | None) -> str:
+    """Return the mean change of accuracy in points with its standard error, by label count."""
+    parts = []
+    for case, measured in by_case.items():
+        name, labels = case.rsplit(" ", 1)
+        if name != variant:
+            continue
+        baseline = by_case[f"baseline {labels}"]["accuracy"]
+        changes = 100 * (np.array(measured["accuracy"]) - np.array(baseline))
+        error = changes.std(ddof=1) / np.sqrt(len(changes))
+        parts.append(f"{int(labels):,}: {changes.mean():+.2f} ± {error:.2f}")
+    return "; ".join(parts) or "–"
 
 
 def _row_of(folder: Path, names: tuple[str, ...]) -> list[str]:
@@ -292,6 +373,16 @@ GAINS = """## Gains over Random, one by one
 
 ![Gains over Random on MNIST: BAIT and LDM-S rise first; later the five best are about equal.](gains_mnist.png)
 """
+
+FRAMEWORK_HEAD = """## What Keras does differently
+
+The authors of the paper used Keras, and the paper gives the names of its optimizers but not their constants. This
+table lists what the two frameworks do differently, or might. Each effect is the change of the test accuracy in points when
+one thing is changed, with its standard error, for networks with the same random labels and the same seeds
+(`benchmarks/paper/framework.py`). Numbers of labels are in front of the effects:
+"""
+
+FRAMEWORK_END = """"""
 
 ISOLET_TRIES = """## ISOLET (OpenML #44135)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ pytest.importorskip("triton", reason="needs Triton")
 
 from teeter.models.networks import he_normal, k_cnn, mlp, s_cnn
 from teeter.seeds import stream
-from teeter.training import TrainingConfig
+from teeter.training import FitJob, TrainingConfig, batched_program
+from teeter.training.batched import fit_batched
 from teeter.training.config import make_optimizer
 from teeter.training.fused_network import FusedNetworks, can_fuse
 
@@ -45,6 +47,7 @@ def make_rows() -> tuple[Tensor, Tensor]:
     return inputs, torch.randint(4, (2, ROWS), generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam", "nesterov"])
 def test_a_step_is_that_of_torch(optimizer: str) -> None:
     inputs, labels = make_rows()
@@ -100,6 +103,7 @@ def test_writing_back_untrained_weights_changes_nothing() -> None:
             assert torch.equal(values, expected)
 
 
+@pytest.mark.slow
 def test_a_member_learns_the_same_with_dropout_whatever_the_others_are() -> None:
     inputs, labels = make_rows()
     rows = torch.arange(ROWS).repeat(2, 1)
@@ -116,6 +120,27 @@ def test_a_member_learns_the_same_with_dropout_whatever_the_others_are() -> None
         return nn.utils.parameters_to_vector(networks[-1].parameters()).detach()
 
     torch.testing.assert_close(learn([0, 1]), learn([1]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_batched_training_by_fused_kernels_keeps_the_best_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs, labels = make_rows()
+    precise = partial(FusedNetworks, dtype=torch.float32)  # the interpreter has no bfloat16
+    monkeypatch.setattr(batched_program, "FusedNetworks", precise)
+    monkeypatch.setattr(batched_program, "_use_fused_networks", lambda network, rows: True)
+    jobs = [
+        FitJob(small_chain(seed), inputs[seed], labels[seed], seed, (inputs[0], labels[0]))
+        for seed in range(2)
+    ]
+
+    results = fit_batched(jobs, TrainingConfig(epochs=2, batch_size=3, milestones=(1,), decay=0.5))
+
+    for result in results:
+        assert result.error is None
+        is_correct = result.model(inputs[0]).argmax(dim=1) == labels[0]
+        assert result.validation_accuracy == pytest.approx(float(is_correct.double().mean()))
 
 
 def test_only_chains_that_the_kernels_know_are_fused() -> None:
