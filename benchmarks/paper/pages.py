@@ -258,8 +258,9 @@ def _effects(by_case: dict[str, Any], variant: str | None) -> str:
         name, labels = case.rsplit(" ", 1)
         if name != variant:
             continue
-        baseline = by_case[f"baseline {labels}"]["accuracy"]
-        changes = 100 * (np.array(measured["accuracy"]) - np.array(baseline))
+        accuracy = np.array(measured["accuracy"])
+        baseline = np.array(by_case[f"baseline {labels}"]["accuracy"])[: len(accuracy)]
+        changes = 100 * (accuracy - baseline)
         error = changes.std(ddof=1) / np.sqrt(len(changes))
         parts.append(f"{int(labels):,}: {changes.mean():+.2f} ± {error:.2f}")
     return "; ".join(parts) or "–"

@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,18 @@ CONVOLVE = (
     Tile(32, 4, 2),
     Tile(64, 8, 2),
 )
-GRADIENT = (
-    Tile(32, 4, 2),
-    Tile(32, 4, 3),
-    Tile(64, 4, 1),
-    Tile(64, 4, 2),
-    Tile(64, 4, 3),
-    Tile(128, 4, 1),
-    Tile(128, 4, 2),
-    Tile(128, 8, 2),
-    Tile(64, 8, 2),
+GRADIENT = tuple(
+    Tile(rows, warps, stages, taps)
+    for taps in (1, 3)
+    for rows, warps, stages in (
+        (64, 4, 1),
+        (64, 4, 2),
+        (128, 4, 1),
+        (128, 4, 2),
+        (128, 8, 1),
+        (128, 8, 2),
+        (64, 8, 2),
+    )
 )
 
 
@@ -163,6 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--part", choices=["forward", "by input", "by weight"], help="only one")
     options = parser.parse_args()
 
     # All layers with the slowest to compile first.
@@ -173,6 +176,7 @@ def main() -> None:
             ["forward", "by weight"] if layer.is_first else ["forward", "by input", "by weight"]
         )
         for tile in tiles_of(part)
+        if options.part in (None, part)
     ]
     tasks.sort(key=lambda task: (task[1] == "by weight", LAYERS[task[0]].is_first))
     started = time.perf_counter()
@@ -184,6 +188,8 @@ def main() -> None:
     fastest: dict[str, Any] = {}
     for layer in LAYERS:
         for part, call in calls(layer, MEMBERS).items():
+            if options.part not in (None, part):
+                continue
             times = {}
             for tile in tiles_of(part):
                 use(tile, part)
@@ -193,7 +199,7 @@ def main() -> None:
                     print(layer.name, part, tile, str(error)[:80])
             measured[f"{layer.name} {part}"] = {str(tile): times[tile] for tile in times}
             best = min(times, key=lambda tile: times[tile])
-            fastest[f"{layer.name} {part}"] = [best.rows, best.warps, best.stages, times[best]]
+            fastest[f"{layer.name} {part}"] = {**asdict(best), "ms": times[best]}
             print(layer.name, part, best, f"{times[best]:.3f}", flush=True)
     options.out.write_text(json.dumps({"fastest": fastest, "all": measured}, indent=1) + "\n")
 

@@ -14,7 +14,6 @@ what is written is what the next layer reads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
@@ -50,18 +49,36 @@ class Tile:
     warps: int
     stages: int
     """Loads that are under way at once."""
+    taps: int = 1
+    """Taps of a 3 x 3 kernel in a product of ``_weight_gradient``: 1, or a row of 3."""
 
 
-CONVOLVE_TILES: dict[tuple[int, int, int, bool], Tile] = {}
+CONVOLVE_TILES: dict[tuple[int, int, int, bool], Tile] = {
+    (1, 32, 32, False): Tile(64, 4, 3),
+    (3, 32, 32, True): Tile(64, 4, 2),
+    (3, 32, 32, False): Tile(64, 4, 1),
+    (3, 32, 64, False): Tile(64, 4, 2),
+    (3, 64, 32, False): Tile(128, 4, 1),
+    (3, 64, 64, True): Tile(32, 4, 2),
+    (3, 64, 64, False): Tile(32, 4, 2),
+    (1, 16, 32, False): Tile(64, 4, 1),
+    (3, 32, 64, True): Tile(64, 4, 2),
+}
 """Tiles of ``_convolve`` by kernel, channels in and out, and whether a pool follows."""
 
-CONVOLVE_TILE = Tile(64, 4, 2)
+CONVOLVE_TILE = Tile(64, 4, 1)
 """The tile where ``CONVOLVE_TILES`` has none."""
 
-GRADIENT_TILES: dict[tuple[int, int, int], Tile] = {}
+GRADIENT_TILES: dict[tuple[int, int, int], Tile] = {
+    (1, 32, 32): Tile(128, 4, 1),
+    (3, 32, 32): Tile(128, 4, 1, taps=3),
+    (3, 32, 64): Tile(128, 4, 1, taps=3),
+    (3, 64, 64): Tile(64, 4, 2, taps=3),
+    (1, 16, 32): Tile(128, 4, 1),
+}
 """Tiles of ``_weight_gradient`` by kernel and channels in and out."""
 
-GRADIENT_TILE = Tile(64, 4, 2)
+GRADIENT_TILE = Tile(128, 4, 1, taps=3)
 """The tile where ``GRADIENT_TILES`` has none."""
 
 SPLITS = 8
@@ -89,15 +106,15 @@ class Dropout:
     """(1,) int64, the number of the training step."""
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _is_kept(
-    seeds: Any,
-    step: Any,
-    member: Any,
-    positions: Any,
+    seeds: tl.tensor,
+    step: tl.tensor,
+    member: tl.tensor,
+    positions: tl.tensor,
     rate: tl.constexpr,
     layer: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """Return which numbers dropout keeps, from the positions of the numbers in their member."""
     seed = tl.load(seeds + member)
     counter = positions.to(tl.uint32)
@@ -110,17 +127,17 @@ def _is_kept(
     return uniform >= rate
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _pixels(
-    x: Any,
-    image: Any,
-    row: Any,
-    column: Any,
-    is_window: Any,
-    height: Any,
-    width: Any,
+    x: tl.tensor,
+    image: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    is_window: tl.tensor,
+    height: tl.tensor,
+    width: tl.tensor,
     channels: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """Load a pixel of each window, (WINDOWS, channels), with zeros outside the images."""
     is_inside = is_window & (row >= 0) & (row < height) & (column >= 0) & (column < width)
     pixel = (image * height + row) * width + column
@@ -128,17 +145,17 @@ def _pixels(
     return tl.load(pointers, mask=is_inside[:, None], other=0.0)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _store_pixels(
-    out: Any,
-    values: Any,
-    source: Any,
-    image: Any,
-    row: Any,
-    column: Any,
-    is_window: Any,
-    height: Any,
-    width: Any,
+    out: tl.tensor,
+    values: tl.tensor,
+    source: tl.tensor,
+    image: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    is_window: tl.tensor,
+    height: tl.tensor,
+    width: tl.tensor,
     channels: tl.constexpr,
     masked: tl.constexpr,
 ) -> None:
@@ -152,22 +169,23 @@ def _store_pixels(
     tl.store(out + offsets, values.to(out.dtype.element_ty), mask=is_inside[:, None])
 
 
-@triton.jit(do_not_specialize=["images"])  # one compilation for all batch sizes
+# One compilation for all batch sizes.
+@triton.jit(do_not_specialize=["images"])  # type: ignore[untyped-decorator]
 def _convolve(
-    out: Any,
-    codes: Any,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    source: Any,
-    seeds: Any,
-    step: Any,
-    images: Any,
-    height: Any,
-    width: Any,
-    out_height: Any,
-    out_width: Any,
-    member_stride: Any,
+    out: tl.tensor,
+    codes: tl.tensor,
+    x: tl.tensor,
+    weight: tl.tensor,
+    bias: tl.tensor,
+    source: tl.tensor,
+    seeds: tl.tensor,
+    step: tl.tensor,
+    images: tl.tensor,
+    height: tl.tensor,
+    width: tl.tensor,
+    out_height: tl.tensor,
+    out_width: tl.tensor,
+    member_stride: tl.tensor,
     padding: tl.constexpr,
     KERNEL: tl.constexpr,
     C_IN: tl.constexpr,
@@ -455,39 +473,47 @@ def _launch(
     )
 
 
-@triton.jit(do_not_specialize=["images"])  # one compilation for all batch sizes
+# One compilation for all batch sizes.
+@triton.jit(do_not_specialize=["images"])  # type: ignore[untyped-decorator]
 def _weight_gradient(
-    weight_parts: Any,
-    bias_parts: Any,
-    x: Any,
-    gradient: Any,
-    images: Any,
-    height: Any,
-    width: Any,
-    out_height: Any,
-    out_width: Any,
-    span: Any,
+    weight_parts: tl.tensor,
+    bias_parts: tl.tensor,
+    x: tl.tensor,
+    gradient: tl.tensor,
+    images: tl.tensor,
+    height: tl.tensor,
+    width: tl.tensor,
+    out_height: tl.tensor,
+    out_width: tl.tensor,
+    span: tl.tensor,
     padding: tl.constexpr,
     KERNEL: tl.constexpr,
     C_IN: tl.constexpr,
     C_OUT: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TAPS: tl.constexpr,
     SPLITS: tl.constexpr,
     PIXELS: tl.constexpr,
 ) -> None:
-    """Add up a share of the pixels of a member, for the taps of one row of the kernel."""
-    dy = tl.program_id(0) % KERNEL
-    split = tl.program_id(0) // KERNEL
+    """Add up a share of the pixels of a member, for ``TAPS`` taps of one row of the kernel.
+
+    Neighbouring pixels are next to each other in memory, so the pixels of several taps are one load
+    of ``COLUMNS`` numbers and one product, from which the rows past the last tap are left out.
+    """
+    taps_per_row: tl.constexpr = KERNEL // TAPS
+    first_tap = tl.program_id(0) % taps_per_row * TAPS
+    dy = tl.program_id(0) // taps_per_row % KERNEL
+    split = tl.program_id(0) // (taps_per_row * KERNEL)
     member = tl.program_id(1).to(tl.int64)
 
     pixel_count = images * out_height * out_width
     gradient += member * pixel_count * C_OUT
     x += member * images * height * width * C_IN
-    c_in = tl.arange(0, C_IN)
+    position = tl.arange(0, COLUMNS)
+    tap = position // C_IN
     c_out = tl.arange(0, C_OUT)
 
-    sum_0 = tl.zeros((C_IN, C_OUT), tl.float32)
-    sum_1 = tl.zeros((C_IN, C_OUT), tl.float32)
-    sum_2 = tl.zeros((C_IN, C_OUT), tl.float32)
+    total = tl.zeros((COLUMNS, C_OUT), tl.float32)
     bias_sum = tl.zeros((C_OUT,), tl.float32)
     end = tl.minimum((split + 1) * span, pixel_count)
     for start in tl.range(split * span, end, PIXELS):
@@ -495,35 +521,28 @@ def _weight_gradient(
         is_pixel = pixel < end
         image = pixel // (out_height * out_width)
         row = pixel // out_width % out_height + dy - padding
-        column = pixel % out_width - padding
+        column = pixel % out_width + first_tap - padding
 
         gradients = tl.load(
             gradient + pixel[:, None] * C_OUT + c_out[None, :],
             mask=is_pixel[:, None],
             other=0.0,
         )
-        if dy == 0:
+        if dy == 0 and first_tap == 0:
             bias_sum += tl.sum(gradients.to(tl.float32), axis=0)
 
-        for dx in tl.static_range(KERNEL):
-            pixels = _pixels(x, image, row, column + dx, is_pixel, height, width, C_IN)
-            transposed = tl.trans(pixels)
-            if dx == 0:
-                sum_0 = tl.dot(transposed, gradients, sum_0)
-            elif dx == 1:
-                sum_1 = tl.dot(transposed, gradients, sum_1)
-            else:
-                sum_2 = tl.dot(transposed, gradients, sum_2)
+        columns = column[:, None] + tap[None, :]
+        is_inside = (columns >= 0) & (columns < width) & (tap < TAPS)[None, :]
+        is_inside &= (is_pixel & (row >= 0) & (row < height))[:, None]
+        first = (image * height + row) * width + column
+        pixels = tl.load(x + first[:, None] * C_IN + position[None, :], mask=is_inside, other=0.0)
+        total = tl.dot(tl.trans(pixels), gradients, total)
 
     part = member * SPLITS + split
-    taps = (part * KERNEL + dy) * KERNEL
-    offsets = c_in[:, None] * C_OUT + c_out[None, :]
-    weight_parts += taps * C_IN * C_OUT
-    tl.store(weight_parts + offsets, sum_0)
-    if KERNEL == 3:
-        tl.store(weight_parts + C_IN * C_OUT + offsets, sum_1)
-        tl.store(weight_parts + 2 * C_IN * C_OUT + offsets, sum_2)
-    if dy == 0:
+    taps = (part * KERNEL + dy) * KERNEL + first_tap
+    offsets = taps * C_IN * C_OUT + position[:, None] * C_OUT + c_out[None, :]
+    tl.store(weight_parts + offsets, total, mask=(tap < TAPS)[:, None])
+    if dy == 0 and first_tap == 0:
         tl.store(bias_parts + part * C_OUT + c_out, bias_sum)
 
 
@@ -554,8 +573,9 @@ def weight_gradient(
 
     pixel_count = B * out_height * out_width
     tile = GRADIENT_TILES.get((kernel, C_in, C_out), GRADIENT_TILE)
+    taps = min(tile.taps, kernel)
     span = triton.cdiv(triton.cdiv(pixel_count, SPLITS), tile.rows) * tile.rows
-    _weight_gradient[(SPLITS * kernel, M)](
+    _weight_gradient[(SPLITS * kernel * (kernel // taps), M)](
         weight_parts,
         bias_parts,
         x,
@@ -570,6 +590,8 @@ def weight_gradient(
         KERNEL=kernel,
         C_IN=C_in,
         C_OUT=C_out,
+        COLUMNS=triton.next_power_of_2(taps * C_in),
+        TAPS=taps,
         SPLITS=SPLITS,
         PIXELS=tile.rows,
         num_warps=tile.warps,
@@ -578,13 +600,13 @@ def weight_gradient(
     return weight_parts.sum(dim=1), bias_parts.sum(dim=1)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _unpool(
-    out: Any,
-    gradient: Any,
-    codes: Any,
-    window_count: Any,
-    window_columns: Any,
+    out: tl.tensor,
+    gradient: tl.tensor,
+    codes: tl.tensor,
+    window_count: tl.tensor,
+    window_columns: tl.tensor,
     scale: tl.constexpr,
     CHANNELS: tl.constexpr,
     WINDOWS: tl.constexpr,
@@ -639,17 +661,18 @@ def unpool(gradient: Tensor, codes: Tensor, rate: float) -> Tensor:
     return out
 
 
-@triton.jit(do_not_specialize=["images"])  # one compilation for all batch sizes
+# One compilation for all batch sizes.
+@triton.jit(do_not_specialize=["images"])  # type: ignore[untyped-decorator]
 def _extract_patches(
-    out: Any,
-    inputs: Any,
-    rows: Any,
-    images: Any,
-    member_rows: Any,
-    height: Any,
-    width: Any,
-    out_height: Any,
-    out_width: Any,
+    out: tl.tensor,
+    inputs: tl.tensor,
+    rows: tl.tensor,
+    images: tl.tensor,
+    member_rows: tl.tensor,
+    height: tl.tensor,
+    width: tl.tensor,
+    out_height: tl.tensor,
+    out_width: tl.tensor,
     padding: tl.constexpr,
     KERNEL: tl.constexpr,
     CHANNELS: tl.constexpr,
@@ -737,14 +760,14 @@ def extract_patches(
     return out
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _drop_rectified(
-    out: Any,
-    x: Any,
-    bias: Any,
-    seeds: Any,
-    step: Any,
-    size: Any,
+    out: tl.tensor,
+    x: tl.tensor,
+    bias: tl.tensor,
+    seeds: tl.tensor,
+    step: tl.tensor,
+    size: tl.tensor,
     WIDTH: tl.constexpr,
     rate: tl.constexpr,
     layer: tl.constexpr,

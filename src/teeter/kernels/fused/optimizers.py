@@ -7,7 +7,6 @@ cores read. The plain twins are torch's optimizers.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -20,16 +19,17 @@ BLOCK = 1024
 KINDS = {"adam": 0, "rmsprop": 1, "nesterov": 2, "sgd": 3}
 
 
-@triton.jit(do_not_specialize=["size"])  # one compilation for all parameters
+# One compilation for all parameters.
+@triton.jit(do_not_specialize=["size"])  # type: ignore[untyped-decorator]
 def _optimizer_step(
-    weight: Any,
-    copy: Any,
-    gradient: Any,
-    first_state: Any,
-    second_state: Any,
-    learning_rate: Any,
-    step: Any,
-    size: Any,
+    weight: tl.tensor,
+    copy: tl.tensor,
+    gradient: tl.tensor,
+    first_state: tl.tensor,
+    second_state: tl.tensor,
+    learning_rate: tl.tensor,
+    step: tl.tensor,
+    size: tl.tensor,
     KIND: tl.constexpr,
     weight_decay: tl.constexpr,
     alpha: tl.constexpr,
