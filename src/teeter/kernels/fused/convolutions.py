@@ -71,14 +71,14 @@ CONVOLVE_TILE = Tile(64, 4, 1)
 
 GRADIENT_TILES: dict[tuple[int, int, int], Tile] = {
     (1, 32, 32): Tile(128, 4, 1),
-    (3, 32, 32): Tile(128, 4, 1, taps=3),
-    (3, 32, 64): Tile(128, 4, 1, taps=3),
-    (3, 64, 64): Tile(64, 4, 2, taps=3),
+    (3, 32, 32): Tile(128, 4, 2, taps=3),
+    (3, 32, 64): Tile(128, 4, 2, taps=3),
+    (3, 64, 64): Tile(128, 4, 1),
     (1, 16, 32): Tile(128, 4, 1),
 }
 """Tiles of ``_weight_gradient`` by kernel and channels in and out."""
 
-GRADIENT_TILE = Tile(128, 4, 1, taps=3)
+GRADIENT_TILE = Tile(128, 4, 1)
 """The tile where ``GRADIENT_TILES`` has none."""
 
 SPLITS = 8
