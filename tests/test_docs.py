@@ -240,6 +240,17 @@ def test_the_page_of_estimates_is_made_from_the_results() -> None:
     )
 
 
+def test_the_page_of_promises_is_made_from_the_results() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "promise" / "page.py"))
+    assert made["PAGE"].read_text() == made["build_page"](), "run python benchmarks/promise/page.py"
+    for summary in made["read_result"]()["datasets"].values():
+        # What the page and the README claim.
+        assert summary["campaigns"] >= 1000
+        for mode in ("random", "mixed"):
+            assert summary[mode]["broken_ever"] <= 0.05
+    assert (made["PAGE"].parent / "promise.svg").is_file()
+
+
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))

@@ -11,6 +11,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.rounds import RoundState
+from teeter.classifier import Classifier
 from teeter.errors import InputError
 from teeter.web.background_requests import (
     Activity,
@@ -19,6 +20,7 @@ from teeter.web.background_requests import (
     ExportLabels,
     ItemColumns,
     PickAhead,
+    PredictTexts,
     StatusReport,
     TaskRequest,
     TrainModel,
@@ -31,7 +33,7 @@ from teeter.web.background_tasks import (
     make_task_handler,
 )
 from web.labelled_campaigns import make_labelled_campaign, true_label
-from web.servers import make_text_campaign
+from web.servers import make_text_campaign, text
 
 
 @pytest.fixture
@@ -103,6 +105,30 @@ def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -
         StatusReport(Activity.TRAINING, labels=3, version=1),
         StatusReport(None, version=1, is_trained=True),
     ]
+
+
+def test_texts_are_predicted_by_the_newest_model_which_is_loaded_once(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    loaded: list[int] = []
+    load = Campaign.classifier
+
+    def load_and_note(campaign: Campaign) -> Classifier:
+        classifier = load(campaign)
+        loaded.append(classifier.info.model)
+        return classifier
+
+    monkeypatch.setattr(Campaign, "classifier", load_and_note)
+    request = PredictTexts(str(path), (text(1000),))
+    model = handlers.run(request, ignore).model
+    handlers.run(request, ignore)
+    assert loaded == [model]
+
+    handlers.run(TrainModel(str(path)), ignore)
+    assert handlers.run(request, ignore).model == model + 1
+    assert loaded == [model, model + 1]
 
 
 def test_a_job_loads_the_state_once_for_training_picking_and_explaining(

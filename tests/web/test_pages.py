@@ -53,7 +53,7 @@ def test_with_more_classes_than_keys_actions_have_capitals(tmp_path: Path) -> No
 
 
 def test_two_browsers_that_answer_as_me_are_told(client: TestClient) -> None:
-    warning = "Another browser has labelled this campaign as me in the last hour."
+    warning = "Another browser has opened this page as me in the last hour."
     assert warning not in client.get("/c/texts").text
     assert warning not in client.get("/c/texts").text
 
@@ -193,7 +193,7 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
     assert "being encoded in the background" in response.text
 
     page = labelled.client.get("/c/texts/progress").text
-    assert "With tfidf+tfidf, models predict" in page
+    assert "With tfidf+tfidf, models correctly predict" in page
     assert "<b>tfidf+tfidf</b> is the encoder" in page
 
 

@@ -32,6 +32,7 @@ from teeter.campaigns.db import (
     Decision,
     LockName,
     Pick,
+    StoredCertificate,
     UndoResult,
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
@@ -43,6 +44,15 @@ from teeter.campaigns.encoding import (
     load_encoder,
 )
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.finish.finishing import (
+    certified_labels,
+    certify_finish,
+    look,
+    request_draws,
+    start_finish,
+)
+from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
@@ -948,18 +958,22 @@ class Campaign:
             InputError: the campaign has no items.
         """
         with self.database.reading() as connection:
-            # All in one read transaction: labels and models that belong together.
-            pool = self._read_pool(connection)
-            audit_set = self.repository.items.audit_set(connection)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
-            assigned = self.repository.picks.open_or_ready_items(connection)
-            control_items = self.repository.picks.control_items(connection)
-            random_items = self.repository.picks.random_items(connection)
-            skipped = self.repository.answers.skipped_items(connection)
-            batches = self.repository.picks.count_batches(connection)
-            classes = self.repository.classes.names(connection)
-            model = self.repository.models.newest(connection)
-            unencoded = count_unencoded(self.repository, connection)
+            return self._read_state(connection)
+
+    def _read_state(self, connection: Connection) -> RoundState:
+        # All in one read transaction: labels and models that belong together.
+        pool = self._read_pool(connection)
+        audit_set = self.repository.items.audit_set(connection)
+        snapshot = read_snapshot(self.repository, connection, self.settings)
+        assigned = self.repository.picks.open_or_ready_items(connection)
+        control_items = self.repository.picks.control_items(connection)
+        random_items = self.repository.picks.random_items(connection)
+        skipped = self.repository.answers.skipped_items(connection)
+        batches = self.repository.picks.count_batches(connection)
+        classes = self.repository.classes.names(connection)
+        model = self.repository.models.newest(connection)
+        unencoded = count_unencoded(self.repository, connection)
+        finish_items = self.repository.finishes.drawn_items(connection)
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -997,6 +1011,8 @@ class Campaign:
             batches=batches,
             skipped=rows_of(skipped),
             scaler=pool.scaler,
+            finish_draws=tuple(row_of_item[item] for item in finish_items),
+            encoding=pool.revision[0],
             unencoded=unencoded,
         )
 
@@ -1052,7 +1068,8 @@ class Campaign:
                 in which those of the old model are removed, so that annotators always find some.
 
         Raises:
-            InputError: fewer than two classes have labels, or items are not encoded yet.
+            InputError: fewer than two classes have labels, items are not encoded yet, or the
+                encoder was changed meanwhile.
         """
         from teeter.campaigns.selection import choose_picks
         from teeter.campaigns.training import measure_previous_encoder, train_model
@@ -1069,6 +1086,12 @@ class Campaign:
 
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.database.writing() as connection:
+            encoding, _ = self.repository.encodings.revision(connection)
+            if encoding != state.encoding:
+                raise InputError(
+                    "The encoder was changed while the model was trained: train again."
+                )
+
             version = self.repository.save_model(connection, weights, facts, who)
             if picks:
                 self._store_picks(connection, None, 0, picks, version)
@@ -1136,8 +1159,8 @@ class Campaign:
         """
         from teeter.campaigns.export_model import build_classifier
 
-        state = self.load_state()
         with self.database.reading() as connection:
+            state = self._read_state(connection)
             models = self.repository.models.summaries(connection)
             encoder = load_encoder(self.repository, connection, self.settings)
 
@@ -1165,6 +1188,115 @@ class Campaign:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
         return self.classifier().label(contents, progress)
+
+    # Finishing
+
+    def finish(
+        self,
+        error: float | None = None,
+        confidence: float | None = None,
+        per_class: bool | None = None,
+    ) -> FinishReport:
+        """Return which items the model may label, with a promise of how many labels are wrong.
+
+        Before ``start_finish`` was called, it returns a plan: how many random labels would let the
+        model label how many items. It may be called at any time, as often as you like.
+
+        Args:
+            error: the share of wrong labels that is allowed; 0.05 by default.
+            confidence: the probability with which the promise is kept; 0.95 by default.
+            per_class: whether to promise it for each predicted class.
+
+        Raises:
+            InputError: there is no model yet, or a promise with other values was started.
+        """
+        terms = None
+        if not (error is None and confidence is None and per_class is None):
+            terms = PromiseTerms(error or 0.05, confidence or 0.95, bool(per_class))
+
+        with self.database.reading() as connection:
+            return look(self.repository, connection, self.settings, terms)
+
+    def start_finish(
+        self,
+        error: float = 0.05,
+        confidence: float = 0.95,
+        *,
+        per_class: bool = False,
+        draws: int | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> FinishReport:
+        """Freeze a model that is to label the rest, and ask about random items next.
+
+        The model is trained again first if there are answers that it does not know. It is frozen as
+        it is: later labels train later models and are not lost, but do not change this one. Each
+        further call is a new attempt, which needs more random labels than the one before it.
+
+        Args:
+            error: the share of wrong labels that is allowed.
+            confidence: the probability with which the promise is kept.
+            per_class: whether to promise it for each predicted class.
+            draws: how many random items to ask about next; None for the plan's first number.
+            who: the name for the history.
+
+        Raises:
+            InputError: fewer than two classes have labels, or too few items are left.
+        """
+        terms = PromiseTerms(error, confidence, per_class)
+        with self.database.reading() as connection:
+            newer_answers = self.repository.answers.count_since_newest_model(connection)
+            has_model = self.repository.models.newest_version(connection) > 0
+        if newer_answers or not has_model:
+            self.train(who=who)
+
+        with self.database.writing() as connection:
+            return start_finish(
+                self.repository, connection, self.settings, terms, who=who, draws=draws
+            )
+
+    def request_draws(self, count: int, *, who: str = DEFAULT_ANNOTATOR) -> FinishReport:
+        """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
+
+        Raises:
+            InputError: ``start_finish`` was not called yet.
+        """
+        with self.database.writing() as connection:
+            return request_draws(self.repository, connection, self.settings, count, who=who)
+
+    def certify(self, *, who: str = DEFAULT_ANNOTATOR) -> StoredCertificate:
+        """Write down what is promised now. Exports then have the model's labels.
+
+        Returns:
+            The certificate. A second call returns the same one while nothing has changed.
+
+        Raises:
+            InputError: nothing is promised yet.
+        """
+        with self.database.writing() as connection:
+            return certify_finish(
+                self.repository, connection, self.settings, campaign=self.name, who=who
+            )
+
+    def certificate_note(self) -> str | None:
+        """Return a sentence about the labels that the model gives under a certificate.
+
+        It says so if the newest certificate no longer holds, because labels that it rests on were
+        corrected: exports then leave the model's labels out. None if nothing was certified.
+        """
+        with self.database.reading() as connection:
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            labels, problem = certified_labels(self.repository, connection, self.settings, snapshot)
+        if not labels:
+            return problem
+
+        code = next(iter(labels.values())).certificate
+        are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+        return f"{are} labelled by the model, under certificate {code}."
+
+    def certificates(self) -> list[StoredCertificate]:
+        """Return all certificates, oldest first."""
+        with self.database.reading() as connection:
+            return self.repository.finishes.certificates(connection)
 
     # Reviewing
 
@@ -1286,6 +1418,7 @@ class Campaign:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
             aliases = self.repository.items.aliases(connection)
+            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
 
         predicted: dict[str, tuple[str, float]] = {}
         if items:
@@ -1294,7 +1427,7 @@ class Campaign:
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
 
-        rows = {row.id: row for row in export_rows(items, snapshot, predicted)}
+        rows = {row.id: row for row in export_rows(items, snapshot, predicted, certified)}
 
         # Duplicates get the row of their stored item, under the id that they came with.
         duplicates = []

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.enums import ItemKind, Labeller
 from teeter.campaigns.items import Item, parse_items, read_image_items
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
@@ -249,6 +249,12 @@ class ExportRow:
     """One of ``ItemKind``."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """The answer of each annotator: a class, or skip, unsure or flag."""
+    final_label: str | None = None
+    """The label, or else the class that the model predicts under a certificate."""
+    labelled_by: Labeller = Labeller.UNDECIDED
+    """Who gave the final label."""
+    certificate: str | None = None
+    """The certificate's id, if the model gave it."""
 
 
 Writer: TypeAlias = Callable[[Sequence[ExportRow], Path], None]
@@ -315,6 +321,9 @@ def _to_dict(row: ExportRow) -> dict[str, Any]:
         "agreement": row.agreement,
         "decided_by": row.decided_by,
         "answers": dict(row.answers),
+        "final_label": row.final_label,
+        "labelled_by": str(row.labelled_by),
+        "certificate": row.certificate,
     }
 
 

@@ -71,6 +71,11 @@ class RoundState:
     """
     scaler: FeatureScaler | None = None
     """How the features were scaled."""
+    finish_draws: tuple[int, ...] = ()
+    """Places of random items to ask about before all others, in the order in which they were drawn.
+    """
+    encoding: int = 0
+    """Row id of the encoding that the features belong to."""
     unencoded: int = 0
     """Number of items that have no features yet, and so no place.
 

@@ -110,9 +110,10 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         InputError: If fewer than two classes have labels, or if items are not encoded yet.
     """
     if state.unencoded:
+        items = "item has" if state.unencoded == 1 else "items have"
         raise InputError(
-            f"{state.unencoded:,} items are not encoded yet: run teeter campaign encode, or wait "
-            "until it is done, then train."
+            f"{state.unencoded:,} {items} not been encoded yet: run teeter campaign encode, or "
+            "wait until it has finished, then train."
         )
 
     seen = sorted({state.classes.index(label) for label in state.labels.values()})
@@ -177,7 +178,11 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     # temperature.
     if len(random_rows) >= MIN_CALIBRATION_ITEMS:
         probabilities, labels = random_probabilities, random_labels
-    arrays["temperature"] = np.array([fit_temperature(probabilities, labels)])
+    temperature = fit_temperature(probabilities, labels)
+    arrays["temperature"] = np.array([temperature])
+    # Stored with the model, so that letting it label the rest needs no features and no torch.
+    logits = predict_logits(learner, state.features).double()
+    arrays["confidence"] = (logits / temperature).softmax(dim=1).amax(dim=1).numpy()
     for name, array in _train_picking_model(state, settings).items():
         arrays[f"{PICKING}{name}"] = array
     if state.scaler is not None:

@@ -16,6 +16,7 @@ from teeter.cli.demo import demo
 from teeter.cli.doctor import doctor
 from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
+from teeter.cli.finish import finish
 from teeter.cli.panels import Panel
 from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
@@ -41,6 +42,7 @@ campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
 campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)
+campaign.command(rich_help_panel=Panel.FILES)(finish)
 campaign.command("predict", rich_help_panel=Panel.FILES)(predict_with_campaign)
 campaign.command("model", rich_help_panel=Panel.FILES)(export_model)
 

@@ -16,12 +16,20 @@ Why
     MLP       one CPU core   50        5.49    1.023       5.4
     MLP       H200            5        0.73    0.030      25             0.147
     MLP       H200           50        8.22    0.076     108             0.210
-    S-CNN     H200            5        1.09    0.178       6.1           0.263
-    S-CNN     H200           50        9.64    0.945      10             0.647
     ========  =============  ==  ==========  =======  ========  ==============
 
-    With it, MNIST with ten strategies and five repetitions takes 417 s of training on the H200
-    (``docs/explanation/differences.md``).
+    Milliseconds for a step of 64 rows, and for the logits of 512 validation rows, of small
+    convolutional networks on an H200, by torch's layers and by fused kernels
+    (``benchmarks/speed/bench_steps.py``, ``results/steps_h200.json``):
+
+    ========  ==  ============  ===========  ========  ==================  =================
+    network    M  torch, step   fused, step  speed-up  torch, validation   fused, validation
+    ========  ==  ============  ===========  ========  ==================  =================
+    S-CNN      5          1.64         0.47       3.5                 2.3               0.70
+    S-CNN     50         12.07         2.39       5.1                19.2               2.07
+    K-CNN      5          5.63         0.83       6.8                 3.8               0.78
+    K-CNN     50         19.33         4.52       4.3                34.1               5.65
+    ========  ==  ============  ===========  ========  ==================  =================
 
 What is batched
     ``group_jobs`` puts jobs together whose networks have the same architecture, precision, device,

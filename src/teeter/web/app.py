@@ -25,7 +25,7 @@ from teeter.errors import (
     UnknownResourceError,
 )
 from teeter.version import __version__
-from teeter.web import api, pages, team_api, team_pages
+from teeter.web import api, finish_api, finish_pages, pages, team_api, team_pages
 from teeter.web.auth import (
     SecurityConfig,
     TooManyLoginsError,
@@ -119,8 +119,10 @@ def make_app(
 
     app.include_router(api.router)
     app.include_router(team_api.router)
+    app.include_router(finish_api.router)
     app.include_router(pages.router, include_in_schema=False)
     app.include_router(team_pages.router, include_in_schema=False)
+    app.include_router(finish_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     # Starlette picks the handler of the closest base class of an error.

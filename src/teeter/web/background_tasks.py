@@ -23,6 +23,7 @@ from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature
 from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.classifier import Classifier
 from teeter.errors import InputError
 from teeter.threads import limit_threads
 from teeter.web import projection
@@ -98,6 +99,10 @@ class _OpenCampaign:
     explained: set[str] = field(default_factory=set)
     exhausted_by: int | None = None
     """Version of the model with which nothing was left to pick ahead."""
+    classifier: Classifier | None = None
+    """The newest model with its encoder, which takes seconds to load."""
+    classifier_revision: tuple[int, int, int] | None = None
+    """The model and the features that it was made from."""
 
 
 class TaskHandlers:
@@ -230,14 +235,15 @@ class TaskHandlers:
 
     def _predict(self, request: PredictTexts, report: ReportStatus) -> TextsPredicted:
         report(StatusReport(Activity.PREDICTING))
-        campaign = self.campaign(request.campaign)
+        entry = self._open_campaign(request.campaign)
+        campaign = entry.campaign
         if campaign.settings.kind != ItemKind.TEXT:
             raise InputError(
                 f"The items of this campaign are of kind {campaign.settings.kind}: only texts can "
-                "be sent for predictions."
+                "be sent for prediction."
             )
 
-        classifier = campaign.classifier()
+        classifier = _load_classifier(entry)
         predictions = []
         for prediction in classifier.label(request.texts):
             if prediction.label is None or prediction.probability is None:
@@ -269,6 +275,19 @@ class TaskHandlers:
                 projection.write_map(path, state, projection.project_tsne(state.features))
 
         return MapFile(str(path), state.version)
+
+
+def _load_classifier(entry: _OpenCampaign) -> Classifier:
+    """Return the newest model with its encoder, loaded again only if one of them has changed."""
+    campaign = entry.campaign
+    with campaign.database.reading() as connection:
+        version = campaign.repository.models.newest_version(connection)
+        revision = (version, *campaign.repository.encodings.revision(connection))
+
+    if entry.classifier is None or entry.classifier_revision != revision:
+        entry.classifier = campaign.classifier()
+        entry.classifier_revision = revision
+    return entry.classifier
 
 
 def _report_encoding(report: ReportStatus) -> ProgressReport:

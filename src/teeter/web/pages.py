@@ -14,6 +14,7 @@ from fastapi.templating import Jinja2Templates
 
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
+from teeter.campaigns.finish.look import CoveragePoint, FinishReport
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shared_names import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
@@ -31,7 +32,14 @@ from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
 from teeter.web.auth import SecurityConfig, TooManyLoginsError, WrongTokenError
 from teeter.web.auth.local_paths import local_path
 from teeter.web.background_requests import MapKind
-from teeter.web.charts import AccuracyPoint, accuracy_chart, labels_over_time_chart
+from teeter.web.charts import (
+    AccuracyPoint,
+    accuracy_chart,
+    coverage_chart,
+    labels_over_time_chart,
+    reliability_chart,
+)
+from teeter.web.finish import FinishService
 from teeter.web.permissions import (
     can_create_campaigns,
     current_session,
@@ -411,6 +419,8 @@ def show_progress(request: Request, slug: str) -> Response:
     if Permission.REVIEW in permissions_in(request, page.service):
         changed_predictions = page.service.changed_predictions(_CHANGED_PREDICTIONS)
 
+    finish = FinishService(page.service, current_user(request)).describe()
+    report = finish.report
     template = "part_progress.html" if _wants_part(request) else "progress.html"
     return page.render(
         template,
@@ -421,7 +431,15 @@ def show_progress(request: Request, slug: str) -> Response:
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
         encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
+        finish=finish,
+        coverage_curve=None if report is None else coverage_chart(report.curve, _planned(report)),
+        reliability=None if report is None else reliability_chart(report.reliability),
     )
+
+
+def _planned(report: FinishReport) -> list[CoveragePoint]:
+    """Return the plan as points of the curve of coverage."""
+    return [CoveragePoint(report.draws + step.labels, step.coverage) for step in report.plan]
 
 
 def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:
@@ -477,7 +495,7 @@ def encode(
 
     get_workspace(request).encode(service, encoder)
     return PlainTextResponse(
-        "The items are being encoded in the background. You can label meanwhile."
+        "The items are being encoded in the background. You can keep labelling."
     )
 
 

@@ -22,6 +22,8 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
 from teeter.campaigns.db import Answer, Connection, ItemQuery, ModelSummary, Pick, StoredItem
 from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.finish.finishing import look
+from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.people import require_name
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
@@ -32,7 +34,7 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.errors import FileError, StoreError, UnknownItemError
+from teeter.errors import FileError, InputError, StoreError, UnknownItemError
 from teeter.paths import resolve_inside
 from teeter.web.background_requests import Explanation
 from teeter.web.cache import cached_by
@@ -416,6 +418,19 @@ class CampaignService:
         """Return how far annotators agree."""
         answers = self.read_snapshot(connection).answers
         return measure_agreement(answers, self.campaign.repository.classes.names(connection))
+
+    @cached_by(_newest_change)
+    def look_at_finish(self, connection: Connection) -> FinishReport | InputError:
+        """Return what the model may label, or why there is nothing to look at.
+
+        An error is returned rather than raised, so that it is remembered like a report.
+        """
+        campaign = self.campaign
+        snapshot = self.read_snapshot(connection)
+        try:
+            return look(campaign.repository, connection, campaign.settings, snapshot=snapshot)
+        except InputError as error:
+            return error
 
     def count_items(self) -> ItemCounts:
         """Return how many items there are, and how many have answers of each kind."""

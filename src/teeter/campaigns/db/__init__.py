@@ -12,6 +12,7 @@ from teeter.campaigns.db.campaigns import StoredCampaign
 from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.decisions import Decision
 from teeter.campaigns.db.encodings import ItemFeatures, StoredEncoding
+from teeter.campaigns.db.finishes import StoredCertificate, StoredFinish
 from teeter.campaigns.db.items import ItemFilter, ItemQuery, StoredItem
 from teeter.campaigns.db.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.db.locks import LockName
@@ -36,7 +37,9 @@ __all__ = [
     "Pick",
     "ProjectLink",
     "StoredCampaign",
+    "StoredCertificate",
     "StoredEncoding",
+    "StoredFinish",
     "StoredItem",
     "StoredModel",
     "UndoResult",

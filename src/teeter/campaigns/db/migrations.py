@@ -125,9 +125,15 @@ def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
     return insert_row(connection, schema.encodings, values)
 
 
+def _add_finishes(connection: Connection) -> None:
+    schema.finishes.create(connection)
+    schema.certificates.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
+    Migration(3, "finishes", _add_finishes),
 )
 """All migrations, in the order of their versions."""
 

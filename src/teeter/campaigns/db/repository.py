@@ -14,6 +14,7 @@ from teeter.campaigns.db.campaigns import StoredCampaign, read_campaign, write_s
 from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
 from teeter.campaigns.db.encodings import EncodingRepository
+from teeter.campaigns.db.finishes import FinishRepository
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.label_studio_links import LabelStudioRepository
@@ -64,6 +65,7 @@ class CampaignRepository:
             picks=self.picks,
             history=self.history,
         )
+        self.finishes = FinishRepository(scope, self.history)
         self.people = PeopleRepository(scope)
         self.locks = LockRepository(scope)
         self.label_studio = LabelStudioRepository(scope)
@@ -84,13 +86,15 @@ class CampaignRepository:
         Args:
             connection: a connection that may write.
             weights: the model as a safetensors file.
-            facts: what is known of it. The number of answers given so far is added.
+            facts: what is known of it. The numbers of answers given and of control items drawn so
+                far are added.
             who: who trained it, for the history.
         """
         # The count tells later which answers the model does not know, whatever clocks say.
         facts = {
             **facts,
             "answers": self.answers.count(connection),
+            "controls": len(self.picks.control_items(connection)),
         }
         version = self.models.add(connection, weights, facts)
         self.picks.remove_outdated(connection)

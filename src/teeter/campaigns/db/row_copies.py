@@ -27,6 +27,8 @@ _TABLES = (
     schema.people,
     schema.label_studio,
     schema.label_studio_answers,
+    schema.finishes,
+    schema.certificates,
     schema.history,
 )
 """The tables to copy, each after those that its foreign keys point to. Locks stay behind."""

@@ -26,9 +26,11 @@ __all__ = [
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
+    "CERTIFICATES",
     "CLASSES",
     "DECISIONS",
     "ENCODINGS",
+    "FINISHES",
     "HISTORY",
     "ITEMS",
     "LABEL_STUDIO",
@@ -42,9 +44,11 @@ __all__ = [
     "answers",
     "batches",
     "campaigns",
+    "certificates",
     "classes",
     "decisions",
     "encodings",
+    "finishes",
     "history",
     "items",
     "label_studio",
@@ -256,6 +260,35 @@ label_studio_answers = Table(
     Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
+finishes = Table(
+    "finishes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("number", Integer, nullable=False),  # the attempt, from 1
+    Column("started", Text, nullable=False),
+    Column("started_by", Text, nullable=False),
+    Column("model_version", Integer, nullable=False),
+    Column("checksum", Text, nullable=False),  # of the model
+    Column("terms", Text, nullable=False),  # JSON: what is promised, and the steps
+    Column("item_ids", Text, nullable=False),  # JSON: the item ids in the order of the draws
+    Column("frozen", LargeBinary, nullable=False),  # safetensors: what the model says of them
+    Column("asked_draws", Integer, nullable=False),  # so many draws are asked before picks
+    UniqueConstraint("campaign_id", "number"),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("finish_id", Integer, ForeignKey("finishes.id"), nullable=False),
+    Column("code", Text, nullable=False),  # the id that people know
+    Column("issued", Text, nullable=False),
+    Column("content", Text, nullable=False),  # JSON
+    UniqueConstraint("campaign_id", "code"),
+)
+
 history = Table(
     "history",
     metadata,
@@ -272,9 +305,11 @@ history = Table(
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c
+CERTIFICATES = certificates.c
 CLASSES = classes.c
 DECISIONS = decisions.c
 ENCODINGS = encodings.c
+FINISHES = finishes.c
 HISTORY = history.c
 ITEMS = items.c
 LABEL_STUDIO = label_studio.c
