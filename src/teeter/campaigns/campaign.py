@@ -20,6 +20,7 @@ import numpy.typing as npt
 from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.clock import Clock, format_time, utc_now
+from teeter.campaigns.columns import TableColumn, json_value
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.copies import copy_campaign, copy_to_location, restore_to_database
 from teeter.campaigns.db import (
@@ -71,6 +72,7 @@ from teeter.campaigns.saved_models import (
     scale_features,
 )
 from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
+from teeter.campaigns.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
@@ -81,6 +83,7 @@ from teeter.campaigns.snapshot import (
     export_rows,
     measure_agreement,
     read_snapshot,
+    with_imported_rows,
 )
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
@@ -389,6 +392,37 @@ class Campaign:
         with self.database.writing() as connection:
             self.repository.classes.add(connection, [name], who)
 
+    @property
+    def columns(self) -> list[TableColumn]:
+        """The columns that the items came with, in the order of their files."""
+        with self.database.reading() as connection:
+            return self.repository.tables.columns(connection)
+
+    def row(self, item: str) -> dict[str, Any]:
+        """Return the columns that an item came with; empty if it came without any.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        with self.database.reading() as connection:
+            stored = self.repository.items.get(connection, item)
+            rows = self.repository.tables.for_items(connection, [stored.row_id])
+
+        if stored.row_id not in rows:
+            return {}
+        row = rows[stored.row_id]
+        types = {column.name: column.type for column in row.table.columns}
+        return {name: json_value(cell, types[name]) for name, cell in row.values().items()}
+
+    def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
+        with self.database.reading() as connection:
+            stored = self.repository.items.by_id(connection, items)
+            row_ids = [item.row_id for item in stored.values()]
+            shown = read_shown_columns(self.repository, connection, self.settings.show, row_ids)
+
+        return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
+
     def add(
         self,
         items: Iterable[Any],
@@ -405,7 +439,8 @@ class Campaign:
 
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
-                or ``image`` and optionally ``id``, ``label`` and ``features``.
+                or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
+                dictionary are columns, which stay with the item.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.
@@ -427,6 +462,8 @@ class Campaign:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
         new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
+        if not self.columns:
+            require_shown_columns(self.settings.show, new_items)
         return store_items(
             self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
         )
@@ -1293,27 +1330,27 @@ class Campaign:
         """
         from teeter.campaigns.training import predict_items
 
-        with self.database.reading() as connection:
-            items = self.repository.items.all(connection)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
-            aliases = self.repository.items.aliases(connection)
-
         predicted: dict[str, tuple[str, float]] = {}
-        if items:
+        with self.database.reading() as connection:
+            has_items = self.repository.items.count(connection) > 0
+        if has_items:
             state = self.load_state()
             predicted_classes = predict_items(state, self._round_settings)
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
 
-        rows = {row.id: row for row in export_rows(items, snapshot, predicted)}
+        # The rows are read while they are written: their cells may not fit in memory together.
+        with self.database.reading() as connection:
+            items = self.repository.items.all(connection)
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            rows = export_rows(items, snapshot, predicted)
+            write_export(
+                with_imported_rows(self.repository, connection, rows),
+                Path(path),
+                form,
+                tables=list(self.repository.tables.tables(connection).values()),
+            )
 
-        # Duplicates get the row of their stored item, under the id that they came with.
-        duplicates = []
-        for given, stored in aliases.items():
-            if given not in rows:
-                duplicates.append(replace(rows[stored], id=given))
-
-        write_export([*rows.values(), *duplicates], Path(path), form)
         return len(snapshot.consensus)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from teeter.campaigns.consensus import majority_labels
 from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
+from teeter.campaigns.db.imported_tables import NewRow
 from teeter.campaigns.db.items import Deduplicated, deduplicate
 from teeter.campaigns.encoding import (
     USER_ENCODER,
@@ -109,6 +110,7 @@ def store_items(
 
             count_before = repository.items.count(connection)
             added, duplicates = repository.items.add(connection, items, who)
+            _write_rows(repository, connection, deduplicated)
             if vectors:
                 _write_own_features(repository, connection, vectors, encoder is not None, who)
             if prepared is not None:
@@ -187,6 +189,18 @@ def _prepare(
     name = settings.encoder if has_own_features else None
     contents = [item.content or "" for item in missing]
     return prepare_encoder(repository, connection, settings, name=name, new_contents=contents)
+
+
+def _write_rows(
+    repository: CampaignRepository, connection: Connection, deduplicated: Deduplicated
+) -> None:
+    """Store the columns that items came with, those of duplicates too."""
+    rows = []
+    for key, item in deduplicated.all:
+        if item.row is not None:
+            rows.append(NewRow(key, item.key, item.row))
+    if rows:
+        repository.tables.add(connection, rows)
 
 
 def _write_own_features(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations
 from typing import Any
@@ -54,6 +54,7 @@ __all__ = [
     "export_rows",
     "measure_agreement",
     "read_snapshot",
+    "with_imported_rows",
 ]
 
 
@@ -264,6 +265,39 @@ def export_rows(
         rows.append(row)
 
     return rows
+
+
+def with_imported_rows(
+    repository: CampaignRepository, connection: Connection, rows: Iterable[ExportRow]
+) -> Iterator[ExportRow]:
+    """Yield what an export says about every row of the files that the items came from.
+
+    The rows of files come first and in their order, those of duplicates among them. Items that came
+    without columns follow, and then the ids of their duplicates.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection, which is read while rows are taken.
+        rows: what the export says about each item.
+    """
+    row_of_item = {row.id: row for row in rows}
+    written_items = set()
+    written_duplicates = set()
+    for imported in repository.tables.all_rows(connection):
+        yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
+        if imported.key == imported.item_id:
+            written_items.add(imported.key)
+        else:
+            written_duplicates.add(imported.key)
+
+    for item, row in row_of_item.items():
+        if item not in written_items:
+            yield row
+
+    # Duplicates get the row of their stored item, under the id that they came with.
+    for given, stored in repository.items.aliases(connection).items():
+        if given not in row_of_item and given not in written_duplicates:
+            yield replace(row_of_item[stored], id=given)
 
 
 @dataclass(frozen=True)

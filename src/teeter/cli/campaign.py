@@ -151,6 +151,12 @@ KeysOption = Annotated[
         "then letters.",
     ),
 ]
+ShowOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS", help="Comma-separated columns that annotators see beside each item."
+    ),
+]
 LeaseOption = Annotated[
     float,
     typer.Option(
@@ -193,6 +199,7 @@ def new(
     encoder: EncoderOption = "auto",
     instructions: InstructionsOption = "",
     keys: KeysOption = "",
+    show: ShowOption = "",
     lease: LeaseOption = 60,
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
@@ -205,6 +212,9 @@ def new(
     features of the items; nothing is downloaded. Run teeter encoders for a list of encoders. If
     encoding is interrupted, teeter campaign encode resumes it.
 
+    All columns of a table stay with the items: the page searches and filters by them, and teeter
+    campaign export returns them in their order and with their types.
+
     Control items are drawn from all items. The audit set holds at most half of the items, and grows
     when items are added later. When an annotator answers an item, the leases on their other items
     are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
@@ -216,6 +226,8 @@ def new(
       teeter campaign new reviews.csv --classes good,bad
       teeter campaign new questions.csv --classes intents.txt
       teeter campaign new partly_labelled.csv --labels label
+      teeter campaign new tickets.csv --text '{title}: {body}' --show customer,date \\
+        --classes bug,question
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
@@ -238,6 +250,7 @@ def new(
         encoder=encoder,
         instructions=instructions,
         keys=[key for key in split_names(keys) if key],
+        show=[name for name in split_names(show) if name],
         lease=lease,
         overlap=overlap,
         people=people,
@@ -1009,7 +1022,7 @@ def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     option = shlex.quote(unused.column)
     sentence = (
         f"The column {unused.column!r} holds {pluralize(unused.filled, 'value')} that were not "
-        f"imported. If they are labels, create the campaign again with --labels {option}."
+        f"imported as labels. If they are labels, create the campaign again with --labels {option}."
     )
     unknown_values = [value for value in unused.values if value not in classes]
     if unknown_values:

@@ -25,7 +25,7 @@ from teeter.errors import (
     UnknownResourceError,
 )
 from teeter.version import __version__
-from teeter.web import api, pages, team_api, team_pages
+from teeter.web import api, pages, team_api, team_pages, webhooks_api
 from teeter.web.auth import (
     SecurityConfig,
     TooManyLoginsError,
@@ -33,6 +33,7 @@ from teeter.web.auth import (
     security_middleware,
 )
 from teeter.web.background import BackgroundTaskError
+from teeter.web.webhook_sender import WebhookSender
 from teeter.web.workspace import Workspace
 
 __all__ = ["STATUS_BY_ERROR", "make_app", "status_of"]
@@ -96,11 +97,15 @@ def make_app(
     """
     workspace = Workspace(places, security=security, folder=folder, database=database, batch=batch)
 
+    webhook_sender = WebhookSender(lambda: list(workspace.services.values()))
+
     @asynccontextmanager
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:
         if warm:
             workspace.warm_up(places)
+        webhook_sender.start()
         yield
+        webhook_sender.stop()
         workspace.close()
 
     app = FastAPI(
@@ -119,6 +124,7 @@ def make_app(
 
     app.include_router(api.router)
     app.include_router(team_api.router)
+    app.include_router(webhooks_api.router)
     app.include_router(pages.router, include_in_schema=False)
     app.include_router(team_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -63,6 +63,7 @@ __all__ = [
     "SessionIn",
     "SessionOut",
     "ShareOut",
+    "ShownColumn",
     "SuspectsOut",
     "TokenOut",
     "TrainedModel",
@@ -254,6 +255,13 @@ class JobOut(BaseModel):
 # Items
 
 
+class ShownColumn(BaseModel):
+    """A cell that is shown beside an item. It may hold Markdown, never HTML."""
+
+    name: str
+    value: str
+
+
 class ItemContent(BaseModel):
     """What annotators see of an item."""
 
@@ -264,6 +272,8 @@ class ItemContent(BaseModel):
     """The length of the whole text, if ``text`` is only its beginning."""
     features: list[float] | None = None
     """The first features of an item that consists of features."""
+    columns: list[ShownColumn] = Field(default_factory=list)
+    """The columns that the campaign's settings show."""
 
 
 class PickOut(BaseModel):
@@ -356,6 +366,8 @@ class ItemOut(BaseModel):
     audit: bool
     """Whether the item is in the audit set, which measures accuracy and is never trained on."""
     answers: list[Answer]
+    row: dict[str, Any] = Field(default_factory=dict)
+    """All columns that the item came with. Annotators see only those that the settings show."""
 
 
 class LabelsOut(BaseModel):
@@ -505,6 +517,8 @@ class SuspectsOut(BaseModel):
     detail: str | None = None
     """Why the search failed."""
     suspects: list[SuspectLabel] = Field(default_factory=list)
+    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By item id, the columns that the campaign's settings show."""
 
 
 # Teams

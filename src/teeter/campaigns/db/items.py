@@ -10,8 +10,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, or_, select, update
 
+from teeter.campaigns.columns import ColumnFilter
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.imported_tables import items_with_text
 from teeter.campaigns.db.schema import ANSWERS, CLASSES, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
@@ -80,7 +82,7 @@ class ItemQuery:
     """Which items to list. The fields narrow the list together."""
 
     search: str = ""
-    """Part of the text or of the item id, in upper or lower case."""
+    """Part of the text, of the item id or of a column, in upper or lower case."""
     label: str | None = None
     """A class that an annotator gave, or that a reviewer decided on."""
     state: ItemFilter = ItemFilter.ALL
@@ -89,6 +91,8 @@ class ItemQuery:
     before: int | None = None
     """The row id that the page ends before."""
     count: int = 50
+    columns: tuple[ColumnFilter, ...] = ()
+    """Columns whose cells must be equal to a text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +259,10 @@ class ItemRepository:
         """
         require_valid_unicode(query.search, "search")
         require_valid_unicode(query.label or "", "class")
-        statement = select(schema.items).where(self._in_campaign(), *self._conditions(query))
+        for column_filter in query.columns:
+            require_valid_unicode(column_filter.value, "value of a column")
+        conditions = self._conditions(connection, query)
+        statement = select(schema.items).where(self._in_campaign(), *conditions)
 
         # Backwards from the end of the page, so that the limit keeps the items next to it.
         if query.before is not None:
@@ -271,14 +278,22 @@ class ItemRepository:
         rows = connection.execute(statement)
         return [_stored_item(row) for row in rows]
 
-    def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
+    def _conditions(self, connection: Connection, query: ItemQuery) -> list[ColumnElement[bool]]:
         conditions: list[ColumnElement[bool]] = []
 
         if query.search:
             # autoescape: a user who searches for 100% means the character, not any text.
             in_content = ITEMS.content.icontains(query.search, autoescape=True)
             in_id = ITEMS.key.icontains(query.search, autoescape=True)
-            conditions.append(or_(in_content, in_id))
+            in_columns = ITEMS.id.in_(items_with_text(connection, query.search, ignore_case=True))
+            conditions.append(or_(in_content, in_id, in_columns))
+
+        # Wider than the filter, too: the text may be in another column.
+        for column_filter in query.columns:
+            # Lists and objects are stored without the spaces that people see.
+            text = "" if column_filter.value[:1] in ("[", "{") else column_filter.value
+            rows = items_with_text(connection, text, ignore_case=False)
+            conditions.append(ITEMS.id.in_(rows))
 
         # Wider than the label of the item, which the consensus of all answers gives: the caller
         # narrows it down.

@@ -125,9 +125,21 @@ def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
     return insert_row(connection, schema.encodings, values)
 
 
+def _add_imported_tables(connection: Connection) -> None:
+    schema.imported_tables.create(connection)
+    schema.imported_rows.create(connection)
+
+
+def _add_webhooks(connection: Connection) -> None:
+    schema.webhooks.create(connection)
+    schema.webhook_deliveries.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
+    Migration(3, "imported tables", _add_imported_tables),
+    Migration(4, "webhooks", _add_webhooks),
 )
 """All migrations, in the order of their versions."""
 

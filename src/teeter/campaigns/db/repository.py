@@ -15,6 +15,7 @@ from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
 from teeter.campaigns.db.encodings import EncodingRepository
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.imported_tables import ImportedTableRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.label_studio_links import LabelStudioRepository
 from teeter.campaigns.db.locks import LockRepository
@@ -22,6 +23,7 @@ from teeter.campaigns.db.people import PeopleRepository
 from teeter.campaigns.db.picks import PickRepository
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.trained_models import ModelRepository
+from teeter.campaigns.db.webhooks import WebhookRepository
 
 __all__ = ["CampaignRepository"]
 
@@ -46,6 +48,7 @@ class CampaignRepository:
         self.history = HistoryRepository(scope)
         self.classes = ClassRepository(scope, self.history)
         self.items = ItemRepository(scope, self.history)
+        self.tables = ImportedTableRepository(scope)
         self.encodings = EncodingRepository(scope, self.items)
         self.models = ModelRepository(scope)
         self.picks = PickRepository(scope, self.items, self.models, self.history)
@@ -64,6 +67,7 @@ class CampaignRepository:
             picks=self.picks,
             history=self.history,
         )
+        self.webhooks = WebhookRepository(scope, self.history)
         self.people = PeopleRepository(scope)
         self.locks = LockRepository(scope)
         self.label_studio = LabelStudioRepository(scope)

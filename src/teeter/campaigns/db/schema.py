@@ -30,6 +30,8 @@ __all__ = [
     "DECISIONS",
     "ENCODINGS",
     "HISTORY",
+    "IMPORTED_ROWS",
+    "IMPORTED_TABLES",
     "ITEMS",
     "LABEL_STUDIO",
     "LABEL_STUDIO_ANSWERS",
@@ -39,6 +41,8 @@ __all__ = [
     "PEOPLE",
     "PICKS",
     "VECTORS",
+    "WEBHOOKS",
+    "WEBHOOK_DELIVERIES",
     "answers",
     "batches",
     "campaigns",
@@ -46,6 +50,8 @@ __all__ = [
     "decisions",
     "encodings",
     "history",
+    "imported_rows",
+    "imported_tables",
     "items",
     "label_studio",
     "label_studio_answers",
@@ -55,6 +61,8 @@ __all__ = [
     "people",
     "picks",
     "vectors",
+    "webhook_deliveries",
+    "webhooks",
 ]
 
 MAX_ROW_ID = 2**31 - 1
@@ -103,6 +111,29 @@ items = Table(
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
     Index("items_by_annotators_missing", "campaign_id", "annotators_missing"),
+)
+
+imported_tables = Table(
+    "imported_tables",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("added", Text, nullable=False),
+    Column("columns", Text, nullable=False),  # JSON: names and types, in the order of the file
+    Column("arrow_schema", LargeBinary),  # of a Parquet file; NULL for other files
+    Index("imported_tables_by_campaign", "campaign_id"),
+)
+
+imported_rows = Table(
+    "imported_rows",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("table_id", Integer, ForeignKey("imported_tables.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("key", Text, nullable=False),  # the id it came with, which a duplicate has of its own
+    Column("cells", Text, nullable=False),  # a JSON array; see campaigns.columns
+    Index("imported_rows_by_item", "item_id"),
+    Index("imported_rows_by_table", "table_id"),
 )
 
 encodings = Table(
@@ -268,6 +299,40 @@ history = Table(
     Column("detail", Text, nullable=False),  # JSON
 )
 
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),  # signs payloads, so it cannot be a hash
+    Column("events", Text, nullable=False),  # JSON: WebhookEvent
+    Column("allow_private", Boolean, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("removed", Text),
+    Column("history_id", Integer, nullable=False),  # the last line it was told about
+    Index("webhooks_by_campaign", "campaign_id"),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("webhook_id", Integer, ForeignKey("webhooks.id"), nullable=False),
+    Column("history_id", Integer, nullable=False),
+    Column("event", Text, nullable=False),  # WebhookEvent
+    Column("payload", Text, nullable=False),  # JSON
+    Column("created", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt", Text, nullable=False),
+    Column("delivered", Text),
+    Column("given_up", Text),
+    Column("status", Integer),  # of the last answer
+    Column("error", Text),
+    Index("webhook_deliveries_by_next_attempt", "campaign_id", "delivered", "next_attempt"),
+)
+
 # The columns of the tables, for queries: ITEMS.key instead of items.c.key.
 ANSWERS = answers.c
 BATCHES = batches.c
@@ -276,6 +341,8 @@ CLASSES = classes.c
 DECISIONS = decisions.c
 ENCODINGS = encodings.c
 HISTORY = history.c
+IMPORTED_ROWS = imported_rows.c
+IMPORTED_TABLES = imported_tables.c
 ITEMS = items.c
 LABEL_STUDIO = label_studio.c
 LABEL_STUDIO_ANSWERS = label_studio_answers.c
@@ -284,3 +351,5 @@ MODELS = models.c
 PEOPLE = people.c
 PICKS = picks.c
 VECTORS = vectors.c
+WEBHOOKS = webhooks.c
+WEBHOOK_DELIVERIES = webhook_deliveries.c
