@@ -43,7 +43,8 @@ from teeter.campaigns.encoding import (
     encode_missing_items,
     load_encoder,
 )
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
@@ -440,7 +441,8 @@ class Campaign:
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
                 or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
-                dictionary are columns, which stay with the item.
+                dictionary are columns, which stay with the item. An image may be a link to a public
+                http or https address, which is fetched into the campaign's folder.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.
@@ -460,6 +462,8 @@ class Campaign:
         who: str = DEFAULT_ANNOTATOR,
     ) -> StoredImport:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
+        if self.settings.kind == ItemKind.IMAGE and folder is not None:
+            items = replace_image_links(list(items), ImageFetcher(folder))
         new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
         if not self.columns:

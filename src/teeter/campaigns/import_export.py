@@ -23,6 +23,7 @@ from teeter.campaigns.columns import (
 from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.export_columns import ExportColumns, ParquetRows
+from teeter.campaigns.image_links import ImageFetcher, is_link
 from teeter.campaigns.items import Item, parse_items, read_image_items
 from teeter.campaigns.source_tables import SourceTable, read_source_table
 from teeter.datasets.file_checks import require_file
@@ -72,6 +73,8 @@ def read_items(
     label: str | None = None,
     folder: Path | None = None,
     first: int = 0,
+    image: str | None = None,
+    fetcher: ImageFetcher | None = None,
 ) -> Sequence[Item]:
     """Read items from a CSV, Parquet, JSONL or array file, or from a folder of images.
 
@@ -86,6 +89,9 @@ def read_items(
         label: The column or field of labels that are known already.
         folder: The campaign's folder of images, if images are added to it.
         first: The number of the first row of an array file without ids; rows are numbered.
+        image: The column of images: paths inside ``folder``, or links.
+        fetcher: Fetches links. Rows whose images it cannot fetch are left out, and stand in its
+            ``errors``.
 
     Raises:
         FileError: If the file cannot be read.
@@ -98,11 +104,53 @@ def read_items(
     if kind == ItemKind.FEATURES:
         return _read_array_items(path, first)
 
+    if image is not None:
+        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table of images")
+        return _read_image_table(file, image, key, label, folder=folder, fetcher=fetcher)
     if path.suffix.lower() in JSONL_SUFFIXES:
         return _read_jsonl_items(path, text=text, key=key, label=label)
 
     file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
     return _read_table_items(read_source_table(file), text=text, key=key, label=label)
+
+
+def _read_image_table(
+    path: Path,
+    image: str,
+    key: str | None,
+    label: str | None,
+    *,
+    folder: Path | None,
+    fetcher: ImageFetcher | None,
+) -> list[Item]:
+    """Read a table with a column of images. Those of links are fetched."""
+    # As texts first: what they are called, where they are, and all their columns.
+    items = read_items(path, text=image, key=key, label=label)
+
+    links = [item.content for item in items if item.content and is_link(item.content)]
+    paths: dict[str, str] = {}
+    if links:
+        if fetcher is None:
+            raise InputError(f"Column {image!r} of {path} holds links: give a fetcher for them.")
+        paths = fetcher.fetch_all(links)
+
+    entries = []
+    rows = []
+    for item in items:
+        content = str(item.content)
+        if is_link(content) and content not in paths:
+            continue
+        # Without an id of its own, an item would be known by the hash of its link.
+        has_id = item.row is not None and item.row.table.id_column is not None
+        entry = {"id": item.key if has_id else content, "label": item.label}
+        entries.append({**entry, "image": paths.get(content, content)})
+        rows.append(item.row)
+
+    if not entries:
+        failed = next(iter(fetcher.errors.values())) if fetcher is not None else ""
+        raise InputError(f"No image of {path} can be fetched: {failed}")
+    parsed = parse_items(entries, ItemKind.IMAGE, folder)
+    return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.image_links import ImageFetcher
     from teeter.campaigns.items import Item
     from teeter.campaigns.results import EncodingResult
 
@@ -151,6 +152,18 @@ KeysOption = Annotated[
         "then letters.",
     ),
 ]
+ImageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of images instead of texts: paths beside the table, or https://, s3:// or "
+        "gs:// links, which are fetched once into a folder beside it.",
+    ),
+]
+AllowPrivateOption = Annotated[
+    bool,
+    typer.Option("--allow-private", help="Also fetch images from addresses in your own network."),
+]
 ShowOption = Annotated[
     str,
     typer.Option(
@@ -200,6 +213,8 @@ def new(
     instructions: InstructionsOption = "",
     keys: KeysOption = "",
     show: ShowOption = "",
+    image: ImageOption = None,
+    allow_private: AllowPrivateOption = False,
     lease: LeaseOption = 60,
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
@@ -258,7 +273,15 @@ def new(
         seed=seed,
     )
     names = create_campaign(
-        items, location, classes, settings, text=text, id_column=id_column, labels=labels
+        items,
+        location,
+        classes,
+        settings,
+        text=text,
+        id_column=id_column,
+        labels=labels,
+        image=image,
+        allow_private=allow_private,
     )
 
     command = "teeter campaign label"
@@ -274,9 +297,12 @@ def new(
 def add(
     file: CampaignArgument,
     items: MoreItemsArgument,
+    *,
     text: TextOption = None,
     id_column: IdOption = None,
     labels: LabelsOption = None,
+    image: ImageOption = None,
+    allow_private: AllowPrivateOption = False,
 ) -> None:
     """Add items to a campaign.
 
@@ -297,6 +323,7 @@ def add(
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
 
+        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
         contents = read_items(
             items,
             text=text,
@@ -304,10 +331,14 @@ def add(
             label=labels,
             folder=folder,
             first=opened.next_item_number(),
+            image=image,
+            fetcher=fetcher,
         )
         result = opened.add(contents, progress=show_progress)
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    if fetcher is not None:
+        _report_failed_links(fetcher)
     for duplicate in result.duplicates[:_NAMED_ITEMS]:
         typer.echo(f"Skipped {_describe_duplicate(duplicate, contents)}.")
     if len(result.duplicates) > _NAMED_ITEMS:
@@ -921,6 +952,8 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
+    image: str | None = None,
+    allow_private: bool = False,
     encode_all: bool = True,
 ) -> list[str]:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
@@ -934,6 +967,8 @@ def create_campaign(
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+        image: column of images, as paths or links.
+        allow_private: whether images may be fetched from private addresses.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
     Returns:
@@ -960,7 +995,17 @@ def create_campaign(
         )
 
     with progress("Encoding") as show_progress:
-        contents = read_items(items, text=text, key=id_column, label=labels)
+        folder = items.resolve().parent if image is not None else None
+        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
+        contents = read_items(
+            items,
+            text=text,
+            key=id_column,
+            label=labels,
+            image=image,
+            folder=folder,
+            fetcher=fetcher,
+        )
         if names is None:
             names = _classes_of(contents)
         shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
@@ -969,6 +1014,8 @@ def create_campaign(
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
+        elif folder is not None:
+            settings = replace(settings, kind="image", folder=str(folder))
         result = Campaign.make(
             location,
             names,
@@ -982,6 +1029,8 @@ def create_campaign(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    if fetcher is not None:
+        _report_failed_links(fetcher)
     if labels is None:
         _report_unused_labels(items, names)
     if result.encoding is not None:
@@ -1001,6 +1050,21 @@ def create_campaign(
             "holds at most half of all items."
         )
     return names
+
+
+def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:
+    from teeter.campaigns.image_links import ImageFetcher
+
+    # Who runs the command owns the credentials of this machine.
+    return ImageFetcher(folder, allow_private=allow_private, allow_stores=True)
+
+
+def _report_failed_links(fetcher: ImageFetcher) -> None:
+    for sentence in list(fetcher.errors.values())[:_NAMED_ITEMS]:
+        typer.echo(printable_line(sentence, limit=300), err=True)
+    if fetcher.errors:
+        count = pluralize(len(fetcher.errors), "image")
+        typer.echo(f"{count} could not be fetched. Add the same table again to retry.", err=True)
 
 
 def _classes_of(items: Sequence[Item]) -> list[str]:

@@ -183,6 +183,9 @@ def create_campaign(
     ] = "",
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200, description="The column of known labels.")] = "",
+    image: Annotated[
+        str, Form(max_length=200, description="A column of links to images, instead of texts.")
+    ] = "",
     show: Annotated[
         str, Form(max_length=1000, description="Comma-separated columns to show beside the items.")
     ] = "",
@@ -218,6 +221,12 @@ def create_campaign(
     )
     settings.require_strategy()
 
+    if image and workspace.database is not None:
+        raise InputError(
+            "A server with --database has no folder for images: create this campaign with teeter "
+            "campaign new."
+        )
+
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
     if upload is not None and not folder:
@@ -233,7 +242,7 @@ def create_campaign(
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)
 
-    columns = ItemColumns(text or None, id_column or None, labels or None)
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
     return workspace.create_campaign(
         source, path, class_names, settings, owner=owner, columns=columns
     )

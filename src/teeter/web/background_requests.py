@@ -248,6 +248,8 @@ class ItemColumns:
     text: str | None = None
     id: str | None = None
     label: str | None = None
+    image: str | None = None
+    """A column of links to images, which are fetched; None for a table of texts."""
 
 
 @dataclass(frozen=True)
