@@ -454,6 +454,10 @@ class Campaign:
         stored = self._store_items(items, encoder=encoder, who=who)
         return self._encode_stored(stored, who, progress)
 
+    def store(self, items: Iterable[Any], *, who: str = DEFAULT_ANNOTATOR) -> ImportResult:
+        """Add items without encoding them, which ``encode`` does later. See ``add``."""
+        return self._store_items(items, who=who).result
+
     def _store_items(
         self,
         items: Iterable[Any],

@@ -39,7 +39,6 @@ class _ImportBaseline:
 
     newest_row_id: int
     """Changes whenever items are added."""
-    items: Sequence[StoredItem]
     encoder: str | None
     """The name of the current encoder."""
     classes: frozenset[str]
@@ -90,14 +89,17 @@ def store_items(
     while True:
         with database.reading() as connection:
             baseline = _read_baseline(repository, connection)
-            deduplicated = deduplicate(items, baseline.items)
+            comparable = repository.items.comparable(connection, items)
+            deduplicated = deduplicate(items, comparable)
             labels = _collect_labels(deduplicated, baseline.classes)
 
         new = deduplicated.new
         vectors: dict[str, Vectors] = {}
         prepared = None
         if encoder is not None and any(item.features is None for item in new):
-            vectors = _encode_together(encoder, baseline.items, new)
+            with database.reading() as connection:
+                stored = repository.items.all(connection)
+            vectors = _encode_together(encoder, stored, new)
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
             with database.reading() as connection:
@@ -133,7 +135,6 @@ def _read_baseline(repository: CampaignRepository, connection: Connection) -> _I
     current = repository.encodings.current(connection)
     return _ImportBaseline(
         newest_row_id=repository.items.newest_row_id(connection),
-        items=repository.items.all(connection),
         encoder=None if current is None else current.encoder,
         classes=frozenset(repository.classes.names(connection)),
     )
@@ -283,10 +284,11 @@ def _extend_audit_set(
         count_before: The number of items before the import.
         who: The name for the history.
     """
+    if not settings.audit:
+        return len(repository.items.audit_set(connection))
+
     items = repository.items.all(connection)
     size = sum(item.audit for item in items)
-    if not settings.audit:
-        return size
 
     seed = stream_seed(settings.seed, "audit", len(items))
     generator = np.random.default_rng(seed)

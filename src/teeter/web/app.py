@@ -25,7 +25,16 @@ from teeter.errors import (
     UnknownResourceError,
 )
 from teeter.version import __version__
-from teeter.web import api, pages, team_api, team_pages, webhooks_api
+from teeter.web import (
+    api,
+    api_docs,
+    items_api,
+    metrics,
+    pages,
+    team_api,
+    team_pages,
+    webhooks_api,
+)
 from teeter.web.auth import (
     SecurityConfig,
     TooManyLoginsError,
@@ -124,7 +133,10 @@ def make_app(
 
     app.include_router(api.router)
     app.include_router(team_api.router)
+    app.include_router(items_api.router)
     app.include_router(webhooks_api.router)
+    app.include_router(metrics.router, include_in_schema=False)
+    app.include_router(api_docs.router, include_in_schema=False)
     app.include_router(pages.router, include_in_schema=False)
     app.include_router(team_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -32,6 +33,7 @@ from teeter.threads import limit_threads
 from teeter.web import projection
 from teeter.web.background_requests import (
     Activity,
+    AddItems,
     CampaignCreated,
     CreateCampaign,
     DrawMap,
@@ -41,6 +43,7 @@ from teeter.web.background_requests import (
     Explanation,
     ExportLabels,
     FindSuspects,
+    ItemsAdded,
     MapFile,
     MapKind,
     Neighbour,
@@ -143,6 +146,8 @@ class TaskHandlers:
                 return create_campaign(request, _report_encoding(report))
             case EncodeItems():
                 return self._encode(request, report)
+            case AddItems():
+                return add_items(self.campaign(request.campaign), request)
             case PredictTexts():
                 return self._predict(request, report)
             case WarmUp():
@@ -347,6 +352,37 @@ def create_campaign(
         labelled=imported.labelled,
         encoder=None if encoding is None else encoding.sentence,
         unreadable=0 if encoding is None else len(encoding.unreadable),
+    )
+
+
+def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
+    """Store the items of a request. They have no features yet.
+
+    Raises:
+        InputError: an item cannot be added. Then none is.
+    """
+    source = Path(request.source)
+    items: Sequence[Any]
+    if request.columns is None:
+        items = json.loads(source.read_text())
+    else:
+        folder = None if campaign.settings.folder is None else Path(campaign.settings.folder)
+        items = read_items(
+            source,
+            text=request.columns.text,
+            key=request.columns.id,
+            label=request.columns.label,
+            image=request.columns.image,
+            folder=folder,
+            fetcher=None if folder is None else ImageFetcher(folder),
+        )
+
+    result = campaign.store(items, who=request.who)
+    return ItemsAdded(
+        new=result.new,
+        duplicates=len(result.duplicates),
+        labelled=result.labelled,
+        conflicts=len(result.conflicts),
     )
 
 

@@ -22,6 +22,7 @@ from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.web.background_requests import Explanation
 
 __all__ = [
+    "AddedItems",
     "AgreementOut",
     "AnswerIn",
     "AnswerOut",
@@ -215,6 +216,18 @@ class PredictionsOut(BaseModel):
     predictions: list[PredictedText]
 
 
+class AddedItems(BaseModel):
+    """What happened to items that were added."""
+
+    new: int
+    duplicates: int
+    """Number of items whose content the campaign had already."""
+    labelled: int
+    """Number of items that got the label that they came with."""
+    conflicts: int
+    """Number of items that keep another label than the one that they came with."""
+
+
 class TrainedModel(BaseModel):
     """The result of a training run."""
 
@@ -243,7 +256,7 @@ class JobOut(BaseModel):
     state: JobState
     detail: str | None = None
     """Why the work failed."""
-    result: CreatedCampaign | EncodedItems | TrainedModel | None = None
+    result: CreatedCampaign | EncodedItems | AddedItems | TrainedModel | None = None
     done: int | None = None
     """Number of items encoded so far, while an encoding runs."""
     total: int | None = None

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -28,6 +28,7 @@ from teeter.web.background_requests import (
     EncodeItems,
     FindSuspects,
     ItemColumns,
+    ItemsAdded,
     MapFile,
     MapKind,
     PickAhead,
@@ -37,6 +38,7 @@ from teeter.web.background_requests import (
 from teeter.web.campaign_database import CampaignDatabase
 from teeter.web.campaign_tokens import CampaignTokens
 from teeter.web.schemas import (
+    AddedItems,
     CampaignOut,
     CreatedCampaign,
     EncodedItems,
@@ -471,6 +473,23 @@ class Workspace:
                 )
             return job
 
+        return self._add_job(describe)
+
+    def follow_addition(self, service: CampaignService, adding: Future[ItemsAdded]) -> JobStarted:
+        """Follow items that are being added as a job, and encode them afterwards."""
+
+        def encode_added(added: Future[ItemsAdded]) -> None:
+            if not added.cancelled() and added.exception() is None:
+                self.encode(service)
+
+        def describe() -> JobOut:
+            status = self._read_status(adding)
+            job = JobOut(state=status.state, detail=status.error)
+            if status.result is not None:
+                job.result = AddedItems(**asdict(status.result))
+            return job
+
+        adding.add_done_callback(encode_added)
         return self._add_job(describe)
 
     def _add_progress(self, job: JobOut, location: str) -> None:

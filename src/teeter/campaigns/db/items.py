@@ -33,6 +33,9 @@ __all__ = [
 _MOST_COMPARED_IDS = 2000
 """Item ids that are compared with an unknown one, to suggest the one that was meant."""
 
+_MOST_COMPARED_ITEMS = 2000
+"""Stored items that new ones are compared with one and all."""
+
 _MOST_IDS_IN_LINE = 1000
 """Item ids in one line of the history."""
 
@@ -165,6 +168,26 @@ class ItemRepository:
         query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
         rows = connection.execute(query)
         return [_stored_item(row) for row in rows]
+
+    def comparable(self, connection: Connection, items: Sequence[Item]) -> list[StoredItem]:
+        """Return the stored items that ``deduplicate`` must compare with: those alike, or all.
+
+        A few items that are added to many must not read all of them.
+        """
+        if self.count(connection) <= _MOST_COMPARED_ITEMS + 4 * len(items):
+            return self.all(connection)
+
+        alike: dict[int, StoredItem] = {}
+        values_of_columns = (
+            (ITEMS.digest, {item.digest for item in items}),
+            (ITEMS.key, {item.key for item in items}),
+        )
+        for column, values in values_of_columns:
+            for part in chunks(sorted(values)):
+                query = select(schema.items).where(self._in_campaign(), column.in_(part))
+                for row in connection.execute(query):
+                    alike[row.id] = _stored_item(row)
+        return [alike[row_id] for row_id in sorted(alike)]
 
     def count(self, connection: Connection) -> int:
         """Return the number of items."""
@@ -338,7 +361,8 @@ class ItemRepository:
         """
         # Compared again inside the write transaction: others may have added items since the caller
         # did so.
-        result = deduplicate(items, self.all(connection))
+        items = list(items)
+        result = deduplicate(items, self.comparable(connection, items))
         now = self._scope.now()
 
         rows = []

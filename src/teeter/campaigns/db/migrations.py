@@ -135,11 +135,16 @@ def _add_webhooks(connection: Connection) -> None:
     schema.webhook_deliveries.create(connection)
 
 
+def _add_answered_requests(connection: Connection) -> None:
+    schema.answered_requests.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
     Migration(3, "imported tables", _add_imported_tables),
     Migration(4, "webhooks", _add_webhooks),
+    Migration(5, "answered requests", _add_answered_requests),
 )
 """All migrations, in the order of their versions."""
 

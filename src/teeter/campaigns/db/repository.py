@@ -15,6 +15,7 @@ from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
 from teeter.campaigns.db.encodings import EncodingRepository
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.idempotency import IdempotencyRepository
 from teeter.campaigns.db.imported_tables import ImportedTableRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.label_studio_links import LabelStudioRepository
@@ -70,6 +71,7 @@ class CampaignRepository:
         self.webhooks = WebhookRepository(scope, self.history)
         self.people = PeopleRepository(scope)
         self.locks = LockRepository(scope)
+        self.requests = IdempotencyRepository(scope)
         self.label_studio = LabelStudioRepository(scope)
 
     def campaign(self, connection: Connection) -> StoredCampaign:

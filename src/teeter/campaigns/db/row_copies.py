@@ -31,8 +31,8 @@ _TABLES = (
     schema.label_studio_answers,
     schema.history,
 )
-"""The tables to copy, each after those that its foreign keys point to. Locks stay behind,
-and so do webhooks: two campaigns must not tell a receiver the same."""
+"""The tables to copy, each after those that its foreign keys point to. Locks and answered
+requests stay behind, and so do webhooks: two campaigns must not tell a receiver the same."""
 
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""
@@ -88,7 +88,12 @@ def delete_rows(connection: Connection, campaign_id: int) -> None:
         campaign_id: the campaign's row id.
     """
     # Those with foreign keys go before those that the keys point to.
-    own_tables = (schema.locks, schema.webhook_deliveries, schema.webhooks)
+    own_tables = (
+        schema.locks,
+        schema.answered_requests,
+        schema.webhook_deliveries,
+        schema.webhooks,
+    )
     for table in (*own_tables, *reversed(_TABLES)):
         if "campaign_id" in table.c:
             is_of_campaign = table.c.campaign_id == campaign_id

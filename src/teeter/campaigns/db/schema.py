@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "ANSWERED_REQUESTS",
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
@@ -43,6 +44,7 @@ __all__ = [
     "VECTORS",
     "WEBHOOKS",
     "WEBHOOK_DELIVERIES",
+    "answered_requests",
     "answers",
     "batches",
     "campaigns",
@@ -333,7 +335,19 @@ webhook_deliveries = Table(
     Index("webhook_deliveries_by_next_attempt", "campaign_id", "delivered", "next_attempt"),
 )
 
+answered_requests = Table(
+    "answered_requests",
+    metadata,
+    _campaign_id(),
+    Column("key", Text, nullable=False),  # the annotator's hash and their Idempotency-Key
+    Column("fingerprint", Text, nullable=False),  # a hash of what was asked
+    Column("response", Text, nullable=False),  # JSON
+    Column("at", Text, nullable=False),
+    PrimaryKeyConstraint("campaign_id", "key"),
+)
+
 # The columns of the tables, for queries: ITEMS.key instead of items.c.key.
+ANSWERED_REQUESTS = answered_requests.c
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c
