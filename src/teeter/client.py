@@ -1,7 +1,7 @@
 """A campaign on another machine, with the same methods as ``teeter.Campaign``.
 
-Everything goes over the server's REST API, with nothing but Python's standard library. A request
-that changes something carries an ``Idempotency-Key``, so that it can be repeated when the
+Everything goes over the server's REST API, with the HTTP client of Python's standard library. A
+request that changes something carries an ``Idempotency-Key``, so that it can be repeated when the
 connection breaks: it is done once.
 """
 

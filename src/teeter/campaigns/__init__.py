@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, Settings
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy
+    from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
@@ -23,9 +24,12 @@ if find_spec("sqlalchemy") is None:
 __all__ = [
     "Campaign",
     "Settings",
+    "add_webhook",
     "estimate_accuracy",
     "prediction_agreement",
     "require_permission",
+    "sign_payload",
+    "verify_signature",
 ]
 
 __getattr__, __dir__ = import_lazily(
@@ -35,5 +39,6 @@ __getattr__, __dir__ = import_lazily(
         "campaign": ["Campaign", "Settings"],
         "people": ["require_permission"],
         "stopping": ["estimate_accuracy"],
+        "webhooks": ["add_webhook", "sign_payload", "verify_signature"],
     },
 )

@@ -176,7 +176,8 @@ _DAY_OF_TIMES = "1970-01-01T"
 def _format_time(value: int, arrow_type: Any) -> str:
     from pyarrow import types
 
-    text = str(np.datetime64(value, _time_unit(arrow_type)))
+    unit: Any = _time_unit(arrow_type)
+    text = str(np.datetime64(value, unit))
     if types.is_time(arrow_type):
         return text.removeprefix(_DAY_OF_TIMES)
     # Times with a time zone are stored in UTC. The zone itself is part of the type.
@@ -190,7 +191,8 @@ def _parse_time(text: str, arrow_type: Any) -> int:
 
     if types.is_time(arrow_type):
         text = _DAY_OF_TIMES + text
-    moment = np.datetime64(text.removesuffix("Z"), _time_unit(arrow_type))
+    unit: Any = _time_unit(arrow_type)
+    moment = np.datetime64(text.removesuffix("Z"), unit)
     return int(moment.astype(np.int64))
 
 

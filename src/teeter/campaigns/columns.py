@@ -144,10 +144,11 @@ def parse_column_filter(text: str) -> ColumnFilter:
 
 def require_columns(names: Iterable[str], columns: Iterable[str]) -> None:
     """Raise UnknownNameError if one of ``names`` is none of ``columns``."""
-    known = list(columns)
+    column_names = list(columns)
     for name in names:
-        if name not in known:
-            raise UnknownNameError(f"No column is called {name!r}. {did_you_mean(name, known)}")
+        if name not in column_names:
+            hint = did_you_mean(name, column_names)
+            raise UnknownNameError(f"No column is called {name!r}. {hint}")
 
 
 # Storing cells
@@ -389,7 +390,7 @@ def _drop_infinite(value: Any) -> Any:
 
 
 def replace_surrogates(value: Any) -> Any:
-    """Return a JSON value that UTF-8 can encode: with ``?`` in the place of lone surrogates."""
+    """Return a JSON value that UTF-8 can encode: with ``?`` instead of lone surrogates."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):

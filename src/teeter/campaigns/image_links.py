@@ -174,10 +174,8 @@ class ImageFetcher:
             with fsspec.open(link, "rb") as file:
                 content: bytes = file.read(self.max_bytes + 1)
         except ImportError as error:
-            raise MissingExtraError(
-                f"Reading {link[:200]} needs another package ({error}): pip install "
-                "'teeter[links]'."
-            ) from None
+            # fsspec says which package reads this kind of store.
+            raise MissingExtraError(f"Cannot read {link[:200]}: {error}.") from None
         except Exception as error:  # Every store has errors of its own.
             raise ServerError(f"Cannot read {link[:200]}: {type(error).__name__}.") from None
 

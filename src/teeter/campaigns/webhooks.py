@@ -138,7 +138,7 @@ def list_webhooks(campaign: Campaign) -> list[StoredWebhook]:
 
 
 def list_deliveries(campaign: Campaign, count: int = 20) -> list[StoredDelivery]:
-    """Return what webhooks were told and are to be told, newest first."""
+    """Return the events that were sent or wait, newest first."""
     with campaign.database.reading() as connection:
         return campaign.repository.webhooks.recent(connection, count)
 
@@ -244,7 +244,7 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
         status = response.status
         error = f"The receiver answered with status {status}."
     except PrivateAddressError as problem:
-        # It stays as it is until somebody allows it, which makes a new webhook.
+        # It stays as it is until the owner allows it, which makes a new webhook.
         is_final = True
         error = str(problem)
     except TeeterError as problem:

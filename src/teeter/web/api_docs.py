@@ -19,7 +19,7 @@ router = APIRouter()
 @dataclass(frozen=True)
 class _Parameter:
     name: str
-    where: str
+    place: str
     """path, query, header or form."""
     type: str
     is_required: bool
@@ -90,7 +90,7 @@ def _read_operation(method: str, path: str, operation: dict[str, Any]) -> _Opera
 def _read_parameter(parameter: dict[str, Any]) -> _Parameter:
     return _Parameter(
         name=parameter["name"],
-        where=parameter["in"],
+        place=parameter["in"],
         type=_type_name(parameter.get("schema", {})),
         is_required=parameter.get("required", False),
         description=parameter.get("description", ""),
@@ -104,7 +104,7 @@ def _read_type(name: str, schema: dict[str, Any]) -> _Type:
         fields.append(
             _Parameter(
                 name=field_name,
-                where="",
+                place="",
                 type=_type_name(field_schema),
                 is_required=field_name in required,
                 description=field_schema.get("description", ""),

@@ -1,4 +1,4 @@
-"""The REST API of webhooks: add and remove them, and see what they were told."""
+"""The REST API of webhooks: add and remove them, and list their deliveries."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[W
 def get_deliveries(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> list[DeliveryOut]:
-    """List what webhooks were told and are to be told, newest first."""
+    """List the events that were sent or wait, newest first."""
     service = require_permission(request, slug, Permission.MANAGE)
     return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
 

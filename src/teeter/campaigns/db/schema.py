@@ -312,7 +312,7 @@ webhooks = Table(
     Column("allow_private", Boolean, nullable=False),
     Column("created", Text, nullable=False),
     Column("removed", Text),
-    Column("history_id", Integer, nullable=False),  # the last line it was told about
+    Column("history_id", Integer, nullable=False),  # the last line that was turned into events
     Index("webhooks_by_campaign", "campaign_id"),
 )
 

@@ -37,7 +37,7 @@ _LINES_AT_ONCE = 1_000
 
 
 class WebhookEvent(StrEnum):
-    """What a webhook can be told."""
+    """What can be sent to a webhook."""
 
     LABELLED = "labelled"
     """An annotator gave an item a class, or a reviewer decided on one."""
@@ -92,7 +92,7 @@ class StoredDelivery:
 
 
 class WebhookRepository:
-    """The webhooks of a campaign, and what they were and will be told."""
+    """The webhooks of a campaign, and the events that are sent to them."""
 
     def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
         self._scope = scope
@@ -108,7 +108,7 @@ class WebhookRepository:
         allow_private: bool,
         who: str,
     ) -> StoredWebhook:
-        """Add a webhook. It is told what happens from now on."""
+        """Add a webhook. It gets the events from now on."""
         # Before the line below, which is no event of its own.
         newest = self._history.newest_row_id(connection)
         values = {
@@ -125,7 +125,7 @@ class WebhookRepository:
         return self.get(connection, row_id)
 
     def remove(self, connection: Connection, row_id: int, who: str) -> None:
-        """Remove a webhook. What it was told stays on record, what waits is never sent.
+        """Remove a webhook. Its deliveries stay on record; those that wait are never sent.
 
         Raises:
             UnknownResourceError: There is no such webhook.
@@ -237,7 +237,7 @@ class WebhookRepository:
         if self._has_open_items(connection):
             return []
 
-        told = connection.scalar(
+        last_finish = connection.scalar(
             select(func.max(WEBHOOK_DELIVERIES.history_id)).where(
                 WEBHOOK_DELIVERIES.webhook_id == webhook.row_id,
                 WEBHOOK_DELIVERIES.event == WebhookEvent.FINISHED,
@@ -249,7 +249,7 @@ class WebhookRepository:
                 HISTORY.campaign_id == self._scope.campaign_id, HISTORY.what == "added"
             )
         )
-        if told is not None and told > (added or 0):
+        if last_finish is not None and last_finish > (added or 0):
             return []
         return [self._delivery(webhook, WebhookEvent.FINISHED, line, {})]
 
