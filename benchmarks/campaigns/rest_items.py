@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -31,9 +32,7 @@ from teeter.version import __version__, commit
 
 RESULT = Path(__file__).parent / "results" / "rest_items.json"
 SEED = 0
-WORDS = (
-    "warm bread calm river early apples urgent offer reply today cheap pills garden song".split()
-)
+WORDS = ["warm", "bread", "calm", "river", "early", "apples", "urgent", "offer", "reply", "today"]
 COLUMNS = 5
 PAUSE = 0.2
 
@@ -100,7 +99,7 @@ def measure(count: int, folder: Path) -> dict[str, Any]:
     items = make_items(count)
 
     main_program = "from teeter.cli import main; main()"
-    arguments = ["serve", str(path), "--port", "0", "--no-open"]
+    arguments = ["serve", str(path), "--port", str(free_port()), "--no-open"]
     command = [sys.executable, "-c", main_program, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
     try:
@@ -136,6 +135,13 @@ def measure(count: int, folder: Path) -> dict[str, Any]:
         "campaign MB": round(path.stat().st_size / 1e6),
         "filter by a column": {"matches": matches, "seconds": round(filter_seconds, 2)},
     }
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def read_address(process: subprocess.Popen[str]) -> str:

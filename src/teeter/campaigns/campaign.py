@@ -1329,16 +1329,18 @@ class Campaign:
         Args:
             path: the file. Its ending gives the format (.csv, .jsonl, .parquet); a folder gets a
                 Hugging Face dataset.
-            form: the format by name, also ``prodigy``, ``doccano`` or ``spreadsheet``. ``csv`` has
-                every cell exactly as it is. Open ``spreadsheet`` in a spreadsheet program, where a
+            form: the format by name, also ``prodigy``, ``doccano``, ``label-studio``, ``spacy``,
+                ``image-folder``, ``cleanlab`` or ``spreadsheet``. ``csv`` has every cell exactly
+                as it is. Open ``spreadsheet`` in a spreadsheet program, where a
                 text that begins with = + - or @ would otherwise run as a formula.
 
         Returns:
             How many items have a label.
         """
-        from teeter.campaigns.training import predict_items
+        from teeter.campaigns.training import predict_items, with_out_of_fold
 
         predicted: dict[str, tuple[str, float]] = {}
+        state = None
         with self.database.reading() as connection:
             has_items = self.repository.items.count(connection) > 0
         if has_items:
@@ -1351,7 +1353,9 @@ class Campaign:
         with self.database.reading() as connection:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
-            rows = export_rows(items, snapshot, predicted)
+            rows = export_rows(items, snapshot, predicted, folder=self.settings.folder)
+            if state is not None and form == "cleanlab":
+                rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(
                 with_imported_rows(self.repository, connection, rows),
                 Path(path),

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -20,12 +20,18 @@ from teeter.campaigns.columns import (
     format_cell,
     rows_from_mappings,
 )
-from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.export_columns import ExportColumns, ParquetRows
+from teeter.campaigns.export_rows import ExportRow, shown_content
 from teeter.campaigns.image_links import ImageFetcher, is_link
 from teeter.campaigns.items import Item, parse_items, read_image_items
 from teeter.campaigns.source_tables import SourceTable, read_source_table
+from teeter.campaigns.tool_exports import (
+    write_cleanlab,
+    write_image_folder,
+    write_label_studio,
+    write_spacy,
+)
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
@@ -334,34 +340,6 @@ def _find_text_field(fields: Mapping[str, Any]) -> str:
     return "text"
 
 
-@dataclass(frozen=True)
-class ExportRow:
-    """An item with its label and prediction, as it is exported."""
-
-    id: str
-    content: str | None
-    label: str | None
-    """The decision of a reviewer, or the consensus of the annotators."""
-    annotators: int
-    """How many annotators answered."""
-    predicted: str | None
-    """The class that the newest model predicts."""
-    confidence: float | None
-    """The probability of the predicted class."""
-    left_out: bool
-    """Whether the item does not belong: an annotator flagged it, or a reviewer decided so."""
-    agreement: float | None = None
-    """The share of annotators who gave the label, or its probability."""
-    decided_by: str | None = None
-    """The reviewer who decided."""
-    kind: str = "text"
-    """One of ``ItemKind``."""
-    answers: Mapping[str, str] = field(default_factory=dict)
-    """The answer of each annotator: a class, or skip, unsure or flag."""
-    row: StoredRow | None = None
-    """The row of the table that it came from."""
-
-
 Writer: TypeAlias = Callable[[Iterable[ExportRow], ExportColumns, Path], None]
 
 
@@ -592,7 +570,7 @@ def _prodigy_examples(
         # Prodigy rejects an example, where a campaign flags an item.
         answer = "reject" if row.left_out else "accept"
         yield {
-            **_shown_content(row),
+            **shown_content(row),
             "label": row.label,
             "answer": answer,
             "meta": {**columns.json_cells(row.row, row.id), "id": row.id},
@@ -613,20 +591,9 @@ def _doccano_examples(
         yield {
             **columns.json_cells(row.row, row.id),
             "id": row.id,
-            **_shown_content(row),
+            **shown_content(row),
             "label": [row.label],
         }
-
-
-def _shown_content(row: ExportRow) -> dict[str, str | None]:
-    """Return what annotators see of an item, under the name that other tools expect."""
-    if row.kind == ItemKind.IMAGE:
-        return {"image": row.content}
-    # Items of features have no content; their id is all that an annotator sees.
-    if row.content is None:
-        return {"text": row.id}
-
-    return {"text": row.content}
 
 
 _DATASET_CARD = """---
@@ -653,6 +620,10 @@ FORMATS: dict[str, Writer] = {
     "datasets": _write_datasets,
     "prodigy": _write_prodigy,
     "doccano": _write_doccano,
+    "label-studio": write_label_studio,
+    "spacy": write_spacy,
+    "image-folder": write_image_folder,
+    "cleanlab": write_cleanlab,
 }
 """The formats of an export by name, and the functions that write them."""
 
@@ -671,4 +642,8 @@ _SUFFIX_OF_FORM = {
     "datasets": "",
     "prodigy": ".jsonl",
     "doccano": ".jsonl",
+    "label-studio": ".json",
+    "spacy": ".spacy",
+    "image-folder": "",
+    "cleanlab": ".npz",
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,9 @@ from teeter.campaigns.db import (
     Decision,
     StoredItem,
 )
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.export_rows import ExportRow
 from teeter.campaigns.feature_quality import compare_encoders, describe_features
-from teeter.campaigns.import_export import ExportRow
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
@@ -227,6 +228,8 @@ def export_rows(
     items: Sequence[StoredItem],
     snapshot: CampaignSnapshot,
     predictions: Mapping[str, tuple[str, float]],
+    *,
+    folder: str | None = None,
 ) -> list[ExportRow]:
     """Return what an export says about each item.
 
@@ -234,6 +237,7 @@ def export_rows(
         items: the items to export.
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
+        folder: the folder of the images.
     """
     answers_by_item: dict[str, dict[str, str]] = {}
     for answer in snapshot.answers:
@@ -261,10 +265,17 @@ def export_rows(
             agreement=None if consensus is None else round(consensus.confidence, 6),
             decided_by=None if decision is None else decision.reviewer,
             answers=answers,
+            file=_image_file(item, folder),
         )
         rows.append(row)
 
     return rows
+
+
+def _image_file(item: StoredItem, folder: str | None) -> Path | None:
+    if item.kind is not ItemKind.IMAGE or folder is None or item.content is None:
+        return None
+    return Path(folder) / item.content
 
 
 def with_imported_rows(

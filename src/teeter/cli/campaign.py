@@ -711,8 +711,8 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: "
-            "chosen by the suffix of OUT.",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
+            "spacy, image-folder or cleanlab. Default: chosen by the suffix of OUT.",
         ),
     ] = None,
     history: Annotated[

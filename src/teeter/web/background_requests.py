@@ -275,6 +275,8 @@ class AddItems(TaskRequest[ItemsAdded]):
     columns: ItemColumns | None = None
     """The columns of a table; None for a list of items."""
 
+    is_urgent: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class CampaignCreated:

@@ -156,8 +156,7 @@ def _wait_for_items(request: Request, service: CampaignService, source: Path) ->
     except FutureTimeoutError:
         raise StoreError("The server is busy with other work: try again later.") from None
 
-    if service.has_unencoded_items():
-        workspace.encode(service)
+    workspace.encode_soon(service)
     return AddedItems(
         new=added.new,
         duplicates=added.duplicates,

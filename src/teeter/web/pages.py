@@ -92,6 +92,10 @@ _EXPORT_FORMATS = {
     "datasets": "A zipped folder for the Hugging Face datasets library.",
     "prodigy": "JSON lines for Prodigy.",
     "doccano": "JSON lines for doccano.",
+    "label-studio": "Tasks with annotations and predictions for Label Studio.",
+    "spacy": "Labelled texts for spaCy's textcat.",
+    "image-folder": "A zipped folder with the images of each class in a folder of its own.",
+    "cleanlab": "Labels with out-of-fold probabilities, as arrays for cleanlab.",
 }
 
 _templates = Jinja2Templates(directory=Path(__file__).parent / "templates")

@@ -86,7 +86,7 @@ class ImportedTableRepository:
             # Tables have no equality of their own: rows of one file share one object.
             table_id = table_ids.get(id(row.row.table))
             if table_id is None:
-                table_id = self._add_table(connection, row.row.table)
+                table_id = self._find_or_add_table(connection, row.row.table)
                 table_ids[id(row.row.table)] = table_id
 
             item_row_id = item_row_ids[row.item_id]
@@ -131,7 +131,8 @@ class ImportedTableRepository:
                 row_ids[row.item_id, row.key].append(row.id)
         return row_ids
 
-    def _add_table(self, connection: Connection, table: ImportedTable) -> int:
+    def _find_or_add_table(self, connection: Connection, table: ImportedTable) -> int:
+        """Return the row id of a table. Files with the same columns share one."""
         described = {
             "columns": [[column.name, column.type] for column in table.columns],
             "id": table.id_column,
@@ -143,7 +144,15 @@ class ImportedTableRepository:
             "columns": json.dumps(described),
             "arrow_schema": table.arrow_schema,
         }
-        return insert_row(connection, schema.imported_tables, values)
+        query = select(IMPORTED_TABLES.id).where(
+            IMPORTED_TABLES.campaign_id == self._scope.campaign_id,
+            IMPORTED_TABLES.columns == values["columns"],
+            IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema),
+        )
+        table_id = connection.scalar(query.limit(1))
+        if table_id is None:
+            table_id = insert_row(connection, schema.imported_tables, values)
+        return int(table_id)
 
     def tables(self, connection: Connection) -> dict[int, ImportedTable]:
         """Return the tables that still have rows, by row id and in the order of their import."""
