@@ -18,8 +18,9 @@ PAGE = ROOT / "docs" / "explanation" / "checked.md"
 
 HEAD = """# What each strategy is checked against
 
-`python tests/strategy_check_table.py` writes this page from the tests, and a test fails if it is out of date. Every
-strategy also passes the contract of `teeter.checks`.
+`python tests/strategy_check_table.py` writes this page from the tests, and a test fails if the page is out of date. An
+entry such as "the mistake of returning a row twice" means that a test fails if the strategy makes this mistake. Every
+strategy also passes the checks in `teeter.checks`.
 
 | strategy | checked against | in |
 | --- | --- | --- |

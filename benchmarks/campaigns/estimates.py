@@ -216,29 +216,31 @@ def run(folder: Path, processes: int) -> dict[str, Any]:
 
 INTRODUCTION = """# How far to trust the reported accuracy
 
-A campaign draws {control:.0%} of its items at random, whatever the strategy picks. These control items measure the
-model. The model in use was trained on them too, so it cannot judge them itself. Instead, five models are trained, each
-without a fifth of the control items, and each judges the items it has not seen. Every one of them has about 98 % of the
-labels, so their accuracy is nearly that of the model in use. With the strategy `random`, all items are random, and all
-of them count; twenty models then judge them.
+Whatever its strategy, a campaign draws {control:.0%} of the items to label at random. These control items are used to
+measure the accuracy of the model. The model in use was trained on the control items too, so it cannot be evaluated on
+them. Instead, five more models are trained, each without a different fifth of the control items, and each is evaluated
+on the fifth that it has not seen. Each of the five models is trained on about 98 % of the labels, so its accuracy is
+close to that of the model in use. With the strategy `random`, all labelled items are random and count as control items,
+and twenty models are used instead of five.
 
-We simulated {campaigns} campaigns whose true accuracy is known from test rows, {models:,} models in all. **Error** is
-the mean of the reported minus the true accuracy, in percentage points, with its standard error. **Covered** is how
-often the 95 % interval contains the true accuracy.
+We simulated {campaigns} campaigns with {models:,} models in all, and measured the true accuracy of each model on test
+rows. **Error** is the reported accuracy minus the true accuracy in percentage points (mean ± standard error).
+**Covered** is how often the 95 % interval contains the true accuracy.
 
 | dataset | strategy | models | random items | true accuracy | error | covered |
 | --- | --- | ---: | ---: | ---: | ---: | ---: |
 """
 
 CLOSING = """
-The intervals are meant to contain the truth 95 % of the time. Two things keep them honest. The model that picks items
-does not learn from the control items, only the model that predicts does: otherwise the strategy would pick fewer items
-like them, and they would seem harder than the pool. And where most labelled items are random ones, which train some of
-the models and judge others, the interval is made wider. The true accuracy is that of test rows, so it has an error
-of its own, which makes the intervals look slightly worse than they are.
+The intervals are meant to contain the true accuracy 95 % of the time. Two precautions keep them honest. First, the
+model that picks items is not trained on the control items; only the model that makes predictions is. Otherwise, the
+strategy would pick fewer items that resemble the control items, and the control items would seem harder than the pool.
+Second, if most labelled items are random, the interval is widened, because the same items then train some of the models
+and evaluate others. The true accuracy is itself only measured on test rows, and its error makes the intervals look
+slightly worse than they are.
 
 `python benchmarks/campaigns/estimates.py page` writes this page from `benchmarks/campaigns/results/estimates.json`, and
-a test fails if it is out of date.
+a test fails if the page is out of date.
 """
 
 

@@ -262,32 +262,33 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 INTRODUCTION = """# How many labels a campaign saves
 
 A script simulates an annotator who knows every answer. In each round, the script asks for a batch, answers every item
-in it and trains a model. The campaigns have the default settings except for the encoder: `tfidf` features, a linear head, and
-{control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool, and is the
-same for all strategies except `random`. `random` draws its first batch at random too, so it stands for labelling
-without teeter. Nothing was tuned to these datasets. After every round, the model is evaluated on test rows that are
-never labelled. Features are computed from all texts together, including the test rows, because this needs no labels.
-There are {repetitions} repetitions, paired by their seeds.
+in it and trains a model. The encoder is `tfidf`. All other settings have their default values, such as a linear head
+and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool, and is
+the same for all strategies except `random`. `random` draws its first batch at random too, so it stands for labelling
+without teeter. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that are
+never labelled. The encoder is fitted to all texts, including those of the test rows, because it needs no labels. There
+are {repetitions} repetitions. In each of them, all strategies have the same seed, so they can be compared in pairs.
 
 - **gain**: the lead over `random` in percentage points, averaged over all rounds after the first. The gain includes
   the effect of the first batch.
 - **labels needed**: the number of labels at which the mean curve, with straight lines between the rounds, first
   reaches the final value of `random`.
-- **p**: the p-value of a two-sided paired t-test over the repetitions, for the column before it.
+- **p**: the p-value of a two-sided paired t-test over the repetitions, for the column to its left.
 
-`python benchmarks/campaigns/simulate.py page` writes this page from the results in `benchmarks/campaigns/results`,
-and a test fails if it is out of date. The results are for one annotator who makes no mistakes, and for two datasets
-of short English texts. With your data, a campaign may save more labels, or fewer.
+`python benchmarks/campaigns/simulate.py page` writes this page from the results in `benchmarks/campaigns/results`, and
+a test fails if the page is out of date. The results are for one annotator who makes no mistakes, and for two datasets
+of short English texts. With your data, a campaign may save more or fewer labels.
 """
 
 SECTIONS = {
     "banking77": (
         "Banking77: 77 kinds of questions to a bank",
-        "There are {pool:,} texts to label and the {test:,} published test rows",
+        "There are {pool:,} texts to label. The test rows are the {test:,} published ones",
     ),
     "sms_spam": (
         "SMS Spam: one in eight messages is spam",
-        "There are {pool:,} texts to label and {test:,} test rows, drawn again in each repetition, without duplicates",
+        "Without duplicates, there are {pool:,} texts to label and {test:,} test rows. The split is drawn "
+        "again in each repetition",
     ),
 }
 MEASURE_TITLES = {"accuracy": "accuracy", "f1": "F1 score of spam"}
@@ -320,7 +321,7 @@ def build_section(name: str) -> str:
 
     parts = [
         f"## {title}\n\n{description.format(**result)}. Each batch has {result['settings']['batch']} items.\n\n"
-        f"![Accuracy over the number of labels, for each strategy](campaigns_{name}.svg)\n"
+        f"![Accuracy against the number of labels, for each strategy](campaigns_{name}.svg)\n"
     ]
     parts += [build_gain_table(result, name) for name in MEASURE_TITLES if name in measure_names]
     if "found" in measure_names:
@@ -407,7 +408,7 @@ def compare_ldm_s(
         comparison = f"`ldm-s` is worse than `{best_rival}`, the best other strategy ({figures})."
 
     fewest = min(savings, key=lambda strategy: savings[strategy].labels or float("inf"))
-    return f"{comparison} `{fewest}` needs the fewest labels."
+    return f"{comparison} `{fewest}` needs the fewest labels to reach the final value of `random`."
 
 
 def build_recall_table(result: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Measure every encoder: its seconds, its megabytes, and the accuracy that labels reach with it.
 
     python benchmarks/encoders/measure.py run cifar10 --data FOLDER    # again to resume
+    python benchmarks/encoders/measure.py run cifar10 --data FOLDER --costs-only
     python benchmarks/encoders/measure.py page                         # writes the page
 
 FOLDER holds banking77.json.xz, sms_spam.tsv.xz, mnist.npz and cifar10.npz. The .npz files have the
@@ -283,6 +284,21 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int, file: Path) -
             file.write_text(json.dumps(result) + "\n")
 
 
+def measure_costs(name: str, folder: Path, names: Sequence[str], file: Path) -> None:
+    """Measure again what encoding costs, and keep the accuracies, which take hours."""
+    dataset = DATASETS[name]
+    result = json.loads(file.read_text())
+    with tempfile.TemporaryDirectory() as images:
+        data = dataset.read(folder, Path(images))
+        for encoder_name in names:
+            _, cost = encode(encoder_name, dataset.kind, data, Path(images))
+            result["costs"][encoder_name] = asdict(cost)
+            print(name, encoder_name, cost, flush=True)
+
+    result |= {"costs_commit": commit(), "threads": torch.get_num_threads()}
+    file.write_text(json.dumps(result) + "\n")
+
+
 def describe_run(name: str, data: LabelledContents, seeds: int) -> dict[str, Any]:
     """Return a result without encoders: what is measured, with which settings, and where."""
     dataset = DATASETS[name]
@@ -330,13 +346,14 @@ def simulate_strategies(
 INTRODUCTION = """# How good the encoders are
 
 An [encoder](../how_to/choose_an_encoder.md) turns texts or images into features. This page compares
-the accuracy that labels reach with each encoder, if the items to label are drawn at random and if
-LDM-S picks them. The model is that of a campaign: a linear head on scaled features. Before there is
-a model, typiclust picks the first batch for LDM-S. All figures are means over {seeds} repetitions.
+encoders by the accuracy that a model reaches with a given number of labels, both when the items to
+label are drawn at random and when LDM-S picks them. The model is the same as in a campaign: a
+linear head on scaled features. The first batch for LDM-S is picked by `typiclust`, because there is
+no model yet. All numbers are means over {seeds} repetitions.
 
 {summary}
 ImageNet, on which `efficientnet-lite0` was trained, has classes for most of what the photographs of
-CIFAR-10 show. Expect smaller gains with other photographs.
+CIFAR-10 show. Expect smaller gains with photographs of other things.
 
 `python benchmarks/encoders/measure.py page` writes this page from the results in
 `benchmarks/encoders/results`, and a test fails if the page is out of date.
@@ -387,10 +404,12 @@ def build_summary() -> str:
         }
         encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
         strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
+        verb = "rises" if strategy_gain >= 0 else "falls"
         sentences.append(
-            f"On {title} with {labels} labels, the encoder `{best}` is {100 * encoder_gain:.1f} "
-            f"points more accurate than `{built_in}` if items are drawn at random. With `{best}`, "
-            f"LDM-S changes the accuracy by {100 * strategy_gain:+.1f} points."
+            f"On {title} with {labels} labels for items drawn at random, the accuracy is "
+            f"{100 * encoder_gain:.1f} points higher with the encoder `{best}` than with "
+            f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` {verb} by another "
+            f"{100 * abs(strategy_gain):.1f} points."
         )
     return "".join(f"{sentence}\n" for sentence in sentences)
 
@@ -411,9 +430,11 @@ def build_section(name: str) -> str:
     counts = " | ".join(f"{count:,} labels" for count in label_counts)
     lines = [
         f"## {title}\n",
-        f"{result['pool']:,} items to label, {result['test']:,} to test on. The table shows the "
-        f"{MEASURE_TITLES[measure]} in percent, with random items / with items picked by LDM-S.\n",
-        "![Accuracy by the number of labels, for several encoders, with random items and LDM-S]"
+        f"There are {result['pool']:,} items to label and {result['test']:,} test items. The table "
+        f"shows the {MEASURE_TITLES[measure]} in percent, with items drawn at random / with items "
+        "picked by LDM-S.\n",
+        "![Accuracy against the number of labels, for several encoders, with random items and with "
+        "items picked by LDM-S]"
         f"(encoders_{name}.svg)\n",
         f"| encoder | {counts} | features | items per second | weights |",
         "| --- |" + " ---: |" * (len(label_counts) + 3),
@@ -432,9 +453,9 @@ def build_section(name: str) -> str:
     processor = result["hardware"].split(",")[0]
     plural = "s" if result["threads"] > 1 else ""
     lines.append(
-        f"\n`python benchmarks/encoders/measure.py run {name}` on {result['threads']} "
-        f"thread{plural} of {processor}, with other programs running; teeter "
-        f"{result['teeter']}, commit `{result['commit'][:7]}`.\n"
+        f"\nMeasured by `python benchmarks/encoders/measure.py run {name}` ({processor}, "
+        f"{result['threads']} thread{plural}, with other programs running, teeter "
+        f"{result['teeter']}, commit `{result['commit'][:7]}`).\n"
     )
     return "\n".join(lines)
 
@@ -484,6 +505,9 @@ def main() -> None:
     run_parser.add_argument("--encoders", help="comma-separated names (default: all)")
     run_parser.add_argument("--seeds", type=int, default=3, help="repetitions (default: 3)")
     run_parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the result")
+    run_parser.add_argument(
+        "--costs-only", action="store_true", help="measure only the seconds and bytes again"
+    )
     commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
@@ -498,6 +522,9 @@ def main() -> None:
         names = tuple(options.encoders.split(","))
 
     file = options.out / f"{options.dataset}.json"
+    if options.costs_only:
+        measure_costs(options.dataset, Path(options.data), names, file)
+        return
     run(options.dataset, Path(options.data), names, options.seeds, file)
 
 

@@ -24,13 +24,13 @@ FIGURES = ("openml-6", "mnist")
 
 TRIES = {
     "seed-1": "other repetitions (seed 1)",
-    "pool-all": "candidates: all rows instead of 2,000",
-    "speakers": "the test rows are UCI's fifth group of speakers",
-    "balanced": "initial labels: equally many of every class",
-    "standardised": "columns to mean 0 and deviation 1",
+    "pool-all": "all rows as candidates instead of 2,000",
+    "speakers": "UCI's fifth group of speakers as test rows",
+    "balanced": "the same number of initial labels in every class",
+    "standardised": "columns scaled to mean 0 and deviation 1",
     "lr-3e-3": "learning rate 0.003 instead of 0.001",
     "epochs-300": "300 epochs instead of 100",
-    "ref-200": "LDM counts flips on 200 rows instead of 2,000",
+    "ref-200": "flips for the LDM counted on 200 rows instead of 2,000",
 }
 """What was changed in the experiments on ISOLET, one thing at a time."""
 
@@ -146,7 +146,7 @@ def _isolet() -> list[str]:
     rows.append(["**the paper**", *(f"**{theirs[name].mean:+.2f}**" for name in names)])
     return [
         ISOLET_TRIES,
-        _table(["changed", *names], rows),
+        _table(["change", *names], rows),
         "",
         ISOLET_QUERIES,
         _twice_as_many(),
@@ -269,21 +269,22 @@ def _times() -> list[str]:
 
 HEAD = """# The paper's comparison, run again, and what differs
 
-`python benchmarks/paper/pages.py` writes this page from the runs in `benchmarks/paper`, and a test fails if it is out
-of date. The networks, label counts, optimizers and pool sizes are taken from the paper's tables. We ran ten
-strategies with 5 repetitions each, on one H200. The runs on CIFAR-10 have only five strategies and 3 repetitions, and
-end at 5,000 labels instead of 9,800.
+`python benchmarks/paper/pages.py` writes this page from the runs in `benchmarks/paper`, and a test fails if the page is
+out of date. The networks, label counts, optimizers and pool sizes are taken from the paper's tables. We ran ten
+strategies with 5 repetitions each, on one H200. The run on CIFAR-10 has only five strategies and 3 repetitions, and
+ends at 5,000 labels instead of 9,800.
 
-Gains over Random are in points of test accuracy, averaged over all rounds after the first. "Labels saved" is how many
-fewer labels LDM-S needs than Random to reach the final accuracy of Random. "Rank correlation" is Spearman's
-correlation between our gains of the nine strategies and the paper's.
+Gains over Random are in percentage points of test accuracy, averaged over all rounds after the first. "Labels saved" is
+the share of labels that LDM-S saves on the way to the final accuracy of Random. "Rank correlation" is Spearman's
+correlation between the gains of the strategies in our run and in the paper. "Minutes" is the time for all strategies
+and repetitions.
 """
 
 BEST = """## Is LDM-S the best?
 
 In the paper, LDM-S has the largest gain on most datasets. In our runs, LDM-S is among the best strategies, but never
 significantly better than all others. This table compares LDM-S with the best other strategy on each dataset, paired
-over the repetitions:
+by repetition:
 """
 
 GAINS = """## Gains over Random, one by one
@@ -295,66 +296,67 @@ GAINS = """## Gains over Random, one by one
 
 ISOLET_TRIES = """## ISOLET (OpenML #44135)
 
-Our results for Random, BADGE, Entropy, Coreset and BAIT are within a point of the paper's. For LDM-S, Margin and
+Our results for Random, BADGE, Entropy, Coreset and BAIT are within one point of the paper's. For LDM-S, Margin and
 ProbCover, the paper's gains are two to three points higher than ours. To find the cause, we changed one thing at a
 time, with 5 repetitions each:
 """
 
 ISOLET_QUERIES = """\
-None of these changes comes close to the paper's gains. The paper's results for exactly these three strategies are
-unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. They would have that
-accuracy if they had asked for 200 labels per round instead of 100. We therefore also ran them with 200 labels per
-round (accuracy in percent, at the paper's label counts):
+None of these changes brings our gains close to the paper's. The paper's results for LDM-S, Margin and ProbCover are
+unusual in another way: their accuracy at L labels is about the same as ours at 2L-100 labels. This is what one would
+see if these three strategies had asked for 200 labels per round instead of 100. We therefore also ran the strategies
+with 200 labels per round. The table shows the accuracy in percent at the paper's label counts L, and for our run with
+200 labels per round at 2L-100 labels:
 """
 
 ISOLET_CONCLUSION = """\
-With 100 labels per round, as the paper says, BADGE and Random match the paper's curves, and the other three do not.
-With 200 labels per round, it is the other way round: LDM-S, Margin and ProbCover match, but BADGE and Random do not.
-The simplest explanation that we have is that the paper's runs of LDM-S, Margin and ProbCover used twice as many labels.
-Only the authors can confirm that. With equal numbers of labels, as in the tables above, LDM-S, Margin, BADGE and BAIT
-are within half a point of each other on this dataset.
+With 100 labels per round, as the paper says, BADGE and Random match the paper's curves, but LDM-S, Margin and ProbCover
+do not. With 200 labels per round, it is the other way round: LDM-S, Margin and ProbCover match, but BADGE and Random do
+not. The simplest explanation that we have is that the paper's runs of LDM-S, Margin and ProbCover used twice as many
+labels per round as stated. Only the authors can confirm that. In our runs with 100 labels per round, the gains of
+LDM-S, Margin, BADGE and BAIT on this dataset are within half a point of each other.
 
-Two of the experiments (fifth group of speakers, scaled columns) read a modified copy of the data. For the other
-experiments, `run.json` contains the changed values. The run with 200 per round was computed on a CPU.
+Two of the experiments in the first table (fifth group of speakers, scaled columns) read a modified copy of the data.
+For the others, `run.json` contains the changed values. The run with 200 labels per round was computed on a CPU.
 """
 
 CIFAR = """## CIFAR-10
 
 We ran five strategies with 3 repetitions up to 5,000 labels, about half as many as in the paper. The paper's gains in
-the tables above are over its whole run. This table compares the accuracies in percent at those label counts that the
+the tables above are averages over its whole run. This table compares accuracies in percent at the label counts that the
 paper prints and our run reaches:
 """
 
 CIFAR_END = """\
-All our accuracies, including those of Random, are below the paper's, by up to 2.6 points. So our training probably
-differs from the paper's in some respect that the paper does not describe. Three repetitions say little about gains of less than
-a point, and five strategies are too few for a meaningful rank correlation. During some of these rounds, other
+All our accuracies, including those of Random, are lower than the paper's, by up to 2.6 points. Our training therefore
+probably differs from the paper's in a way that the paper does not describe. Three repetitions say little about gains of
+less than a point, and five strategies are too few for a meaningful rank correlation. During some of these rounds, other
 programs used the same GPU, so the minutes for CIFAR-10 in the first table do not show how fast teeter is.
 """
 
 OTHERS = """## Other differences
 
-- **ProbCover** picks without predictions, so everything depends on the features and the radius. Our implementation
-  uses the last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as
+- **ProbCover** picks without predictions, so its picks depend only on the features and the radius. Our implementation
+  uses the last-layer features of the current model, scaled to length 1, and derives the radius from their clusters, as
   the authors of ProbCover do for self-supervised features. On MNIST, ProbCover starts far below Random, because the
   first features come from a network that has seen only 20 digits. In the paper, ProbCover does not start below Random.
   The paper must have used other features or another radius, but does not say which.
-- **BAIT** gains 1 point on OpenML #6 in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree.
-  The forward and backward passes of our BAIT pick the same rows as a literal transcription of the algorithm. We do not
-  know what the paper did differently.
-- **RandomRBF** (OpenML #156): we generated the rows again with the published recipe, so they are not the paper's own
-  rows. The differences among the five best strategies could be due to chance.
-- **The paper's deltas** do not all follow from its own table of accuracies. Of the 31 deltas that can be recomputed,
-  5 agree within rounding. The other 26 deltas are off by up to 0.23 points. Smaller differences between our gains and
-  the paper's therefore mean nothing.
+- **BAIT** gains 1 point on OpenML #6 in our run and 2.6 points in the paper, while on MNIST and ISOLET our gains are
+  close to the paper's. The forward and backward passes of our BAIT pick the same rows as a literal transcription of the
+  algorithm. We do not know what the paper did differently.
+- **RandomRBF** (OpenML #156): we generated the rows ourselves with the published recipe, so they are not the same rows
+  as in the paper. The differences among the five best strategies could be due to chance.
+- **The paper's deltas**, which are its gains over Random, do not all follow from its own table of accuracies. Of the 31
+  deltas that can be recomputed, 5 agree within rounding. The other 26 are off by up to 0.23 points. Differences of up
+  to 0.23 points between our gains and the paper's therefore mean little.
 - **Not stated in the paper**, so chosen by us: the weight decay of the large networks (5e-4), the test rows of ISOLET
   and RandomRBF, He's normal initialisation with zero biases, and the validation rows (the same for all repetitions).
 """
 
 TIMES = """## Time
 
-We ran LDM-S and Entropy separately on one H200, training the five networks of a strategy together. The times are from
-the start of the first training to the last test accuracy:
+We ran LDM-S and Entropy separately on one H200, training the five networks of a strategy together. The times are
+measured from the start of the first training until the last test accuracy has been computed:
 """
 
 AGAIN = """## Run it yourself
@@ -365,11 +367,11 @@ $ teeter bench report benchmarks/paper/runs/openml-6 benchmarks/paper/runs/mnist
 $ python benchmarks/paper/pages.py
 ```
 
-To resume a run that was stopped, run its command again. The experiments on ISOLET are in `benchmarks/paper/isolet`,
-and the `run.json` of each folder has the values of that experiment. [Run the
+To resume a run that was stopped, run its command again. The experiments on ISOLET are in `benchmarks/paper/isolet`, and
+the `run.json` of each folder contains the values of that experiment. [Run the
 benchmark](../how_to/run_the_benchmark.md) shows how to change a setting. `benchmarks/paper/report/index.html` is the
-report of all finished runs, with every curve, test and table. The report of CIFAR-10, which has fewer strategies, is
-`cifar10.html` in the same folder.
+report on all finished runs, with every curve, test and table. The report on the CIFAR-10 run, which has fewer
+strategies, is `cifar10.html` in the same folder.
 """
 
 

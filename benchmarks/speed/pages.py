@@ -20,9 +20,10 @@ FILLED = (ROOT / "docs" / "explanation" / "ldm.md",)
 
 HEAD = """# Speed, measured
 
-`python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails
-if it is out of date. Times are medians over seeds in one run. In comparisons with other libraries, each measurement
-runs in its own process. Ratios between times depend less on the machine than the times themselves.
+`python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails if
+the page is out of date. N, D, C and n are the numbers of rows, features, classes and picks. Times are medians over
+seeds in one run. In comparisons with other libraries, each measurement runs in its own process. Ratios between times
+depend less on the machine than the times themselves.
 """
 
 
@@ -219,14 +220,14 @@ def _peers() -> list[str]:
     return [
         "## Compared with scikit-activeml\n",
         "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
-        "model outputs are computed beforehand. The memory columns show the increase in memory use during a selection. A "
+        "model outputs are computed before the measurement. The memory columns show the increase in memory use during a selection. A "
         f"dash means that the selection took longer than {result['patience']:.0f} s ({large['patience']:.0f} s at 1,000,000 rows) "
         "or needed more memory than was available. The results for 1,000,000 rows are from a separate run, during which "
         "the other core was busy.\n",
         *_table(heads, rows),
-        "Both libraries use the radius 0.9 for ProbCover and 1,000 label configurations for BatchBALD. The k-means of "
-        f"TypiClust ends at an inertia {abs(gap):.2%} {'above' if gap > 0 else 'below'} that of scikit-learn (means "
-        "of 20 seeds). "
+        "Both libraries use a radius of 0.9 for ProbCover and 1,000 label configurations for BatchBALD. teeter's k-means, "
+        f"which TypiClust uses, ends with an inertia {abs(gap):.2%} {'above' if gap > 0 else 'below'} that of scikit-learn "
+        "(means over 20 seeds). "
         + _made(result, "python benchmarks/speed/bench_strategies.py --part peers")
         + "\n",
     ]
@@ -290,7 +291,7 @@ def _growth() -> list[str]:
     return [
         "## How the time grows\n",
         f"Each size is doubled three times while the others stay fixed ({sizes(base)}; for `bait` and `batchbald` "
-        f"{sizes(small)}). Each cell shows the time at the first and the last size, and the exponent k of the fit "
+        f"{sizes(small)}). Each cell shows the times at the smallest and the largest size, and the exponent k of the fit "
         "time = a · size^k.\n",
         *_table(["strategy", "N", "C", "D", "n"], rows),
         _made(result, "python benchmarks/speed/bench_strategies.py --part growth") + "\n",
@@ -298,12 +299,12 @@ def _growth() -> list[str]:
 
 
 SIDE_BY_SIDE = """\
-The lower bound is the time that the operations and memory transfers that an algorithm cannot avoid would take at the
-rates measured in the same run. For LDM, these are the products of all rows, classes and directions, and for seeding
-the products of all rows and picks. On a GPU, small tasks are far above the bound, because launching kernels takes
-most of the time. "The paper's" is LDM-S as its authors run it, one hypothesis and one pick at a time. The last column
-is empty if the lower bound depends on the data. The columns for the other implementation are empty if it was not run
-or took more than two minutes.
+An algorithm cannot avoid certain operations and memory transfers. The lower bound is the time that they would take at
+the rates measured in the same run. For LDM, the unavoidable operations are the products of all rows, classes and
+directions, and for seeding, the products of all rows and picks. On a GPU, small tasks take far longer than the lower
+bound, because most of the time is spent launching kernels. "The paper's" is LDM-S as the authors of the paper run it,
+one hypothesis and one pick at a time. The last column is empty if the lower bound depends on the data. The columns for
+the other implementation are empty if it was not run or took more than two minutes.
 """
 
 

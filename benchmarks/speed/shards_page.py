@@ -103,7 +103,7 @@ def block(result: dict[str, Any]) -> str:
             f"{result['workers']} workers with one thread each ({facts['hardware'].split(',')[0]}, commit "
             f"`{commit[:7]}`{changed}):",
             "",
-            f"- A core reads and scores {speed:,.0f} rows per second with 256 directions, and "
+            f"- With 256 directions, a core reads and scores {speed:,.0f} rows per second with local processes, and "
             f"{ray['rows a second and core']:,.0f} on Ray.",
             f"  With a small network (`mlp`, with fewer features; {model['rows']:,} rows), a core scores "
             f"{model['rows a second and core']:,.0f} rows per second.",
@@ -121,13 +121,13 @@ def block(result: dict[str, Any]) -> str:
             "",
             f"From these rates, we estimate that {told.rows:,} such rows need:",
             "",
-            f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times (to get one row, its whole row group "
-            "is read),",
+            f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times over (reading one row means reading its "
+            "whole row group),",
             f"- {told.scoring:,.0f} core hours for scoring and {told.fetching:,.0f} for reading single rows,",
             f"- {4 * told.rows / 1e9:.0f} GB of disk space for the scores,",
             f"- {told.driver / 1e9:.0f} GB of memory and {told.drawing:.1f} hours on one core for drawing the picks.",
             "",
-            "If the disks are fast enough, this takes:",
+            "If the disks are fast enough, the whole selection takes:",
             "",
             "| cores | time | total reading rate while scoring |",
             "| ---: | ---: | ---: |",

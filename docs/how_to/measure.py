@@ -273,8 +273,10 @@ def stopping_facts(results: dict[str, Any]) -> str:
         for row in [next(row for row in rows if row[5])]
     ]
 
-    def behind(low: int, high: int) -> float:
-        return 100 * float(np.mean([row[1] - row[2] for row in measured if low < row[0] <= high]))
+    def difference(low: int, high: int) -> str:
+        rows = [row for row in measured if low < row[0] <= high]
+        points = 100 * float(np.mean([row[2] - row[1] for row in rows]))
+        return f"{abs(points):.1f} points {'above' if points > 0 else 'below'}"
 
     sentences = [
         f"Stopping at the first advice to stop cost {np.mean(lost):.1f} points on average, and at "
@@ -284,14 +286,14 @@ def stopping_facts(results: dict[str, Any]) -> str:
         f"while in a later round.",
         f"The interval contained the accuracy on held-out rows in {np.mean(inside):.0%} of all "
         f"rounds,",
-        f"and in {sum(at_stop)} of the {len(at_stop)} rounds with the first advice to stop.",
-        f"The interval was too low in {np.mean([row[1] > row[4] for row in measured]):.0%} of all "
-        f"rounds",
-        f"and too high in {np.mean([row[1] < row[3] for row in measured]):.0%}.",
-        f"Up to 100 labels, the estimate was on average {behind(0, 100):.1f} points below the "
-        f"accuracy on held-out rows,",
-        f"from 100 to 300 labels {behind(100, 300):.1f} points below, and after that "
-        f"{behind(300, 500):.1f} points below.",
+        f"and at the first advice to stop in {sum(at_stop)} of {len(at_stop)} campaigns.",
+        f"The interval lay below this accuracy in "
+        f"{np.mean([row[1] > row[4] for row in measured]):.0%} of all rounds,",
+        f"and above it in {np.mean([row[1] < row[3] for row in measured]):.0%}.",
+        f"On average, the estimate was {difference(0, 100)} the accuracy on held-out rows with up "
+        f"to 100 labels,",
+        f"{difference(100, 300)} it with 101 to 300 labels, "
+        f"and {difference(300, 500)} it with more labels.",
     ]
     return "\n".join(sentences)
 

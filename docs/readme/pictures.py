@@ -102,13 +102,14 @@ def served_sample(name: str, folder: Path) -> Iterator[str]:
         "PYTHONUNBUFFERED": "1",
     }
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert server.stdout is not None
     try:
-        assert server.stdout is not None
         addresses = (re.search(r"http://\S+", line) for line in server.stdout)
         yield next(match[0] for match in addresses if match)
     finally:
         server.terminate()
         server.wait(60)
+        server.stdout.close()
 
 
 def shown_item(page: Page) -> str:

@@ -161,7 +161,7 @@ def test_a_campaign_may_begin_before_all_items_are_encoded(
     campaign = Campaign.open(path)
     answer_all(campaign, CARDS[:10])
     assert {label.label for label in campaign.labels().values()} == {"lost", "rates"}
-    with pytest.raises(InputError, match="14 items are not encoded yet"):
+    with pytest.raises(InputError, match="14 items have not been encoded yet"):
         campaign.train()
 
     assert campaign.encode().encoded == 14
@@ -185,7 +185,7 @@ def test_a_switch_keeps_answers_and_compares_both_encoders(tmp_path: Path) -> No
     assert status.comparison is not None
     assert (status.comparison.encoder, status.comparison.previous) == ("recording", "tfidf")
     assert status.comparison.labels == 12
-    assert any("With recording, models predict" in line for line in status.advice)
+    assert any("With recording, models correctly predict" in line for line in status.advice)
 
     # Back again: the features are still there, and only what was added since is encoded.
     campaign.add(["a new card"])

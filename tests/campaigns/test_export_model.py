@@ -94,6 +94,6 @@ def test_features_of_a_users_function_cannot_be_computed_for_new_items(tmp_path:
     rows = [{"text": f"text {k}", "label": ["spam", "ham"][k % 2]} for k in range(8)]
     campaign.add(rows, encoder=lambda texts: [[len(text), k] for k, text in enumerate(texts)])
     campaign.train()
-    with pytest.raises(InputError, match="You gave the features"):
+    with pytest.raises(InputError, match="You supplied the features"):
         campaign.predict(["free cash"])
     campaign.database.close()

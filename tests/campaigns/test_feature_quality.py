@@ -55,6 +55,6 @@ def test_two_encoders_are_compared_on_the_same_labels() -> None:
     assert comparison is not None
     assert (comparison.right, comparison.previous_right, comparison.labels) == (82, 61, 100)
     assert describe_features(facts) == [
-        "With pixels, models predict 82% of 100 labels that they were not trained on; with tfidf, "
-        "61%."
+        "With pixels, models correctly predict 82% of 100 labels that they were not trained on; "
+        "with tfidf, 61%."
     ]

@@ -18,6 +18,12 @@ from teeter.campaigns.stopping import (
 )
 
 
+def test_rounding_does_not_put_the_share_outside_the_interval() -> None:
+    estimate = estimate_accuracy(25, 25)
+    assert estimate is not None
+    assert estimate.high == 1.0
+
+
 @given(total=st.integers(1, 2000), data=st.data())
 def test_the_interval_is_wilson_s(total: int, data: st.DataObject) -> None:
     right = data.draw(st.integers(0, total))

@@ -573,7 +573,7 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
         "campaign new m.csv --classes names.txt",
         "There is no file names.txt to read the class names",
     ),
-    ("campaign new m.csv --classes m.csv", "call the column of the class names name"),
+    ("campaign new m.csv --classes m.csv", "rename the column of class names to 'name'"),
     ("campaign new m.csv --classes a,b --text body", "No column of m.csv is called 'body'"),
     ("campaign new m.csv --classes a,b --id key", "No column of m.csv is called 'key'"),
     ("campaign new m.csv --classes good,bad --labels mark", "No class is called 'godo'"),

@@ -49,7 +49,7 @@ NO_DRAWS = [
 
 
 @pytest.mark.checks(
-    against="the mistake of ignoring the seed: if anything is drawn, other seeds give other picks"
+    against="the mistake of ignoring the seed: if a strategy draws, other seeds give other picks"
 )
 @pytest.mark.parametrize("name", strategies.names())
 def test_the_seed_decides_what_is_drawn(name: str) -> None:

@@ -95,8 +95,8 @@ def test_a_busy_server_is_asked_again(server: EmbeddingsServer) -> None:
 @pytest.mark.parametrize(
     ("statuses", "body", "error", "message"),
     [
-        ([401], None, ServerError, "refuses the key: set TEETER_EMBEDDINGS_KEY"),
-        ([404], None, ServerError, "refuses the request with status 404"),
+        ([401], None, ServerError, "rejected the key: set TEETER_EMBEDDINGS_KEY"),
+        ([404], None, ServerError, "rejected the request with status 404"),
         ([500] * 9, None, ServerUnavailableError, "resume later with teeter campaign encode"),
         ([], b"{}", ServerError, "is not a list of 1 embeddings"),
         ([], b"<html>", ServerError, "is not a list of 1 embeddings"),

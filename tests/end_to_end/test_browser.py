@@ -21,6 +21,7 @@ from web.browsers import (
     page_server,
     sync_api,
     wait_until,
+    wait_until_drawn,
     window,
 )
 from web.servers import HARMFUL, Server, make_image_campaign, make_text_campaign
@@ -341,7 +342,7 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(
     sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
     page.keyboard.press(key_for(page))
     sync_api.expect(page.locator("#alarm")).to_contain_text(
-        "You now label as zoe in this browser: reload this page"
+        "You now label as zoe in this browser. Reload this page"
     )
     page.wait_for_timeout(1500)
     assert held(tmp_path / "texts.teeter") == {}
@@ -362,7 +363,7 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) 
     saved(page, 2)
     for path in PAGES:
         page.goto(f"{server.address}/c/texts{path}")
-        page.wait_for_load_state("networkidle")
+        wait_until_drawn(page)
         for_all_eyes(page, path)
     page.context.close()
     assert problems == []

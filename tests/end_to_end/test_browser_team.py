@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PHONE, for_all_eyes, sync_api, window
+from web.browsers import MARKS, PHONE, for_all_eyes, sync_api, wait_until_drawn, window
 from web.servers import Server, make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
@@ -172,7 +172,7 @@ def test_a_phone_and_who_sees_little(
     )
     for path in ("disagreements", "team"):
         page.goto(f"{server.address}/c/texts/{path}")
-        page.wait_for_load_state("networkidle")
+        wait_until_drawn(page)
         if path == "team":
             page.locator(".change summary").first.click()
         for_all_eyes(page, path)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from web.browsers import MARKS, PHONE, window
+from web.browsers import MARKS, PHONE, wait_until_drawn, window
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +69,7 @@ def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> N
         "reference/python",
     ):
         page.goto((site / f"{name}.html").as_uri())
-        page.wait_for_load_state("networkidle")
+        wait_until_drawn(page)
         found = [
             one for one in axe.Axe().run(page).response["violations"] if one["id"] not in THEIRS
         ]

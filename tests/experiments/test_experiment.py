@@ -12,7 +12,7 @@ from teeter.experiments.experiment import Experiment, initial_rows
 from teeter.experiments.results import Cell
 
 
-@pytest.mark.checks(against="the mistake of comparing strategies on different initial sets")
+@pytest.mark.checks(against="the mistake of comparing strategies with different initial labels")
 def test_strategies_share_the_initial_labels_and_know_no_others(one_thread: None) -> None:
     experiment = Experiment(TINY, None, torch.device("cpu"))
     first, second = (experiment.make_learner(Cell(name, 0)) for name in ("ldm-s", "margin"))

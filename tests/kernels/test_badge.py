@@ -48,7 +48,7 @@ def test_it_is_the_gradient_of_the_loss() -> None:
     np.testing.assert_allclose(weight.grad, expected, atol=1e-12)
 
 
-@pytest.mark.checks("badge", against="distances of the explicit embedding")
+@pytest.mark.checks("badge", against="distances between explicit embeddings")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_distances_are_those_of_the_embedding(dtype: torch.dtype) -> None:
     logits, features = make(230, 5, 7)
@@ -77,7 +77,7 @@ def test_rows_that_hardly_differ_keep_their_distances() -> None:
 
 @pytest.mark.checks(
     "badge",
-    against="the exact distribution of k-means++ on the explicit embedding (chi-squared test)",
+    against="the exact distribution of k-means++ on explicit embeddings (chi-squared test)",
 )
 @pytest.mark.parametrize("draws", [250, pytest.param(4000, marks=pytest.mark.slow)])
 def test_follows_the_law_of_k_means_plus_plus_on_the_embedding(draws: int) -> None:
@@ -130,7 +130,7 @@ def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
     )
 
 
-@pytest.mark.checks("badge", against="memory use: a small part of the explicit embedding")
+@pytest.mark.checks("badge", against="memory use: a fraction of that of explicit embeddings")
 def test_the_embedding_is_never_built() -> None:
     logits, features = (part.float() for part in make(2000, classes=200, width=300))
     assert (

@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-@pytest.mark.checks("bait", against="memory use: at most what it announced")
+@pytest.mark.checks("bait", against="memory use: at most the amount checked beforehand")
 @pytest.mark.parametrize(
     ("rows", "classes", "width", "known", "form"),
     [

@@ -69,7 +69,7 @@ def gain(logits: Tensor, configurations: Configurations) -> Tensor:
 
 
 @pytest.mark.checks(
-    "batchbald", against="plain greedy on the joint information of all label tuples, pick by pick"
+    "batchbald", against="plain greedy selection by the joint information of all labels"
 )
 @given(
     samples=st.integers(1, 4),

@@ -29,7 +29,7 @@ def blobs(rows: int, width: int, classes: int, seed: int) -> Tensor:
 
 @pytest.mark.checks(
     "typiclust",
-    against="one pick at a time from the cluster with the fewest labels, by mean distances",
+    against="picks made one at a time from the cluster with the fewest labels",
 )
 @given(
     rows=st.integers(1, 40),
@@ -70,7 +70,7 @@ def groups(labels: Tensor) -> set[frozenset[int]]:
 @pytest.mark.checks(
     "cluster-margin",
     "ldm-cluster-margin",
-    against="joining the two nearest clusters with all mean distances recomputed",
+    against="average linkage that recomputes all mean distances after each merge",
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("clusters", [1, 2, 5, 12, 20])
@@ -119,7 +119,7 @@ def test_rows_beyond_the_sample_join_the_nearest_cluster() -> None:
 @pytest.mark.checks(
     "cluster-margin",
     "ldm-cluster-margin",
-    against="choosing from the clusters in turn, one row at a time",
+    against="picks made from the clusters in turn, one row at a time",
 )
 @given(clusters=st.lists(st.integers(0, 6), min_size=1, max_size=40), share=st.floats(0, 1))
 def test_round_robin_is_the_definition(clusters: list[int], share: float) -> None:

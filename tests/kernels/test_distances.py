@@ -29,7 +29,7 @@ def test_zero_rows_are_at_distance_1_from_others_and_0_from_each_other() -> None
     assert found[0].tolist() == [0, 1, 0, 1, 1]
 
 
-@pytest.mark.checks("seeding-cosine", "seeding-l2", against="distances pair by pair")
+@pytest.mark.checks("seeding-cosine", "seeding-l2", against="distances computed pair by pair")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_distances_are_the_formulas(dtype: torch.dtype) -> None:
     features = draw(300, 17, 5)

@@ -21,7 +21,7 @@ def draw(rows: int, width: int, seed: int) -> Tensor:
 
 
 @pytest.mark.checks(
-    "fass", "ldm-fass", against="plain greedy facility location by the definition, pick by pick"
+    "fass", "ldm-fass", against="greedy facility location by its definition, pick by pick"
 )
 @given(
     rows=st.integers(1, 14),

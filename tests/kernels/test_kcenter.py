@@ -24,7 +24,7 @@ def literally(features: Tensor, centres: Tensor, n: int) -> list[int]:
     return literal.k_center(features.double().numpy(), centres.double().numpy(), n)
 
 
-@pytest.mark.checks("coreset", against="greedy k-center, one pick at a time in float64")
+@pytest.mark.checks("coreset", against="greedy k-center, one pick at a time, in float64")
 @pytest.mark.parametrize("rows", [12, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("block", [1, 2, 7, 192])
@@ -105,7 +105,7 @@ def test_a_pool_of_copies_is_picked_in_order() -> None:
     assert k_center(torch.ones(300, 3), torch.ones(0, 3), 200).tolist() == list(range(200))
 
 
-@pytest.mark.checks("coreset", against="memory use: a small part of all pairs of rows")
+@pytest.mark.checks("coreset", against="memory use: far less than the distances of all pairs")
 def test_pairs_of_rows_are_never_all_there() -> None:
     features, centres = draw(12_000, 4, 0).float(), draw(500, 4, 1).float()
     assert taken(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 5

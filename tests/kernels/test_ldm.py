@@ -41,7 +41,7 @@ def literally(
 
 
 @pytest.mark.checks(
-    "ldm", "ldm-s", against="the definition: every strength between two crossings, in float64"
+    "ldm", "ldm-s", against="the definition, at a strength between every two flips, in float64"
 )
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -356,7 +356,7 @@ def test_meets_the_truth_in_the_paper_s_two_dimensions(seed: int) -> None:
     assert abs(share - truth) <= 3 * np.sqrt(truth * (1 - truth) / M)
 
 
-@pytest.mark.checks("ldm", "ldm-s", against="the true value in two dimensions, hidden among 40")
+@pytest.mark.checks("ldm", "ldm-s", against="the true value in two dimensions hidden among 40")
 @pytest.mark.parametrize("subspace", [4, 16, None])
 def test_meets_the_truth_where_two_of_many_dimensions_matter(subspace: int | None) -> None:
     # An isometry hides the disc in 40 dimensions: angles, and so the true values, stay the same.

@@ -30,7 +30,7 @@ def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[
 
 
 @pytest.mark.checks(
-    "probcover", against="greedy covering with explicit balls, one pick at a time in float64"
+    "probcover", against="greedy covering with explicit balls, one pick at a time, in float64"
 )
 @pytest.mark.parametrize("memory", [1, 1 << 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -93,7 +93,7 @@ def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> l
 
 
 @pytest.mark.checks(
-    "probcover", against="the largest radius with enough pure balls, found by trying all"
+    "probcover", against="the largest radius with enough pure balls, found by trying all radii"
 )
 @pytest.mark.parametrize("purity", [0.5, 0.9, 0.95, 1.0, 1e-6])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=slow), pytest.param(2, marks=slow)])

@@ -223,7 +223,7 @@ def yes_or_no(model: Any) -> Any:
     return model.fit(ROWS, np.eye(3, dtype=int)[CLASSES])
 
 
-@pytest.mark.checks(against="the mistake of scoring by a model that was never fitted")
+@pytest.mark.checks(against="the mistake of scoring with a model that was never fitted")
 @pytest.mark.parametrize(
     ("model", "message"),
     [

@@ -62,7 +62,7 @@ def test_probabilities_are_averaged_and_not_logits(name: str) -> None:
     assert teeter.select(name, outputs, 1).tolist() == [0]
 
 
-@pytest.mark.checks("dbal", "batchbald", against="the mistake of p log p without a guard at p = 0")
+@pytest.mark.checks("dbal", "batchbald", against="the mistake of computing p log p at p = 0")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["dbal", "batchbald"])
 def test_probabilities_of_0_have_no_entropy_and_no_nan(name: str, dtype: type) -> None:

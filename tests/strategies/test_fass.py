@@ -25,7 +25,7 @@ def most_uncertain(name: str, outputs: teeter.Outputs, count: int) -> np.ndarray
 
 
 @pytest.mark.checks(
-    "fass", "ldm-fass", against="a filter by score, then facility location by the definition"
+    "fass", "ldm-fass", against="filtering by score, then facility location by its definition"
 )
 @pytest.mark.parametrize("per_pick", [1, 2, 5])
 @pytest.mark.parametrize("name", NAMES)

@@ -100,6 +100,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def wait_until_drawn(page: Any) -> None:
+    """Wait until a page and its fonts are loaded and drawn.
+
+    Waiting for an idle network instead may never end: pages ask the server again and again.
+    """
+    page.wait_for_load_state("load")
+    page.evaluate("() => document.fonts.ready.then(() => null)")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
 def for_all_eyes(page: Any, path: str) -> None:
     """Nothing is cut off at the side; labels, contrast, roles and the like are right, as axe sees
     them.

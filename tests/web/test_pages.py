@@ -193,7 +193,7 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
     assert "being encoded in the background" in response.text
 
     page = labelled.client.get("/c/texts/progress").text
-    assert "With tfidf+tfidf, models predict" in page
+    assert "With tfidf+tfidf, models correctly predict" in page
     assert "<b>tfidf+tfidf</b> is the encoder" in page
 
 

@@ -60,6 +60,7 @@ def _parse_lines(text: str, path: Path) -> list[str]:
 
     if max(len(row) for row in rows) > 1:
         raise FileError(
-            f"{path} has the columns {', '.join(rows[0])}: call the column of the class names name."
+            f"{path} has the columns {', '.join(rows[0])}: rename the column of class names to "
+            "'name'."
         )
     return [row[0].strip() for row in rows]

@@ -122,8 +122,8 @@ def prepare_encoder(
         name = current.encoder
     if name == USER_ENCODER:
         raise InputError(
-            "You gave the features of this campaign: name an encoder to replace them, or add items "
-            "with features."
+            "You supplied the features of this campaign yourself: name an encoder to replace them, "
+            "or add items with features."
         )
 
     choice = resolve_encoder(name or settings.encoder, settings.kind)
@@ -164,8 +164,8 @@ def load_encoder(
         raise InputError("No item has been encoded yet: run teeter campaign encode.")
     if current.encoder == USER_ENCODER or current.state is None:
         raise InputError(
-            "You gave the features of this campaign, so new items cannot be encoded: choose an "
-            "encoder with teeter campaign encode."
+            "You supplied the features of this campaign yourself, so new items cannot be encoded: "
+            "choose an encoder with teeter campaign encode."
         )
 
     require_trusted_encoder(current.encoder)
@@ -301,7 +301,7 @@ def encode_missing_items(
             encodings = repository.encodings.all(connection)
             stored = _find_encoding(encodings, prepared.encoder)
         if stored is None:
-            raise InputError("The encoding was removed meanwhile: run teeter campaign encode.")
+            raise InputError("The encoding has been removed: run teeter campaign encode.")
         if stored.state is not None:
             # Another process may have fitted the same encoder on other items and stored it first.
             prepared.encoder.restore(_read_state(stored.state))

@@ -41,14 +41,15 @@ def describe_comparison(comparison: EncoderComparison) -> str:
 
     Example:
         >>> describe_comparison(EncoderComparison("minilm", 82, "tfidf", 61, labels=100))
-        'With minilm, models predict 82% of 100 labels that they were not trained on; with tfidf, \
-61%.'
+        'With minilm, models correctly predict 82% of 100 labels that they were not trained on; \
+with tfidf, 61%.'
     """
     share = comparison.right / comparison.labels
     previous_share = comparison.previous_right / comparison.labels
     return (
-        f"With {comparison.encoder}, models predict {share:.0%} of {comparison.labels:,} labels "
-        f"that they were not trained on; with {comparison.previous}, {previous_share:.0%}."
+        f"With {comparison.encoder}, models correctly predict {share:.0%} of "
+        f"{comparison.labels:,} labels that they were not trained on; with {comparison.previous}, "
+        f"{previous_share:.0%}."
     )
 
 
@@ -63,9 +64,10 @@ def describe_features(facts: Mapping[str, Any]) -> list[str]:
         ...          "most_frequent": 63, "mean_recall": 0.54, "encoder": "pixels"}
         >>> for sentence in describe_features(facts):
         ...     print(sentence)
-        The features of pixels hardly tell the classes apart: models predict 55% of 120 labels \
-that they were not trained on, and always guessing the most frequent class would be right for 52%. \
-Try another encoder (teeter campaign encode), or check that annotators can tell the classes apart.
+        The features of pixels hardly tell the classes apart: models correctly predict 55% of 120 \
+labels that they were not trained on, and always guessing the most frequent class would be right \
+for 52%. Try another encoder (teeter campaign encode), or check that annotators can tell the \
+classes apart.
     """
     sentences = []
     comparison = compare_encoders(facts)
@@ -76,7 +78,7 @@ Try another encoder (teeter campaign encode), or check that annotators can tell 
         of_encoder = f" of {facts['encoder']}" if "encoder" in facts else ""
         guessed = facts["most_frequent"] / total
         sentences.append(
-            f"The features{of_encoder} hardly tell the classes apart: models predict "
+            f"The features{of_encoder} hardly tell the classes apart: models correctly predict "
             f"{right / total:.0%} of {total:,} labels that they were not trained on, and always "
             f"guessing the most frequent class would be right for {guessed:.0%}. Try another "
             "encoder (teeter campaign encode), or check that annotators can tell the classes apart."

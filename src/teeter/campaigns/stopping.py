@@ -88,8 +88,8 @@ def wilson_interval(share: float, total: float) -> tuple[float, float]:
     half_width = math.sqrt(share * (1 - share) * z_squared + z_squared**2 / 4)
     low = (centre - half_width) / (1 + z_squared)
     high = (centre + half_width) / (1 + z_squared)
-    # Rounding must not lead out of the possible shares.
-    return max(0.0, low), min(1.0, high)
+    # Exactly, the interval holds the share and lies between 0 and 1; rounded, it might not.
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
         advice = "More labels will probably improve the model very little: consider stopping."
         if change.high - change.low > ROUGH_CHANGE:
             advice += (
-                f" However, only {accuracies[-1].total} random items measure the accuracy, so "
-                "label more of them first if it matters."
+                f" However, the accuracy is measured on only {accuracies[-1].total} random items, "
+                "so label more of them first if it matters."
             )
         return advice
 

@@ -113,9 +113,10 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         InputError: If fewer than two classes have labels, or if items are not encoded yet.
     """
     if state.unencoded:
+        items = "item has" if state.unencoded == 1 else "items have"
         raise InputError(
-            f"{state.unencoded:,} items are not encoded yet: run teeter campaign encode, or wait "
-            "until it is done, then train."
+            f"{state.unencoded:,} {items} not been encoded yet: run teeter campaign encode, or "
+            "wait until it has finished, then train."
         )
 
     seen = sorted({state.classes.index(label) for label in state.labels.values()})

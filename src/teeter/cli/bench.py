@@ -45,8 +45,8 @@ StrategiesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated strategy names. Default: those of the setting. If the run exists, "
-        "the new strategies are added to it.",
+        help="Comma-separated strategy names. Default: those of the setting. If the run "
+        "already exists, new strategies are added to it.",
     ),
 ]
 RepetitionsOption = Annotated[

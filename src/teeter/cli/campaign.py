@@ -1,8 +1,8 @@
 """teeter campaign: label items, a few at a time.
 
-Every command opens a campaign, calls one method of ``teeter.Campaign`` and prints the result. Their
-docstrings are their help. The commands for teams are in ``team`` and ``sync``, and the prompt of
-``campaign label`` is in ``label_prompt``.
+Every command opens a campaign, calls one method of ``teeter.Campaign`` and prints the result. The
+docstring of a command is its help. The commands for teams are in ``team`` and ``sync``, and the
+prompt of ``campaign label`` is in ``label_prompt``.
 """
 
 from __future__ import annotations
@@ -178,11 +178,11 @@ LeaseOption = Annotated[
     ),
 ]
 OverlapOption = Annotated[
-    float, typer.Option(metavar="SHARE", help="Share of items that several annotators answer.")
+    float, typer.Option(metavar="SHARE", help="Share of the items that several annotators answer.")
 ]
 PeopleOption = Annotated[
     int,
-    typer.Option(metavar="N", help="How many annotators answer each shared item; see --overlap."),
+    typer.Option(metavar="N", help="Number of annotators who answer a shared item; see --overlap."),
 ]
 ConsensusOption = Annotated[
     str,
@@ -223,9 +223,9 @@ def new(
 ) -> None:
     """Create a campaign from a file or folder of items.
 
-    A campaign holds the items, all answers and all models. The best installed encoder computes the
-    features of the items; nothing is downloaded. Run teeter encoders for a list of encoders. If
-    encoding is interrupted, teeter campaign encode resumes it.
+    A campaign holds the items, all answers and all models. By default, the best installed encoder
+    computes the features of the items, and nothing is downloaded. To list the encoders, run teeter
+    encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
     All columns of a table stay with the items: the page searches and filters by them, and teeter
     campaign export returns them in their order and with their types.
@@ -234,7 +234,8 @@ def new(
     when items are added later. When an annotator answers an item, the leases on their other items
     are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
 
-    If the folder of images is next to or below the campaign file, you can move both together.
+    If the image folder is next to the campaign file or in a subfolder, you can move the file and
+    the images together.
 
     \b
     Examples:
@@ -306,10 +307,10 @@ def add(
 ) -> None:
     """Add items to a campaign.
 
-    Duplicates are skipped and reported. If a duplicate comes with a label, the existing item gets
-    that label if it has none. An existing item with a different label keeps its own, and the
-    difference is reported.
-    New images must be in the campaign's image folder, or in a folder inside it.
+    Duplicates are skipped and reported. If a duplicate has a label and the existing item has none,
+    the existing item gets that label. If both have labels that differ, the existing label is kept,
+    and the difference is reported. New images must be in the campaign's image folder, or in a
+    folder inside it.
 
     \b
     Examples:
@@ -362,7 +363,7 @@ def encode(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Encoder to switch to; see teeter encoders. Without it, the current one.",
+            help="Encoder to switch to; see teeter encoders. Default: the current encoder.",
         ),
     ] = None,
     again: Annotated[
@@ -437,11 +438,11 @@ def label(
 ) -> None:
     """Label in the terminal with one key per class.
 
-    Space skips an item, u means unsure, f flags an item that does not belong, Backspace undoes the
-    last answer, ? shows the keys, and Esc stops. The keys are those of the page. With more than 33
-    classes, type the beginning of a class name and press Enter; unsure and flag are then Shift U
-    and Shift F. Every answer is saved to disk before the next item is shown. A new model is trained
-    after each round of N items.
+    Space skips an item, u means unsure, f flags an item that does not belong in the campaign,
+    Backspace undoes the last answer, ? shows the keys, and Esc stops. The keys for the classes are
+    the same as on the page. With more than 33 classes, type the beginning of a class name and press
+    Enter; Shift U then means unsure, and Shift F flags the item. Every answer is saved to disk
+    before the next item is shown. After each round of N items (see -n), a new model is trained.
 
     With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
     later. A label that you keep is not shown again.
@@ -674,8 +675,8 @@ def suspects(
 ) -> None:
     """List labels that may be wrong.
 
-    A label is listed if a model that was not trained on it finds it unlikely. To review the labels,
-    run teeter campaign label --suspects.
+    A label is listed if it is unlikely according to a model that was not trained on it. To review
+    the listed labels, run teeter campaign label --suspects.
 
     Prints a line for each item, with three columns separated by tabs: the id; the label, its
     probability and the predicted class; and the content.
@@ -726,7 +727,7 @@ def export(
     """Export the labels, and a prediction with its confidence for every item.
 
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
-    file in a spreadsheet program, because such programs run a text that begins with = as a formula.
+    file in a spreadsheet program, because such programs treat text that begins with = as a formula.
 
     \b
     Examples:
@@ -764,14 +765,14 @@ def backup(
         typer.Option(
             metavar="N",
             min=1,
-            help="Write a backup with the time in its name, check it, and keep only the newest N.",
+            help="Write a backup with the time in its name, check it, and keep only the N newest.",
         ),
     ] = None,
 ) -> None:
     """Copy a campaign to a file, even while annotators are working on it.
 
-    The copy is a campaign that you can open. --keep is meant for scheduled jobs: old copies are
-    removed only after the new one has been checked.
+    The copy is a campaign that you can open. For scheduled backups, use --keep, which removes old
+    backups only after the new one has been checked.
 
     \b
     Examples:

@@ -19,9 +19,9 @@ _NAME_WIDTH = 12
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Print versions, devices, encoders, folders and what is missing, for a bug report.
+    """Print versions, devices, encoders, folders and missing packages, for a bug report.
 
-    It reads no token and no data, shows the home folder as ~, and uses no network.
+    The command reads no tokens or data, shows the home folder as ~, and does not use the network.
 
     \b
     Examples:

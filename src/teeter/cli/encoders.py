@@ -30,9 +30,10 @@ class _EncoderRow:
 def encoders(as_json: JsonOption = False) -> None:
     """List the encoders, what they read, their weights and licences.
 
-    auto stands for the best installed encoder. The option --encoder also takes the folder, package
-    or hub name of a sentence-transformers or transformers model; package.module:function; and the
-    address of an OpenAI-compatible embeddings endpoint with its model, http://HOST/v1#MODEL.
+    auto stands for the best installed encoder. The option --encoder also accepts the folder,
+    package or hub name of a sentence-transformers or transformers model; package.module:function;
+    and the address of an OpenAI-compatible embeddings endpoint with its model,
+    http://HOST/v1#MODEL.
     """
     from teeter.encoders import ContentKind, choose_encoder, names
 

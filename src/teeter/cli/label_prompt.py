@@ -2,8 +2,8 @@
 
 ``label_rounds``, ``review_suspects`` and ``resolve_disagreements`` are the three prompts. Each
 shows an item, waits for a choice that means something there (``_prompt``), and stores it. Items go
-to stdout. Notes that change with every item go to stderr, so that a redirected output has the items
-only.
+to stdout. Notes that change with every item go to stderr, so that redirected output contains only
+the items.
 
 The shortcuts are those of the page (``teeter.campaigns.shortcuts``). With more classes than keys, a
 class is chosen by typing the beginning of its name. Keys are read one by one from a terminal. From

@@ -34,8 +34,8 @@ AllowEncoderOption = Annotated[
     bool,
     typer.Option(
         "--allow-encoder",
-        help="Also load an encoder that may run code or contact a server. Only for models that "
-        "you trust.",
+        help="Also load an encoder that may run code or contact a server. Use this only for "
+        "models that you trust.",
     ),
 ]
 
@@ -48,8 +48,8 @@ def predict_with_campaign(
 ) -> None:
     """Label new data with the newest model. Nothing is added to the campaign.
 
-    The output has all columns of the input, the predicted class, its calibrated probability and
-    the number of the model.
+    The output has all columns of the input plus the predicted class, its calibrated probability and
+    the model number.
 
     \b
     Examples:
@@ -67,10 +67,10 @@ def export_model(
         Path, typer.Argument(metavar="OUT", help="A folder to create, or a .onnx file.")
     ],
 ) -> None:
-    """Write the newest model, so that it can be used without the campaign.
+    """Save the newest model, so that it can be used without the campaign.
 
     A folder holds the model with its encoder, for teeter predict and teeter.load_classifier. An
-    ONNX file holds the model without its encoder: its inputs are features.
+    ONNX file holds the model without its encoder, so its inputs are features.
 
     \b
     Examples:
@@ -103,10 +103,10 @@ def predict_with_model(
     text: TextOption = None,
     allow_encoder: AllowEncoderOption = False,
 ) -> None:
-    """Label new data with a model that a campaign has trained.
+    """Label new data with a model that was trained in a campaign.
 
-    The output has all columns of the input, the predicted class, its calibrated probability and
-    the number of the model.
+    The output has all columns of the input plus the predicted class, its calibrated probability and
+    the model number.
 
     \b
     Examples:

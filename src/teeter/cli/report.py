@@ -32,7 +32,7 @@ def report(
         bool, typer.Option("--json", help="Print the findings and all tables as JSON.")
     ] = False,
 ) -> None:
-    """Compare the strategies of one or more runs, with a page, figures and tables.
+    """Write a report that compares the strategies of one or more runs.
 
     \b
     Examples:

@@ -1,7 +1,8 @@
 """teeter select: the rows of a file to label next.
 
-The command is a ``SelectionRequest`` on the command line. ``teeter.selection`` checks it and knows
-the defaults; here are only what a terminal adds: the progress, the output file and the summary.
+The command is a ``SelectionRequest`` on the command line. ``teeter.selection`` checks the request
+and knows the defaults. This module adds only what a terminal needs: the progress, the output file
+and the summary.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ RaysOption = Annotated[
     int | None,
     typer.Option(
         metavar="R",
-        help="Number of rays that estimate the LDM. Default: 512, or 1,024 for a large head.",
+        help="Number of rays used to estimate the LDM. Default: 512, or 1,024 for a large head.",
     ),
 ]
 SubspaceOption = Annotated[
@@ -80,7 +81,7 @@ SubspaceOption = Annotated[
     typer.Option(
         min=0,
         metavar="R",
-        help="Dimensions of the random subspaces in which the rays lie; 0 for isotropic rays. "
+        help="Dimension of the random subspaces that contain the rays; 0 for isotropic rays. "
         "Default: 16.",
     ),
 ]
@@ -105,7 +106,9 @@ WorkersOption = Annotated[
 WorkOption = Annotated[
     Path,
     typer.Option(
-        metavar="FOLDER", help="Folder in which the engine keeps its scores, so that it can resume."
+        metavar="FOLDER",
+        help="Folder in which the engine stores its scores, so that an interrupted selection can "
+        "resume.",
     ),
 ]
 ReferenceOption = Annotated[
@@ -119,7 +122,7 @@ CandidatesOption = Annotated[
     typer.Option(
         min=1,
         metavar="M",
-        help="Sample size for strategies that the engine cannot run on all rows.",
+        help="Number of sampled rows for strategies that the engine cannot run on all rows.",
     ),
 ]
 LabelledOption = Annotated[

@@ -2,7 +2,7 @@
 
 The command decides who may connect (``_security_config``), opens the port, and runs the application
 of ``teeter.web`` in uvicorn. By default only this machine can connect, and no token is needed. As
-soon as others can, everyone needs one.
+soon as other machines can connect, everyone needs a token.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ DatabaseOption = Annotated[
     typer.Option(
         metavar="URL",
         envvar="TEETER_DATABASE",
-        help="Serve all campaigns in a database (postgresql://…), and create new campaigns in it.",
+        help="Serve all campaigns in a database (postgresql://…), and allow new campaigns to be "
+        "created there.",
     ),
 ]
 ClassesOption = Annotated[
@@ -144,7 +145,7 @@ ProxyOption = Annotated[
     ),
 ]
 UploadOption = Annotated[
-    int, typer.Option(metavar="MB", min=1, help="Largest upload in megabytes.")
+    int, typer.Option(metavar="MB", min=1, help="Maximum upload size in megabytes.")
 ]
 OpenOption = Annotated[
     bool | None,
@@ -176,8 +177,8 @@ def serve(
 ) -> None:
     """Label on a page in your browser.
 
-    Prints the address of the page. The page needs pip install 'teeter[label]' and no network: all
-    data stays on this machine.
+    Prints the address of the page. The page needs pip install 'teeter[label]'. It needs no internet
+    access, and all data stays on this machine.
 
     Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
     another file.

@@ -1,7 +1,8 @@
 """teeter campaign sync: label a campaign in Label Studio.
 
 A sync can be interrupted at any point and repeated: see ``teeter.campaigns.label_studio``. The
-command adds where the token comes from, and with ``--watch`` a loop that outlives an outage.
+command adds where the token comes from, and with ``--watch`` a loop that survives an outage of the
+server.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ ImagesOption = Annotated[
 NewProjectOption = Annotated[
     bool,
     typer.Option(
-        "--new-project", help="Create a new project. Imported answers stay in the campaign."
+        "--new-project",
+        help="Create a new project in Label Studio. Imported answers stay in the campaign.",
     ),
 ]
 OnceOption = Annotated[bool, typer.Option("--once", help="Sync once (the default).")]
@@ -77,7 +79,7 @@ WatchOption = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=1,
-        help="Sync repeatedly until Ctrl-C, with a pause of this many seconds.",
+        help="Sync repeatedly, pausing this many seconds in between, until you press Ctrl-C.",
     ),
 ]
 

@@ -56,7 +56,7 @@ def decide(
     """Decide on items about which annotators disagree, with one key per class.
 
     Items whose label is least certain come first. Space leaves an item for later, Backspace undoes
-    the last decision, f decides that the item does not belong, and Esc stops.
+    the last decision, f decides that the item does not belong in the campaign, and Esc stops.
 
     A decision overrides all answers, stays in the history and can be undone. In a campaign with
     members, only reviewers and owners may decide.
@@ -82,9 +82,9 @@ def decide(
 def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """Measure how well annotators agree: overall, by class and by pair.
 
-    Prints the observed agreement, Krippendorff's alpha overall and by class, and Cohen's kappa of
-    each pair, with 95% confidence intervals. Only items that two or more annotators labelled are
-    counted. A dash means that there is too little data.
+    Prints the observed agreement, Krippendorff's alpha overall and by class, and Cohen's kappa for
+    each pair of annotators, with 95% confidence intervals. Only items that two or more annotators
+    labelled are counted. A dash means that there is too little data.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         measured = opened.agreement()
@@ -116,7 +116,7 @@ def add_person(
     no_token: Annotated[
         bool,
         typer.Option(
-            "--no-token", help="Create no token, for someone who logs in with an account."
+            "--no-token", help="Create no token, because the annotator logs in with an account."
         ),
     ] = False,
 ) -> None:
@@ -165,7 +165,8 @@ def token(
 def remove(file: CampaignArgument, name: NameArgument) -> None:
     """Remove an annotator.
 
-    The annotator's token stops working, their answers stay, and their open items go to others.
+    The annotator's token stops working, their answers are kept, and their open items go to other
+    annotators.
     """
     with open_campaign(file) as opened:
         count = opened.people.remove(name)
@@ -179,8 +180,8 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
     The pace is the median time between two answers, not counting breaks. The accuracy is shown in
     three ways: as agreement with the majority of the other annotators, as agreement with the
-    decisions of reviewers, and, on items drawn at random, as agreement with the decision, or with
-    the majority if there is no decision.
+    decisions of reviewers, and as agreement on items drawn at random. On these, an answer is
+    compared with the decision, or with the majority if there is no decision.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}

@@ -40,8 +40,9 @@ def try_sample(
     """Try labelling with a sample project: real data, some of it labelled, and a trained model.
 
     The samples are 480 questions from a bank's customers and 360 photographs of clothes. They come
-    with teeter: nothing is downloaded, and all data stays on this machine. Run the same command to
-    continue, and delete the folder when you are done. The page needs pip install 'teeter[label]'.
+    with teeter, so nothing is downloaded, and all data stays on this machine. Run the same command
+    again to continue, and delete the folder when you are done. The page needs pip install
+    'teeter[label]'.
 
     \b
     Examples:

@@ -108,7 +108,7 @@ class EndpointEncoder(Encoder):
                 is_busy = error.code == 429 or error.code >= 500
                 if not is_busy:
                     raise ServerError(_describe_refusal(self.url, error)) from None
-                reason = f"it answered with status {error.code}"
+                reason = f"it responded with status {error.code}"
             except OSError as error:
                 reason = str(getattr(error, "reason", error))
 
@@ -124,14 +124,14 @@ class EndpointEncoder(Encoder):
 
 def _describe_refusal(url: str, error: urllib.error.HTTPError) -> str:
     if error.code in (401, 403):
-        return f"The embeddings server {url} refuses the key: set {KEY_VARIABLE} to a valid one."
-    return f"The embeddings server {url} refuses the request with status {error.code}."
+        return f"The embeddings server {url} rejected the key: set {KEY_VARIABLE} to a valid key."
+    return f"The embeddings server {url} rejected the request with status {error.code}."
 
 
 def _read_embeddings(content: bytes, count: int, url: str) -> list[list[float]]:
     """Return the embeddings of a response, in the order of the texts."""
     unexpected = ServerError(
-        f"The response of {url} is not a list of {count} embeddings: check that the server "
+        f"The response from {url} is not a list of {count} embeddings: check that the server "
         "offers OpenAI's embeddings interface."
     )
     try:

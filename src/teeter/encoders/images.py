@@ -101,7 +101,9 @@ class ImageEncoder(Encoder):
         rows = raw.readable_rows
         if not rows:
             reasons = list(raw.unreadable.values())
-            raise InputError(reasons[0] if reasons else "There are no images to fit on.")
+            raise InputError(
+                reasons[0] if reasons else "There are no images to fit the encoder on."
+            )
 
         self.fit_raw(raw.vectors[rows])
         # The same images are encoded next, and decoding them again would double the time.

@@ -248,7 +248,7 @@ class TaskHandlers:
         if campaign.settings.kind != ItemKind.TEXT:
             raise InputError(
                 f"The items of this campaign are of kind {campaign.settings.kind}: only texts can "
-                "be sent for predictions."
+                "be sent for prediction."
             )
 
         classifier = _load_classifier(entry)

@@ -483,7 +483,7 @@ def encode(
 
     get_workspace(request).encode(service, encoder)
     return PlainTextResponse(
-        "The items are being encoded in the background. You can label meanwhile."
+        "The items are being encoded in the background. You can keep labelling."
     )
 
 

@@ -164,6 +164,6 @@ def require_campaign_creator(request: Request) -> None:
     """Raise ``PermissionDeniedError`` unless the annotator of a request may create campaigns."""
     if not can_create_campaigns(request):
         raise PermissionDeniedError(
-            f"{current_user(request)} may not create campaigns on this server, because they do not "
-            "own one: ask an owner."
+            f"{current_user(request)} may not create campaigns on this server, because they are "
+            "not an owner of any campaign: ask an owner."
         )

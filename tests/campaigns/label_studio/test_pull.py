@@ -110,8 +110,8 @@ def test_an_annotation_without_exactly_one_class_is_ignored(backend: LabelStudio
     synced = backend.sync(campaign, n=4)
     assert (synced.labels, synced.sent, synced.waiting) == (0, 0, 4)
     assert synced.notes == (
-        "Ignored 3 annotations that choose no class or several classes. Choose exactly one class "
-        "in Label Studio.",
+        "Ignored 3 annotations with no class or several classes. Choose exactly one class in Label "
+        "Studio.",
     )
 
 

@@ -71,8 +71,8 @@ class ClassRepository:
             stripped = name.strip()
             if not stripped or stripped in positions:
                 raise InputError(
-                    f"Cannot add a class {stripped!r}: "
-                    f"the name must not be blank or one of {', '.join(positions)}."
+                    f"Cannot add a class {stripped!r}: the name must not be blank, or the same as "
+                    f"an existing class ({', '.join(positions)})."
                 )
 
             positions[stripped] = len(positions)

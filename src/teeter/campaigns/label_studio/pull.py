@@ -82,8 +82,8 @@ class PullSummary:
         if self.ambiguous_annotations:
             annotations = _pluralize(self.ambiguous_annotations, "annotation")
             notes.append(
-                f"Ignored {annotations} that choose no class or several classes. Choose exactly "
-                f"one class in Label Studio."
+                f"Ignored {annotations} with no class or several classes. Choose exactly one "
+                "class in Label Studio."
             )
 
         if self.outside_annotators:

@@ -59,6 +59,8 @@ class TrustedHeaderMiddleware(HttpMiddleware):
             return None
 
         if len(names) > 1 or "," in names[0]:
-            logger.warning("%s came more than once and is ignored.", login.header.name)
+            logger.warning(
+                "The header %s was sent more than once and is ignored.", login.header.name
+            )
             return None
         return names[0].strip() or None

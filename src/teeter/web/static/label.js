@@ -53,7 +53,7 @@ function handleSent(entry, result) {
 
 function handleFailure(entry, error, isFinal) {
   if (error.isOtherAnnotator) {
-    showAlarm(`${error.message} Unsent answers of ${start.annotator}, kept in this browser: ${outbox.length}.`);
+    showAlarm(`${error.message} This browser keeps the unsent answers of ${start.annotator} (${outbox.length}).`);
     return;
   }
 
@@ -339,7 +339,7 @@ function describeEmptyStage() {
   if (isReviewing) return isFinished ? "No label looks wrong." : "Looking for labels that may be wrong…";
   if (!isFinished) return "Choosing the next items…";
   if (!heldByOthers) return "Nothing is left to label.";
-  return "Nothing is left for you at the moment. Items that other annotators hold come back when they answer or their lease ends; an owner can release them on the Team page.";
+  return "Nothing is left for you at the moment. Other annotators have the remaining items. If they do not answer in time, you may get some of these items. An owner can also release them on the Team page.";
 }
 
 function drawWhy() {
@@ -391,7 +391,7 @@ function describePick() {
 
 function drawAnswers(why) {
   if (!current.answers) {
-    why.append(element("p", { text: "You have decided on this item before." }));
+    why.append(element("p", { text: "You have already decided this item." }));
     return;
   }
 

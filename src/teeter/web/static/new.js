@@ -40,7 +40,7 @@ async function submit(event) {
   const response = await fetch(form.action, { method: "POST", headers, body }).catch(() => null);
   if (!response) return fail("The server is not responding.");
 
-  const tooLarge = { detail: `The server answered with status ${response.status}: the file may be too large.` };
+  const tooLarge = { detail: `The server responded with status ${response.status}. The file may be too large.` };
   const state = await response.json().catch(() => tooLarge);
 
   if (response.ok) await waitForJob(state.job);

@@ -57,13 +57,13 @@ export async function request(url, body) {
   if (response.status === 403) await refreshToken();
 
   if (otherAnnotator) {
-    const message = `You now label as ${otherAnnotator} in this browser: reload this page.`;
+    const message = `You now label as ${otherAnnotator} in this browser. Reload this page.`;
     throw new RequestError(message, 403, { isOtherAnnotator: true });
   }
 
   if (!response.ok) {
     const content = await response.json().catch(() => ({}));
-    throw new RequestError(content.detail ?? `The server answered with status ${response.status}.`, response.status);
+    throw new RequestError(content.detail ?? `The server responded with status ${response.status}.`, response.status);
   }
 
   return response;
