@@ -143,7 +143,7 @@ class ExportColumns:
 
     def _original_field(self, name: str) -> Any | None:
         """Return the field of the files that the column came from, if all had the same."""
-        fields = list(_fields_called(name, self._tables))
+        fields: list[Any] = list(_fields_called(name, self._tables))
         if any(field is None for field in fields):
             return None
 

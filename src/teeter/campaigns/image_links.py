@@ -204,15 +204,14 @@ def replace_image_links(entries: Sequence[Any], fetcher: ImageFetcher) -> list[A
     Raises:
         InputError: If an image cannot be fetched. Nothing is added then.
     """
-    links = [link for link in map(_link_of, entries) if link is not None]
-    paths = fetcher.fetch_all(links)
+    links = [_link_of(entry) for entry in entries]
+    paths = fetcher.fetch_all(link for link in links if link is not None)
     for link in links:
-        if link not in paths:
+        if link is not None and link not in paths:
             raise InputError(f"Cannot fetch an image: {fetcher.errors[link]}")
 
     replaced: list[Any] = []
-    for entry in entries:
-        link = _link_of(entry)
+    for entry, link in zip(entries, links, strict=True):
         if link is None:
             replaced.append(entry)
         elif isinstance(entry, Mapping):

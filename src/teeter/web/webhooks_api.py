@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -107,7 +107,7 @@ def get_deliveries(
     return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
 
 
-def _describe(webhook: StoredWebhook) -> dict[str, object]:
+def _describe(webhook: StoredWebhook) -> dict[str, Any]:
     return {
         "id": webhook.row_id,
         "url": webhook.url,
