@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from teeter.campaigns.campaign import Campaign, Settings
 from web.browsers import MARKS, for_all_eyes, page_server, sync_api, window
 from web.servers import HARMFUL
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 NOTES = f"""# Order 7
 
@@ -23,15 +25,11 @@ NOTES = f"""# Order 7
 
 
 def make_campaign(path: Path) -> Path:
-    items = [
-        {
-            "id": f"r{number}",
-            "text": f"A text {number}",
-            "notes": NOTES,
-            "customer": f"ACME {number}",
-        }
-        for number in range(12)
-    ]
+    items = []
+    for number in range(12):
+        item = {"id": f"r{number}", "text": f"A text {number}"}
+        items.append({**item, "notes": NOTES, "customer": f"ACME {number}"})
+
     settings = Settings(encoder="tfidf", show=["customer", "notes"])
     Campaign.make(path, ["good", "poor"], items, settings)
     return path
@@ -61,7 +59,7 @@ def test_columns_are_shown_beside_the_item_and_nothing_in_them_runs(
             assert link.get_attribute("referrerpolicy") == "no-referrer"
         assert columns.locator("script, img, b").count() == 0
         assert "<script>alert" in columns.inner_text(), "HTML is shown as text"
-        for_all_eyes(page)
+        for_all_eyes(page, "/c/rows")
 
         first = columns.inner_text()
         page.keyboard.press("1")
