@@ -361,3 +361,31 @@ def test_a_value_that_cannot_be_stored_is_refused() -> None:
 
 def test_the_objects_of_the_tests_have_20_columns() -> None:
     assert len(wide_objects()[0]) == 20
+
+
+def test_rows_of_a_table_are_labelled_as_cards(tmp_path: Path) -> None:
+    source = tmp_path / "loans.csv"
+    lines = ["id,age,city,since,rating"]
+    for number in range(60):
+        age = 20 + number % 40
+        since = "" if number % 7 == 0 else f"2026-01-{1 + number % 28:02}"
+        lines.append(f"r{number},{age},{'AB'[age > 40]},{since},{'high' if age > 40 else 'low'}")
+    source.write_text("\n".join(lines) + "\n")
+
+    items = read_items(source, rows=True, label="rating")
+    assert items[0].content == "age: 20\ncity: A\nsince:"
+    assert {item.label for item in items} == {"high", "low"}
+
+    path = tmp_path / "loans.teeter"
+    unlabelled = read_items(source, rows=True, label="rating")[:50]
+    Campaign.make(path, ["low", "high"], unlabelled, Settings(encoder="table-rows"))
+    campaign = Campaign.open(path)
+    campaign.train()
+    late = source.with_name("more.csv")
+    late.write_text("id,age,city,since\nx1,25,A,2026-02-01\nx2,58,B,2026-02-01\n")
+    campaign.add(read_items(late, rows=True))
+
+    campaign.export(tmp_path / "out.csv")
+    predicted = {row["id"]: row["predicted"] for row in read_csv(tmp_path / "out.csv")}
+    assert (predicted["x1"], predicted["x2"]) == ("low", "high")
+    assert campaign.row("r1")["age"] == 21

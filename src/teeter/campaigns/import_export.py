@@ -17,7 +17,10 @@ from teeter.campaigns.columns import (
     ColumnType,
     ImportedTable,
     TableRow,
+    decode_cells,
     format_cell,
+    replace_surrogates,
+    require_columns,
     rows_from_mappings,
 )
 from teeter.campaigns.enums import ItemKind
@@ -37,6 +40,7 @@ from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 from teeter.datasets.text_columns import TEXT_COLUMNS, find_label_column, find_text_column
 from teeter.datasets.text_templates import TextTemplate, parse_text_template
+from teeter.encoders import format_card
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.files import LfCsvStream, atomic_open, atomic_write
 from teeter.registry import did_you_mean
@@ -52,6 +56,9 @@ __all__ = [
     "read_items",
     "write_export",
 ]
+
+_MAX_CARD_CELL = 1_000
+"""Characters of a cell that a card shows. The column has them all."""
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 
@@ -81,6 +88,7 @@ def read_items(
     first: int = 0,
     image: str | None = None,
     fetcher: ImageFetcher | None = None,
+    rows: bool = False,
 ) -> Sequence[Item]:
     """Read items from a CSV, Parquet, JSONL or array file, or from a folder of images.
 
@@ -98,6 +106,7 @@ def read_items(
         image: The column of images: paths inside ``folder``, or links.
         fetcher: Fetches links. Rows whose images it cannot fetch are left out, and stand in its
             ``errors``.
+        rows: Whether items are the rows of a table, with all columns but those of ids and labels.
 
     Raises:
         FileError: If the file cannot be read.
@@ -113,6 +122,9 @@ def read_items(
     if image is not None:
         file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table of images")
         return _read_image_table(file, image, key, label, folder=folder, fetcher=fetcher)
+    if rows:
+        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table")
+        return _read_row_items(file, key=key, label=label)
     if path.suffix.lower() in JSONL_SUFFIXES:
         return _read_jsonl_items(path, text=text, key=key, label=label)
 
@@ -157,6 +169,35 @@ def _read_image_table(
         raise InputError(f"No image of {path} can be fetched: {failed}")
     parsed = parse_items(entries, ItemKind.IMAGE, folder)
     return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
+
+
+def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[Item]:
+    """Read a table whose rows are the items, each as a card with a line per column."""
+    if path.suffix.lower() in JSONL_SUFFIXES:
+        objects = [fields for _, fields in read_json_objects(path)]
+        id_column = key or ("id" if any("id" in fields for fields in objects) else None)
+        rows = rows_from_mappings(objects, id_column)
+    else:
+        source = read_source_table(path)
+        id_column = key or _find_id_column(source.table, None)
+        rows = source.rows(id_column)
+
+    names = rows[0].table.names
+    require_columns([name for name in (key, label) if name is not None], names)
+    entries = []
+    for row in rows:
+        cells = dict(zip(names, map(format_cell, decode_cells(row.cells)), strict=True))
+        entry = {"id": cells.pop(id_column or "", None) or None}
+        entry["label"] = cells.pop(label or "", None)
+        card = {name: _card_cell(cell) for name, cell in cells.items()}
+        entries.append({**entry, "text": format_card(card)})
+
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
+
+
+def _card_cell(cell: str) -> str:
+    """Return a cell as a card shows it: its beginning, without what a text cannot hold."""
+    return replace_surrogates(cell[:_MAX_CARD_CELL].replace("\0", "\N{SYMBOL FOR NULL}"))
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def sign_payload(secret: str, timestamp: str, body: bytes) -> str:
 
     Example:
         >>> sign_payload("secret", "1700000000", b"{}")[:16]
-        '30c45f5f2c3b1e4d'
+        'b8569b78799ff9e3'
     """
     message = timestamp.encode() + b"." + body
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()

@@ -160,6 +160,14 @@ ImageOption = Annotated[
         "gs:// links, which are fetched once into a folder beside it.",
     ),
 ]
+RowsOption = Annotated[
+    bool,
+    typer.Option(
+        "--rows",
+        help="Label whole rows of a table, shown as a card and encoded by their numbers, dates "
+        "and categories.",
+    ),
+]
 AllowPrivateOption = Annotated[
     bool,
     typer.Option("--allow-private", help="Also fetch images from addresses in your own network."),
@@ -214,6 +222,7 @@ def new(
     keys: KeysOption = "",
     show: ShowOption = "",
     image: ImageOption = None,
+    rows: RowsOption = False,
     allow_private: AllowPrivateOption = False,
     lease: LeaseOption = 60,
     overlap: OverlapOption = 0,
@@ -282,6 +291,7 @@ def new(
         id_column=id_column,
         labels=labels,
         image=image,
+        rows=rows,
         allow_private=allow_private,
     )
 
@@ -303,6 +313,7 @@ def add(
     id_column: IdOption = None,
     labels: LabelsOption = None,
     image: ImageOption = None,
+    rows: RowsOption = False,
     allow_private: AllowPrivateOption = False,
 ) -> None:
     """Add items to a campaign.
@@ -334,6 +345,7 @@ def add(
             first=opened.next_item_number(),
             image=image,
             fetcher=fetcher,
+            rows=rows,
         )
         result = opened.add(contents, progress=show_progress)
 
@@ -954,6 +966,7 @@ def create_campaign(
     id_column: str | None = None,
     labels: str | None = None,
     image: str | None = None,
+    rows: bool = False,
     allow_private: bool = False,
     encode_all: bool = True,
 ) -> list[str]:
@@ -969,6 +982,7 @@ def create_campaign(
         id_column: column of item ids.
         labels: column of known labels.
         image: column of images, as paths or links.
+        rows: whether the items are whole rows.
         allow_private: whether images may be fetched from private addresses.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
@@ -1006,6 +1020,7 @@ def create_campaign(
             image=image,
             folder=folder,
             fetcher=fetcher,
+            rows=rows,
         )
         if names is None:
             names = _classes_of(contents)
@@ -1017,6 +1032,8 @@ def create_campaign(
             settings = replace(settings, folder=str(items.resolve()))
         elif folder is not None:
             settings = replace(settings, kind="image", folder=str(folder))
+        elif rows and settings.encoder == "auto":
+            settings = replace(settings, encoder="table-rows")
         result = Campaign.make(
             location,
             names,
