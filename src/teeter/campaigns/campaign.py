@@ -56,6 +56,7 @@ from teeter.campaigns.location import (
     validate_classes,
     validate_name,
 )
+from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.results import (
     EncodingResult,
@@ -1299,6 +1300,24 @@ class Campaign:
             return self.repository.decisions.undo(connection, reviewer)
 
     # Reporting
+
+    def show(self, *, origin: str | None = None, height: int = 720) -> NotebookPage:
+        """Show the labelling page in a cell of a notebook on this machine.
+
+        Args:
+            origin: the scheme, host and port of the notebook's page, the only one that may show
+                it; by default that of the Jupyter server that runs this kernel.
+            height: the height of the frame in pixels.
+
+        Raises:
+            InputError: the origin is not known, or on another machine.
+        """
+        if self.database.path is not None:
+            location = str(self.database.path)
+        else:
+            url = self.database.url.render_as_string(hide_password=False)
+            location = f"{url}#{self.name}"
+        return open_notebook_page(location, origin=origin, height=height)
 
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""

@@ -197,7 +197,8 @@ def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[I
 
 def _card_cell(cell: str) -> str:
     """Return a cell as a card shows it: its beginning, without what a text cannot hold."""
-    return replace_surrogates(cell[:_MAX_CARD_CELL].replace("\0", "\N{SYMBOL FOR NULL}"))
+    shortened = cell[:_MAX_CARD_CELL].replace("\0", "\N{SYMBOL FOR NULL}")
+    return str(replace_surrogates(shortened))
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def add(
     \b
     Examples:
       teeter campaign webhook add reviews.teeter https://example.org/labels
-      teeter campaign webhook add reviews.teeter http://localhost:9000 --allow-private
+      teeter campaign webhook add a.teeter http://localhost:9000 --allow-private
     """
     from teeter.campaigns.webhooks import WebhookEvent, add_webhook
 
