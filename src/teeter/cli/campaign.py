@@ -251,7 +251,7 @@ def new(
       teeter campaign new reviews.csv --classes good,bad
       teeter campaign new questions.csv --classes intents.txt
       teeter campaign new partly_labelled.csv --labels label
-      teeter campaign new tickets.csv --text title,body --show customer --classes a,b
+      teeter campaign new a.csv --text title,body --show customer --classes x,y
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
