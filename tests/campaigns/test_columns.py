@@ -35,7 +35,7 @@ from teeter.errors import InputError, UnknownNameError
 
 ADDED = {
     *("content", "label", "annotators", "predicted", "confidence", "left_out", "agreement"),
-    *("decided_by", "answers"),
+    *("decided_by", "answers", "final_label", "labelled_by", "certificate"),
 }
 
 

@@ -48,6 +48,7 @@ def test_the_commands_of_a_campaign() -> None:
             "status",
             "suspects",
         ],
+        "Suggestions": ["describe", "predictions", "suggest", "sources"],
         "Team": ["people", "webhook", "decide", "agreement", "sync"],
         "Files": ["export", "backup", "restore", "copy-to", "predict", "model"],
     }

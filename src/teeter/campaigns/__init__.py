@@ -14,6 +14,8 @@ from teeter.lazy_imports import import_lazily
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
+    from teeter.campaigns.db import ClassDescription
+    from teeter.campaigns.language_model import LanguageModel
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy
     from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
@@ -23,6 +25,8 @@ if find_spec("sqlalchemy") is None:
 
 __all__ = [
     "Campaign",
+    "ClassDescription",
+    "LanguageModel",
     "Settings",
     "add_webhook",
     "estimate_accuracy",
@@ -37,6 +41,8 @@ __getattr__, __dir__ = import_lazily(
     {
         "agreement": ["prediction_agreement"],
         "campaign": ["Campaign", "Settings"],
+        "db": ["ClassDescription"],
+        "language_model": ["LanguageModel"],
         "people": ["require_permission"],
         "stopping": ["estimate_accuracy"],
         "webhooks": ["add_webhook", "sign_payload", "verify_signature"],

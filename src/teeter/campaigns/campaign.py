@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,14 +28,18 @@ from teeter.campaigns.db import (
     AnswerReceipt,
     BatchOrigin,
     CampaignRepository,
+    ClassDescription,
     Connection,
     Database,
     Decision,
     LockName,
     Pick,
+    ShownSuggestion,
+    StoredCertificate,
     UndoResult,
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.encoding import (
     ENOUGH_TO_BEGIN,
     ProgressReport,
@@ -44,10 +48,20 @@ from teeter.campaigns.encoding import (
     load_encoder,
 )
 from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.finish.finishing import (
+    certified_labels,
+    certify_finish,
+    look,
+    request_draws,
+    start_finish,
+)
+from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
+from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
 from teeter.campaigns.location import (
     as_class_name,
     find_campaign,
@@ -58,6 +72,7 @@ from teeter.campaigns.location import (
 )
 from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
+from teeter.campaigns.prior import PriorReader
 from teeter.campaigns.results import (
     EncodingResult,
     ImportResult,
@@ -73,7 +88,12 @@ from teeter.campaigns.saved_models import (
     rescale_model,
     scale_features,
 )
-from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
+from teeter.campaigns.settings import (
+    Settings,
+    change_names,
+    settings_from_json,
+    settings_to_dict,
+)
 from teeter.campaigns.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
@@ -86,6 +106,14 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
     with_imported_rows,
+)
+from teeter.campaigns.suggestions import (
+    PredictionImport,
+    SourceReport,
+    measure_sources,
+    parse_predictions,
+    read_predictions,
+    store_predictions,
 )
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
@@ -156,6 +184,7 @@ class Campaign:
         self.repository = CampaignRepository(campaign_id, clock, settings.lease)
         self.people = People(database, self.repository)
         self._pool: _FeaturePool | None = None
+        self._prior_reader = PriorReader(database, self.repository)
 
     # Opening and creating
 
@@ -167,6 +196,7 @@ class Campaign:
         classes: Sequence[str],
         settings: Settings | None = None,
         *,
+        descriptions: Mapping[str, ClassDescription] | None = None,
         who: str = DEFAULT_ANNOTATOR,
         clock: Clock = utc_now,
     ) -> Campaign:
@@ -177,6 +207,7 @@ class Campaign:
             name: the campaign's name, which no other campaign of the database has.
             classes: the names of two or more classes. Numbers become texts: class 1 is called "1".
             settings: how the campaign works.
+            descriptions: what classes mean, by class.
             who: who creates it, for the history.
             clock: returns the current time.
 
@@ -188,6 +219,7 @@ class Campaign:
         if settings.encoder is not None:
             trust_encoder(settings.encoder)
         class_names = validate_classes(classes)
+        require_known_classes(descriptions or {}, class_names)
         validate_name(name)
 
         database = Database(location, create=True)
@@ -207,6 +239,7 @@ class Campaign:
             campaign = cls(database, campaign_id, name, settings, clock=clock)
             campaign.repository.history.append(connection, who, "created", None, stored_settings)
             campaign.repository.classes.add(connection, class_names, who)
+            campaign.repository.descriptions.write(connection, descriptions or {}, who)
 
         return campaign
 
@@ -248,6 +281,7 @@ class Campaign:
         items: Iterable[Any],
         settings: Settings | None = None,
         *,
+        descriptions: Mapping[str, ClassDescription] | None = None,
         encode_all: bool = True,
         progress: ProgressReport | None = None,
     ) -> ImportResult:
@@ -262,6 +296,7 @@ class Campaign:
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
+            descriptions: what classes mean, by class.
             encode_all: whether to encode all items. If not, a few thousand items are encoded, which
                 is enough to begin to label, and ``encode`` must be called for the others.
             progress: called with the number of encoded items and the number of all items.
@@ -272,7 +307,9 @@ class Campaign:
             StoreError: the database cannot be used.
         """
         if is_url(path):
-            url, name, stored = cls._store_in_database(str(path), classes, items, settings)
+            url, name, stored = cls._store_in_database(
+                str(path), classes, items, settings, descriptions
+            )
             campaign = cls.open(url, name)
             return campaign._encode_new(stored, encode_all, progress)
 
@@ -283,7 +320,9 @@ class Campaign:
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 
         with atomic_file(path) as temporary:
-            campaign = cls.create(temporary, path.stem, classes, settings)
+            campaign = cls.create(
+                temporary, path.stem, classes, settings, descriptions=descriptions
+            )
             try:
                 stored = campaign._store_items(items)
             finally:
@@ -309,6 +348,7 @@ class Campaign:
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None,
+        descriptions: Mapping[str, ClassDescription] | None,
     ) -> tuple[str | Path, str, StoredImport]:
         """Create a campaign in a temporary file, and copy it to a database in one transaction.
 
@@ -331,7 +371,13 @@ class Campaign:
                     )
 
             with TemporaryDirectory(prefix="teeter-") as folder:
-                campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
+                campaign = cls.create(
+                    Path(folder) / "new.teeter",
+                    name,
+                    classes,
+                    settings,
+                    descriptions=descriptions,
+                )
                 try:
                     stored = campaign._store_items(items)
                     copy_campaign(campaign.database, target, name)
@@ -424,6 +470,43 @@ class Campaign:
             shown = read_shown_columns(self.repository, connection, self.settings.show, row_ids)
 
         return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
+
+    @property
+    def descriptions(self) -> dict[str, ClassDescription]:
+        """What the classes mean, by class; only of those that were described."""
+        with self.database.reading() as connection:
+            return self.repository.descriptions.all(connection)
+
+    def describe(
+        self,
+        descriptions: Mapping[str, ClassDescription | str],
+        *,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> None:
+        """Say what classes mean. Annotators see it, and models learn from it.
+
+        Args:
+            descriptions: a description by class, in place of what was there. A text is a
+                description without examples, and an empty one removes what was there.
+            who: who describes them, for the history.
+
+        Raises:
+            UnknownNameError: there is no such class. Then nothing changes.
+            InputError: a description is too long.
+        """
+        validated = {}
+        for name, given in descriptions.items():
+            description = ClassDescription(given) if isinstance(given, str) else given
+            validated[name] = validate_description(
+                name, description.description, description.examples
+            )
+
+        with self.database.writing() as connection:
+            self.repository.descriptions.write(connection, validated, who)
+
+    def use_names(self, use: bool, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Let models learn from the names and descriptions of the classes, or not."""
+        self.settings = change_names(self.database, self.repository, self.settings, use, who=who)
 
     def add(
         self,
@@ -558,6 +641,7 @@ class Campaign:
         *,
         asked_of: str | None = None,
         at: str | None = None,
+        shown: ShownSuggestion | None = None,
         allow_repeat: bool = False,
         connection: Connection | None = None,
     ) -> AnswerReceipt:
@@ -572,6 +656,7 @@ class Campaign:
             answer: the answer.
             asked_of: the annotator in whose name the item is open, if it is not the answer's.
             at: when it was given, as ``format_time`` writes it, if that is not now.
+            shown: the suggestion that the annotator saw, if any.
             allow_repeat: record the answer even if the annotator's current one says the same.
             connection: a connection that may write, to record the answer inside its transaction. It
                 is then on disk when that transaction is.
@@ -589,7 +674,10 @@ class Campaign:
                 if number is not None:
                     return AnswerReceipt(number, recorded=False)
 
-            return answers.record(transaction, answer, asked_of=asked_of, at=at)
+            receipt = answers.record(transaction, answer, asked_of=asked_of, at=at)
+            if shown is not None:
+                self.repository.suggestions.record_shown(transaction, receipt.number, shown)
+            return receipt
 
         if connection is not None:
             return record(connection)
@@ -1009,6 +1097,7 @@ class Campaign:
         classes = self.repository.classes.names(connection)
         model = self.repository.models.newest(connection)
         unencoded = count_unencoded(self.repository, connection)
+        finish_items = self.repository.finishes.drawn_items(connection)
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -1016,6 +1105,11 @@ class Campaign:
 
         def rows_of(items: Iterable[str]) -> frozenset[int]:
             return frozenset(row_of_item[item] for item in items if item in row_of_item)
+
+        # Outside of the transaction: it may have to encode the names of the classes.
+        prior = self._prior_reader.read(
+            self.settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
+        )
 
         left_out = rows_of(snapshot.left_out | pool.unreadable)
         audit_rows = rows_of(audit_set) - left_out
@@ -1046,8 +1140,10 @@ class Campaign:
             batches=batches,
             skipped=rows_of(skipped),
             scaler=pool.scaler,
+            finish_draws=tuple(row_of_item[item] for item in finish_items),
             encoding=pool.revision[0],
             unencoded=unencoded,
+            prior=prior,
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -1223,6 +1319,202 @@ class Campaign:
         """
         return self.classifier().label(contents, progress)
 
+    # Suggestions
+
+    def add_predictions(
+        self,
+        predictions: str | Path | Iterable[Mapping[str, Any]],
+        source: str,
+        *,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> PredictionImport:
+        """Add the predictions of another model as suggestions. They never become labels.
+
+        Annotators see them on picked items. Their accuracy is measured on control items, where
+        annotators do not see them. Models learn from them as long as they help.
+
+        Args:
+            predictions: a file (.csv, .jsonl or .parquet), or rows with ``id``, ``label`` and
+                optionally ``probability``, or with ``id`` and ``probabilities`` by class.
+            source: what they are called. Earlier predictions of that name are replaced.
+            who: who adds them, for the history.
+
+        Raises:
+            InputError: they cannot be read, or none is about an item and class of the campaign.
+        """
+        classes = self.classes
+        detail = {}
+        if isinstance(predictions, str | Path):
+            rows = read_predictions(Path(predictions), classes)
+            detail["file"] = Path(predictions).name
+        else:
+            rows = parse_predictions(predictions, classes)
+
+        return store_predictions(
+            self.database, self.repository, rows, source, who=who, detail=detail
+        )
+
+    def suggest(
+        self,
+        model: LanguageModel,
+        *,
+        limit: int | None = None,
+        again: bool = False,
+        who: str = DEFAULT_ANNOTATOR,
+        progress: ProgressReport | None = None,
+    ) -> SuggestionRun:
+        """Ask a language model for suggestions. The texts of the items are sent to its server.
+
+        Every reply is on disk before the next request is sent in its place, so an interrupted call
+        is resumed by the next one, and no text is paid for twice. The key of the server comes from
+        the environment variable ``TEETER_SUGGEST_KEY``.
+
+        Args:
+            model: the language model and its budget.
+            limit: how many items to ask about at most.
+            again: ask about items with a suggestion too, if the prompt has changed since.
+            who: who asks, for the history.
+            progress: called with the number of items done and the number of all items.
+
+        Raises:
+            InputError: the items are no texts.
+            ServerError: the server refuses the requests, or cannot be reached.
+        """
+        return ask_language_model(
+            self.database,
+            self.repository,
+            self.settings,
+            model,
+            who=who,
+            limit=limit,
+            again=again,
+            progress=progress,
+        )
+
+    def sources(self) -> list[SourceReport]:
+        """Return the sources of suggestions, and how far people agree with each."""
+        with self.database.reading() as connection:
+            return measure_sources(self.repository, connection, self.settings)
+
+    def remove_source(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Remove a source and all its suggestions.
+
+        Raises:
+            UnknownNameError: there is no such source.
+        """
+        with self.database.writing() as connection:
+            source = self.repository.suggestions.source(connection, name)
+            self.repository.suggestions.remove_source(connection, source, who)
+
+    # Finishing
+
+    def finish(
+        self,
+        error: float | None = None,
+        confidence: float | None = None,
+        per_class: bool | None = None,
+    ) -> FinishReport:
+        """Return which items the model may label, with a promise of how many labels are wrong.
+
+        Before ``start_finish`` was called, it returns a plan: how many random labels would let the
+        model label how many items. It may be called at any time, as often as you like.
+
+        Args:
+            error: the share of wrong labels that is allowed; 0.05 by default.
+            confidence: the probability with which the promise is kept; 0.95 by default.
+            per_class: whether to promise it for each predicted class.
+
+        Raises:
+            InputError: there is no model yet, or a promise with other values was started.
+        """
+        terms = None
+        if not (error is None and confidence is None and per_class is None):
+            terms = PromiseTerms(error or 0.05, confidence or 0.95, bool(per_class))
+
+        with self.database.reading() as connection:
+            return look(self.repository, connection, self.settings, terms)
+
+    def start_finish(
+        self,
+        error: float = 0.05,
+        confidence: float = 0.95,
+        *,
+        per_class: bool = False,
+        draws: int | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> FinishReport:
+        """Freeze a model that is to label the rest, and ask about random items next.
+
+        The model is trained again first if there are answers that it does not know. It is frozen as
+        it is: later labels train later models and are not lost, but do not change this one. Each
+        further call is a new attempt, which needs more random labels than the one before it.
+
+        Args:
+            error: the share of wrong labels that is allowed.
+            confidence: the probability with which the promise is kept.
+            per_class: whether to promise it for each predicted class.
+            draws: how many random items to ask about next; None for the plan's first number.
+            who: the name for the history.
+
+        Raises:
+            InputError: fewer than two classes have labels, or too few items are left.
+        """
+        terms = PromiseTerms(error, confidence, per_class)
+        with self.database.reading() as connection:
+            newer_answers = self.repository.answers.count_since_newest_model(connection)
+            has_model = self.repository.models.newest_version(connection) > 0
+        if newer_answers or not has_model:
+            self.train(who=who)
+
+        with self.database.writing() as connection:
+            return start_finish(
+                self.repository, connection, self.settings, terms, who=who, draws=draws
+            )
+
+    def request_draws(self, count: int, *, who: str = DEFAULT_ANNOTATOR) -> FinishReport:
+        """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
+
+        Raises:
+            InputError: ``start_finish`` was not called yet.
+        """
+        with self.database.writing() as connection:
+            return request_draws(self.repository, connection, self.settings, count, who=who)
+
+    def certify(self, *, who: str = DEFAULT_ANNOTATOR) -> StoredCertificate:
+        """Write down what is promised now. Exports then have the model's labels.
+
+        Returns:
+            The certificate. A second call returns the same one while nothing has changed.
+
+        Raises:
+            InputError: nothing is promised yet.
+        """
+        with self.database.writing() as connection:
+            return certify_finish(
+                self.repository, connection, self.settings, campaign=self.name, who=who
+            )
+
+    def certificate_note(self) -> str | None:
+        """Return a sentence about the labels that the model gives under a certificate.
+
+        It says so if the newest certificate no longer holds, because labels that it rests on were
+        corrected: exports then leave the model's labels out. None if nothing was certified.
+        """
+        with self.database.reading() as connection:
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            labels, problem = certified_labels(self.repository, connection, self.settings, snapshot)
+        if not labels:
+            return problem
+
+        code = next(iter(labels.values())).certificate
+        are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+        return f"{are} labelled by the model, under certificate {code}."
+
+    def certificates(self) -> list[StoredCertificate]:
+        """Return all certificates, oldest first."""
+        with self.database.reading() as connection:
+            return self.repository.finishes.certificates(connection)
+
     # Reviewing
 
     def labels(self) -> dict[str, ConsensusLabel]:
@@ -1372,7 +1664,8 @@ class Campaign:
         with self.database.reading() as connection:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
-            rows = export_rows(items, snapshot, predicted, folder=self.settings.folder)
+            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
+            rows = export_rows(items, snapshot, predicted, certified, folder=self.settings.folder)
             if state is not None and form == "cleanlab":
                 rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["AnswerKind", "ItemKind", "Permission", "PickArm", "PickState", "Role"]
+__all__ = [
+    "AnswerKind",
+    "ItemKind",
+    "Labeller",
+    "Permission",
+    "PickArm",
+    "PickState",
+    "Role",
+]
 
 
 class ItemKind(StrEnum):
@@ -36,11 +44,23 @@ class PickArm(StrEnum):
     """At random, to measure the model with; trained on as well."""
     AUDIT = "audit"
     """At random and held out of training, to measure the model with."""
+    FINISH = "finish"
+    """At random from the items that no person had labelled when a model was frozen."""
 
     @property
     def is_random(self) -> bool:
         """Whether the item measures the model, so that annotators must not see its prediction."""
         return self is not PickArm.PICKED
+
+
+class Labeller(StrEnum):
+    """Who gave an item its final label."""
+
+    PERSON = "person"
+    MODEL = "model"
+    """A model, under a certificate."""
+    UNDECIDED = "undecided"
+    """No one yet."""
 
 
 class PickState(StrEnum):

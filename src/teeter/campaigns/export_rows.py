@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from teeter.campaigns.db.imported_tables import StoredRow
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.enums import ItemKind, Labeller
 
 __all__ = ["ExportRow", "shown_content"]
 
@@ -36,6 +36,12 @@ class ExportRow:
     """One of ``ItemKind``."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """The answer of each annotator: a class, or skip, unsure or flag."""
+    final_label: str | None = None
+    """The label, or else the class that the model predicts under a certificate."""
+    labelled_by: Labeller = Labeller.UNDECIDED
+    """Who gave the final label."""
+    certificate: str | None = None
+    """The certificate's id, if the model gave it."""
     row: StoredRow | None = None
     """The row of the table that it came from."""
     file: Path | None = None

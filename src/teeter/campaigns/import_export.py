@@ -453,6 +453,9 @@ def _to_dict(row: ExportRow) -> dict[str, Any]:
         "agreement": row.agreement,
         "decided_by": row.decided_by,
         "answers": dict(row.answers),
+        "final_label": row.final_label,
+        "labelled_by": str(row.labelled_by),
+        "certificate": row.certificate,
     }
 
 

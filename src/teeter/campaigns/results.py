@@ -77,7 +77,9 @@ class Question:
     content: str | None
     """The text, or the path of the image."""
     arm: str
-    """``picked`` by the strategy, drawn as a ``control`` item, or of the ``audit`` set."""
+    """``picked`` by the strategy, drawn at random as a ``control`` item or to ``finish``, or of the
+    ``audit`` set.
+    """
     rank: int
     """Its position in the batch, from 1."""
     reason: dict[str, Any]

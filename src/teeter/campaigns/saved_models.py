@@ -6,6 +6,7 @@ A saved model is a safetensors file of named arrays:
 ``places``          (L,) the indices of the items it was trained on
 ``labels``          (L,) their class indices
 ``predicted``       (N,) the predicted class index of every item at that time
+``confidence``      (N,) the calibrated probability of that class
 ``weight, bias``    (S, D) and (S,) the head, if it is linear; ``seen`` (S,) has its class indices
 ``model.K.NAME``    the arrays of network K, if the head is a network
 ``picking.NAME``    the same arrays of the model that picks, which does not know the random items

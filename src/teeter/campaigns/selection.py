@@ -2,7 +2,8 @@
 
 A batch mixes three groups: picks of the strategy, control items drawn at random from all items, and
 a few items of the audit set. Accuracy is measured on the random ones only, because picks of a
-strategy are harder than the average item.
+strategy are harder than the average item. While random items are drawn to let the model label the
+rest (see ``finish``), a batch has only these.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     Returns:
         The picks in the order in which they are shown; fewer than n if fewer items are left.
     """
+    # Draws of a promise come first and alone, in their order: no other choice may mix with them.
+    draws = [place for place in state.finish_draws if place not in state.taken][:n]
+    if draws:
+        return [
+            Pick(item=state.keys[place], rank=rank, arm=PickArm.FINISH, reason={})
+            for rank, place in enumerate(draws, start=1)
+        ]
+
     # The number of batches makes each batch random, and the same after a restart.
     seed = stream(settings.seed, "batch", state.batches).initial_seed()
     generator = np.random.default_rng(seed)

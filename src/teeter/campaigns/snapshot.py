@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +35,15 @@ from teeter.campaigns.db import (
     Decision,
     StoredItem,
 )
-from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.enums import AnswerKind, ItemKind, Labeller
 from teeter.campaigns.export_rows import ExportRow
 from teeter.campaigns.feature_quality import compare_encoders, describe_features
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
+
+if TYPE_CHECKING:
+    from teeter.campaigns.finish.finishing import CertifiedLabel
 
 __all__ = [
     "Agreement",
@@ -228,6 +231,7 @@ def export_rows(
     items: Sequence[StoredItem],
     snapshot: CampaignSnapshot,
     predictions: Mapping[str, tuple[str, float]],
+    certified: Mapping[str, CertifiedLabel] | None = None,
     *,
     folder: str | None = None,
 ) -> list[ExportRow]:
@@ -237,8 +241,10 @@ def export_rows(
         items: the items to export.
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
+        certified: by item id, the labels that a model gives under a certificate.
         folder: the folder of the images.
     """
+    certified = certified or {}
     answers_by_item: dict[str, dict[str, str]] = {}
     for answer in snapshot.answers:
         answers_of_item = answers_by_item.setdefault(answer.item, {})
@@ -250,13 +256,24 @@ def export_rows(
         consensus = snapshot.consensus.get(item.item_id)
         decision = snapshot.decisions.get(item.item_id)
         predicted, probability = predictions.get(item.item_id, (None, None))
+        label = None if consensus is None else consensus.label
+        final_label = label
+        labelled_by = Labeller.UNDECIDED if label is None else Labeller.PERSON
+        certificate = None
+        by_model = certified.get(item.item_id)
+        if by_model is not None and label is None:
+            # The certified model, which may be older than the newest one.
+            predicted = final_label = by_model.label
+            probability = by_model.confidence
+            labelled_by = Labeller.MODEL
+            certificate = by_model.certificate
         answers = answers_by_item.get(item.item_id, {})
 
         row = ExportRow(
             id=item.item_id,
             kind=item.kind,
             content=item.content,
-            label=None if consensus is None else consensus.label,
+            label=label,
             annotators=len(answers),
             predicted=predicted,
             # Six digits are more than a prediction is worth, and keep exports comparable by diff.
@@ -266,6 +283,9 @@ def export_rows(
             decided_by=None if decision is None else decision.reviewer,
             answers=answers,
             file=_image_file(item, folder),
+            final_label=final_label,
+            labelled_by=labelled_by,
+            certificate=certificate,
         )
         rows.append(row)
 

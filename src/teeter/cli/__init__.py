@@ -16,11 +16,13 @@ from teeter.cli.demo import demo
 from teeter.cli.doctor import doctor
 from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
+from teeter.cli.finish import finish
 from teeter.cli.panels import Panel
 from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
 from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
+from teeter.cli.suggestions import describe, predictions, sources, suggest
 from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
 from teeter.cli.try_sample import try_sample
@@ -43,6 +45,11 @@ campaign.add_typer(webhook, name="webhook", rich_help_panel=Panel.TEAM)
 campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(describe)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(predictions)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(suggest)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(sources)
+campaign.command(rich_help_panel=Panel.FILES)(finish)
 campaign.command("predict", rich_help_panel=Panel.FILES)(predict_with_campaign)
 campaign.command("model", rich_help_panel=Panel.FILES)(export_model)
 

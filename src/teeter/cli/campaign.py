@@ -22,7 +22,9 @@ from teeter.cli.options import (
     DEFAULT_ANNOTATOR,
     AnnotatorOption,
     CampaignArgument,
+    DescribeOption,
     JsonOption,
+    NamesOption,
     SeedOption,
     TextOption,
     split_names,
@@ -44,6 +46,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.db import ClassDescription
     from teeter.campaigns.image_links import ImageFetcher
     from teeter.campaigns.items import Item
     from teeter.campaigns.results import EncodingResult
@@ -228,6 +231,8 @@ def new(
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
     consensus: ConsensusOption = "majority",
+    describe: DescribeOption = None,
+    names: NamesOption = True,
     seed: SeedOption = 0,
 ) -> None:
     """Create a campaign from a file or folder of items.
@@ -239,9 +244,10 @@ def new(
     All columns of a table stay with the items: the page searches and filters by them, and teeter
     campaign export returns them in their order and with their types.
 
-    Control items are drawn from all items. The audit set holds at most half of the items, and grows
-    when items are added later. When an annotator answers an item, the leases on their other items
-    are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
+    Control items (see --control) are drawn at random from all items, including those already
+    labelled. The audit set holds at most half of the items, and grows when items are added later.
+    When an annotator answers an item, the leases on their other items are renewed. With --consensus
+    dawid-skene, the answers of more accurate annotators count more.
 
     If the image folder is next to the campaign file or in a subfolder, you can move the file and
     the images together.
@@ -252,6 +258,7 @@ def new(
       teeter campaign new questions.csv --classes intents.txt
       teeter campaign new partly_labelled.csv --labels label
       teeter campaign new a.csv --text title,body --show customer --classes x,y
+      teeter campaign new messages.csv --classes spam,ham --describe classes.toml
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
@@ -279,9 +286,10 @@ def new(
         overlap=overlap,
         people=people,
         consensus=consensus,
+        names=names,
         seed=seed,
     )
-    names = create_campaign(
+    class_names = create_campaign(
         items,
         location,
         classes,
@@ -292,12 +300,13 @@ def new(
         image=image,
         rows=rows,
         allow_private=allow_private,
+        describe=describe,
     )
 
     command = "teeter campaign label"
     # The page lists the classes that match what is typed, so it is better with many of them. A
     # team labels on the page too.
-    if len(names) > MAX_SHORTCUTS or overlap > 0:
+    if len(class_names) > MAX_SHORTCUTS or overlap > 0:
         command = "teeter serve"
     # Without the password, because what a terminal shows is often recorded or shared.
     typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
@@ -455,8 +464,8 @@ def label(
     Enter; Shift U then means unsure, and Shift F flags the item. Every answer is saved to disk
     before the next item is shown. After each round of N items (see -n), a new model is trained.
 
-    With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
-    later. A label that you keep is not shown again.
+    With --suspects, press = to keep a label, the key of another class to change it, or space to
+    leave it for later. A label that you keep is not shown again.
 
     \b
     Examples:
@@ -510,9 +519,9 @@ def ask(
 ) -> None:
     """List the items to label next, and why each was picked.
 
-    Prints the id, the reason (picked, control or audit) and the content of each item, separated by
-    tabs. Until some of the listed items are answered, running the command again lists the same
-    ones.
+    Prints the id, the reason (picked, control, audit or finish) and the content of each item,
+    separated by tabs. Until some of the listed items are answered, running the command again lists
+    the same ones.
 
     \b
     Examples:
@@ -737,6 +746,9 @@ def export(
 ) -> None:
     """Export the labels, and a prediction with its confidence for every item.
 
+    The column labelled_by says who gave the final label: a person, the model under a certificate
+    of teeter campaign finish, or no one yet (undecided).
+
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
     file in a spreadsheet program, because such programs treat text that begins with = as a formula.
 
@@ -758,11 +770,12 @@ def export(
                 for event in opened.history():
                     stream.write(json.dumps(event) + "\n")
         # No one can see in a file that its predictions are older than its labels.
-        note = opened.prediction_note()
+        notes = [opened.certificate_note(), opened.prediction_note()]
 
     typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
-    if note is not None:
-        echo_wrapped(note)
+    for note in notes:
+        if note is not None:
+            echo_wrapped(note)
 
 
 @campaign.command(rich_help_panel=Panel.FILES)
@@ -967,6 +980,7 @@ def create_campaign(
     image: str | None = None,
     rows: bool = False,
     allow_private: bool = False,
+    describe: Path | None = None,
     encode_all: bool = True,
 ) -> list[str]:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
@@ -983,6 +997,7 @@ def create_campaign(
         image: column of images, as paths or links.
         rows: whether the items are whole rows.
         allow_private: whether images may be fetched from private addresses.
+        describe: file that says what the classes mean. Default: the file of classes, if it does.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
     Returns:
@@ -997,11 +1012,13 @@ def create_campaign(
         )
 
     from teeter.campaigns import Campaign
+    from teeter.campaigns.descriptions import require_known_classes
     from teeter.campaigns.import_export import detect_kind, read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
     names = None if classes is None else _parse_classes(classes)
+    descriptions = _read_descriptions(describe, classes)
     if names is None and labels is None:
         raise InputError(
             "Which classes? Name them with --classes, or name the column that holds them with "
@@ -1023,6 +1040,7 @@ def create_campaign(
         )
         if names is None:
             names = _classes_of(contents)
+        require_known_classes(descriptions, names)
         shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
         # What annotators see follows from the source, so there is no option for it.
@@ -1038,6 +1056,7 @@ def create_campaign(
             names,
             contents,
             settings,
+            descriptions=descriptions,
             encode_all=encode_all,
             progress=show_progress,
         )
@@ -1052,6 +1071,7 @@ def create_campaign(
         _report_unused_labels(items, names)
     if result.encoding is not None:
         echo_wrapped(result.encoding.sentence)
+        _report_names(location)
         if result.encoding.unencoded:
             unencoded = pluralize(result.encoding.unencoded, "item")
             typer.echo(f"{unencoded} will be encoded while you label.")
@@ -1082,6 +1102,26 @@ def _report_failed_links(fetcher: ImageFetcher) -> None:
     if fetcher.errors:
         count = pluralize(len(fetcher.errors), "image")
         typer.echo(f"{count} could not be fetched. Add the same table again to retry.", err=True)
+
+
+def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
+    """Return the descriptions in a file, or those that stand beside the names of the classes."""
+    from teeter.campaigns.class_files import is_class_file
+    from teeter.campaigns.descriptions import parse_description_table, read_descriptions
+
+    if describe is not None:
+        return read_descriptions(describe)
+    if classes is None or not is_class_file(classes) or Path(classes).suffix.lower() == ".txt":
+        return {}
+    return parse_description_table(Path(classes).read_text(encoding="utf-8-sig"), Path(classes))
+
+
+def _report_names(location: str) -> None:
+    """Say whether models learn from the names of the classes."""
+    from teeter.campaigns.class_names import explain_names
+
+    with open_campaign(location) as opened:
+        echo_wrapped(explain_names(opened))
 
 
 def _classes_of(items: Sequence[Item]) -> list[str]:
@@ -1118,12 +1158,11 @@ def _parse_classes(classes: str) -> list[str]:
     Raises:
         FileError: if it names a file that cannot be read.
     """
-    from teeter.campaigns.class_files import CLASS_FILE_SUFFIXES, read_class_file
+    from teeter.campaigns.class_files import is_class_file, read_class_file
 
-    path = Path(classes)
-    # A list of two or more names has a comma, which a file's name could have too.
-    is_file = path.suffix.lower() in CLASS_FILE_SUFFIXES and ("," not in classes or path.is_file())
-    return read_class_file(path) if is_file else split_names(classes)
+    if is_class_file(classes):
+        return read_class_file(Path(classes))
+    return split_names(classes)
 
 
 def _default_path(items: Path) -> Path:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.campaign import Settings
 from teeter.campaigns.columns import parse_column_filter
-from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
+from teeter.campaigns.db import Answer, ItemFilter, ItemQuery, ShownSuggestion
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
@@ -309,7 +309,10 @@ def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
     annotator = current_user(request)
 
     answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
-    receipt = service.record_answer(answer)
+    shown = None
+    if body.suggestion is not None:
+        shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
+    receipt = service.record_answer(answer, shown)
     get_workspace(request).trainer.ensure_questions(service.location, annotator)
     return receipt
 

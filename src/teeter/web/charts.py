@@ -11,7 +11,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup
 
-__all__ = ["AccuracyPoint", "accuracy_chart", "labels_over_time_chart"]
+from teeter.campaigns.finish.calibration import ReliabilityBin
+from teeter.campaigns.finish.look import CoveragePoint
+
+__all__ = [
+    "AccuracyPoint",
+    "accuracy_chart",
+    "coverage_chart",
+    "labels_over_time_chart",
+    "reliability_chart",
+]
 
 WIDTH = 640
 HEIGHT = 260
@@ -154,6 +163,82 @@ def labels_over_time_chart(times: Sequence[str]) -> Markup | None:
             x_ticks=[],
             start=start,
             end=end,
+        )
+    )
+
+
+def coverage_chart(
+    curve: Sequence[CoveragePoint], planned: Sequence[CoveragePoint]
+) -> Markup | None:
+    """Draw how many items the model may label against the number of random labels.
+
+    Args:
+        curve: what was shown so far, as a line.
+        planned: what more labels are likely to show, as dots.
+
+    Returns:
+        An SVG, or None if there is nothing to draw.
+    """
+    points = [*curve, *planned]
+    if not points:
+        return None
+
+    most_draws = max(point.draws for point in points)
+    to_x = _Scale(0, most_draws, LEFT, WIDTH - RIGHT)
+    to_y = _Scale(0, 1, HEIGHT - BOTTOM, TOP)
+    line = [_Point(to_x(point.draws), to_y(point.coverage)) for point in curve]
+    dots = [_Point(to_x(point.draws), to_y(point.coverage)) for point in planned]
+
+    now = curve[-1] if curve else None
+    description = "Nothing is covered yet."
+    if now is not None:
+        description = f"After {now.draws} random labels the model may label {now.coverage:.0%}."
+    band = []
+    if line:
+        band = [_Point(line[0].x, to_y(0)), *line, _Point(line[-1].x, to_y(0))]
+    return _render(
+        _Chart(
+            f"{description} The plan has {len(planned)} points.",
+            line=line,
+            band=band,
+            dots=dots,
+            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
+            x_ticks=[_Tick(to_x(count), f"{count:,.0f}") for count in _round_steps(most_draws)],
+            x_label="random labels",
+        )
+    )
+
+
+def reliability_chart(bins: Sequence[ReliabilityBin]) -> Markup | None:
+    """Draw the share of right labels against the model's confidence, with intervals.
+
+    Returns:
+        An SVG, or None for fewer than two bins.
+    """
+    if len(bins) < 2:
+        return None
+
+    # Most models are sure of most items, so the lower half is drawn only if something is in it.
+    is_upper_half = min(bin.low for bin in bins) >= 0.5 and bins[0].confidence >= 0.5
+    lowest = 0.5 if is_upper_half else 0.0
+    shares = [lowest + (1 - lowest) * k / 4 for k in range(5)]
+
+    # The last tick is centred below the end of the axis and needs room on its right.
+    to_x = _Scale(lowest, 1, LEFT, WIDTH - 2 * RIGHT)
+    to_y = _Scale(lowest, 1, HEIGHT - BOTTOM, TOP)
+    upper = [_Point(to_x(bin.confidence), to_y(bin.high)) for bin in bins]
+    lower = [_Point(to_x(bin.confidence), to_y(bin.low)) for bin in bins]
+    described = "; ".join(f"{bin.confidence:.0%} sure, {bin.right:.0%} right" for bin in bins)
+    return _render(
+        _Chart(
+            f"Confidence and share of right labels: {described}.",
+            # What a perfectly calibrated model would show.
+            line=[_Point(to_x(lowest), to_y(lowest)), _Point(to_x(1), to_y(1))],
+            band=[*upper, *reversed(lower)],
+            dots=[_Point(to_x(bin.confidence), to_y(bin.right)) for bin in bins],
+            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in shares],
+            x_ticks=[_Tick(to_x(share), f"{share:.0%}") for share in shares],
+            x_label="confidence",
         )
     )
 

@@ -15,6 +15,7 @@ from fastapi.templating import Jinja2Templates
 from teeter.campaigns.columns import ColumnFilter, format_cell
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
+from teeter.campaigns.finish.look import CoveragePoint, FinishReport
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shared_names import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
@@ -32,7 +33,14 @@ from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
 from teeter.web.auth import SecurityConfig, TooManyLoginsError, WrongTokenError
 from teeter.web.auth.local_paths import local_path
 from teeter.web.background_requests import MapKind
-from teeter.web.charts import AccuracyPoint, accuracy_chart, labels_over_time_chart
+from teeter.web.charts import (
+    AccuracyPoint,
+    accuracy_chart,
+    coverage_chart,
+    labels_over_time_chart,
+    reliability_chart,
+)
+from teeter.web.finish import FinishService
 from teeter.web.permissions import (
     can_create_campaigns,
     current_session,
@@ -51,8 +59,10 @@ from teeter.web.schemas import (
     ModelRound,
     QuestionOut,
     RecentAnswer,
+    SourceOut,
 )
 from teeter.web.service import CampaignService
+from teeter.web.suggestions import describe_source
 
 __all__ = [
     "QUESTIONS_ON_PAGE",
@@ -172,6 +182,12 @@ class CampaignPage:
             **context,
         )
 
+    def list_sources(self) -> list[SourceOut]:
+        """Return the sources of suggestions, with their measured accuracy."""
+        with self.service.campaign.database.reading() as connection:
+            reports = self.service.measure_sources(connection)
+        return [describe_source(report) for report in reports]
+
     def render_labelling(
         self,
         mode: LabelMode,
@@ -204,6 +220,7 @@ class CampaignPage:
             questions=questions,
             recent=recent,
             waiting=waiting,
+            sources=self.list_sources() if mode is LabelMode.LABEL else [],
         )
         return self.render("label.html", start=start, is_name_shared=is_name_shared)
 
@@ -417,6 +434,8 @@ def show_progress(request: Request, slug: str) -> Response:
     if Permission.REVIEW in permissions_in(request, page.service):
         changed_predictions = page.service.changed_predictions(_CHANGED_PREDICTIONS)
 
+    finish = FinishService(page.service, current_user(request)).describe()
+    report = finish.report
     template = "part_progress.html" if _wants_part(request) else "progress.html"
     return page.render(
         template,
@@ -427,7 +446,15 @@ def show_progress(request: Request, slug: str) -> Response:
         changed_predictions=changed_predictions,
         last_round=progress.rounds[-1] if progress.rounds else None,
         encoders=_offered_encoders(page.campaign.kind, progress.status.encoder),
+        finish=finish,
+        coverage_curve=None if report is None else coverage_chart(report.curve, _planned(report)),
+        reliability=None if report is None else reliability_chart(report.reliability),
     )
+
+
+def _planned(report: FinishReport) -> list[CoveragePoint]:
+    """Return the plan as points of the curve of coverage."""
+    return [CoveragePoint(report.draws + step.labels, step.coverage) for step in report.plan]
 
 
 def _offered_encoders(kind: ItemKind, current: str | None) -> list[str]:

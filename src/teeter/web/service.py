@@ -21,8 +21,19 @@ from safetensors.numpy import load
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
-from teeter.campaigns.db import Answer, Connection, ItemQuery, ModelSummary, Pick, StoredItem
+from teeter.campaigns.db import (
+    Answer,
+    ClassDescription,
+    Connection,
+    ItemQuery,
+    ModelSummary,
+    Pick,
+    ShownSuggestion,
+    StoredItem,
+)
 from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.finish.finishing import look
+from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.people import require_name
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
@@ -34,7 +45,8 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.errors import FileError, StoreError, UnknownItemError
+from teeter.campaigns.suggestions import SourceReport, measure_sources, visible_suggestions
+from teeter.errors import FileError, InputError, StoreError, UnknownItemError
 from teeter.paths import resolve_inside
 from teeter.web.background_requests import Explanation
 from teeter.web.cache import cached_by
@@ -54,6 +66,7 @@ from teeter.web.schemas import (
     RecentAnswer,
     ShareOut,
     ShownColumn,
+    SuggestionOut,
     UndoneAnswer,
     UndoOut,
 )
@@ -74,6 +87,9 @@ _MAX_EXCERPT = 160
 
 _WRITE_TIMEOUT = 10
 """Seconds that an answer waits for another process that writes. The page waits 20 for us."""
+
+_MEASURE_SECONDS = 10.0
+"""How long a measured accuracy of a source is used. Measuring reads all answers."""
 
 _TEAM_CHECK_SECONDS = 5.0
 """How long it may take until a second annotator is noticed."""
@@ -214,10 +230,23 @@ class CampaignService:
             return answers.has_several_annotators(connection, except_for=IMPORTED)
 
     def list_classes(self) -> list[ClassOut]:
-        """Return the classes with their shortcuts."""
-        # Read every time: classes can be added while the server runs.
+        """Return the classes with their shortcuts and descriptions."""
+        # Read every time: classes can be added and described while the server runs.
         shortcuts = shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
-        return [ClassOut(name=name, shortcut=shortcut) for name, shortcut in shortcuts.items()]
+        descriptions = self.campaign.descriptions
+
+        described = []
+        for name, shortcut in shortcuts.items():
+            description = descriptions.get(name, ClassDescription())
+            described.append(
+                ClassOut(
+                    name=name,
+                    shortcut=shortcut,
+                    description=description.description,
+                    examples=list(description.examples),
+                )
+            )
+        return described
 
     def newest_model(self) -> NewestModel:
         """Return the version of the newest model, and when it was trained."""
@@ -260,6 +289,7 @@ class CampaignService:
         with self.campaign.database.reading() as connection:
             picks = repository.picks.open_picks(connection, annotator, n)
             rows = repository.items.by_id(connection, [pick.item for pick in picks])
+            suggestions = self._find_suggestions(connection, list(rows.values()))
 
             for stored_pick in picks:
                 pick = self._describe_pick(stored_pick)
@@ -271,9 +301,46 @@ class CampaignService:
                 # Control, audit and shared items are labelled without the model's opinion.
                 if not pick.is_blind:
                     question.explanation = explanations.get(stored_pick.item)
+                    question.suggestion = suggestions.get(stored_pick.item)
                 questions.append(question)
 
         return questions
+
+    # Suggestions
+
+    def _suggestion_version(self, connection: Connection) -> tuple[int, tuple[int, ...]]:
+        """Return a value that changes with the sources, and every few seconds with the answers."""
+        seconds = int(time.monotonic() / _MEASURE_SECONDS)
+        return seconds, self.campaign.repository.suggestions.revision(connection)
+
+    @cached_by(_suggestion_version)
+    def measure_sources(self, connection: Connection) -> list[SourceReport]:
+        """Return the sources of suggestions with their accuracy, a few seconds old at most."""
+        return measure_sources(self.campaign.repository, connection, self.campaign.settings)
+
+    def _find_suggestions(
+        self, connection: Connection, rows: Sequence[StoredItem]
+    ) -> dict[str, SuggestionOut]:
+        """Return the suggestion to show with each item, by item id."""
+        reports = self.measure_sources(connection)
+        accuracies = {report.name: report.accuracy for report in reports}
+        visible = visible_suggestions(
+            self.campaign.repository,
+            connection,
+            self.campaign.settings,
+            reports,
+            [row.row_id for row in rows],
+        )
+
+        shown = {}
+        for item, suggestion in visible.items():
+            shown[item] = SuggestionOut(
+                source=suggestion.source,
+                label=suggestion.label,
+                probability=suggestion.probability,
+                accuracy=ShareOut.from_estimate(accuracies[suggestion.source]),
+            )
+        return shown
 
     def assign_ready_items(self, annotator: str, n: int) -> bool:
         """Assign items that need no picking, until n items wait for an annotator.
@@ -335,8 +402,12 @@ class CampaignService:
 
     # Answers
 
-    def record_answer(self, answer: Answer) -> AnswerOut:
+    def record_answer(self, answer: Answer, shown: ShownSuggestion | None = None) -> AnswerOut:
         """Record an answer. It is on disk when this returns.
+
+        Args:
+            answer: the answer.
+            shown: the suggestion that the annotator saw, if any.
 
         Raises:
             UnknownNameError: there is no such item or class.
@@ -344,7 +415,7 @@ class CampaignService:
             StoreError: the answer could not be stored, or the file was moved meanwhile.
         """
         # Idempotent: a page that got no response sends the answer again, and it counts once.
-        receipt = self.campaign.answer(answer)
+        receipt = self.campaign.answer(answer, shown=shown)
         # A file that was moved while it was written to is not where people look for the answer.
         self._require_file()
         return AnswerOut(new=receipt.recorded, labelled=self.count_items().labelled)
@@ -427,6 +498,19 @@ class CampaignService:
         """Return how far annotators agree."""
         answers = self.read_snapshot(connection).answers
         return measure_agreement(answers, self.campaign.repository.classes.names(connection))
+
+    @cached_by(_newest_change)
+    def look_at_finish(self, connection: Connection) -> FinishReport | InputError:
+        """Return what the model may label, or why there is nothing to look at.
+
+        An error is returned rather than raised, so that it is remembered like a report.
+        """
+        campaign = self.campaign
+        snapshot = self.read_snapshot(connection)
+        try:
+            return look(campaign.repository, connection, campaign.settings, snapshot=snapshot)
+        except InputError as error:
+            return error
 
     def count_items(self) -> ItemCounts:
         """Return how many items there are, and how many have answers of each kind."""

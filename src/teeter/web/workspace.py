@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
+from teeter.campaigns.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
@@ -48,6 +49,7 @@ from teeter.web.schemas import (
     TrainedModel,
 )
 from teeter.web.service import CampaignService, NewestModel, make_slug
+from teeter.web.suggester import Suggester
 
 __all__ = ["CampaignOwner", "JobStatus", "Workspace"]
 
@@ -110,6 +112,7 @@ class Workspace:
         database: the URL of a database. Open all its campaigns too, and create new ones there
             rather than in the folder.
         batch: number of items that are picked at a time.
+        language_model: ask this language model for suggestions. Texts are sent to its server.
 
     Raises:
         FileError: the folder does not exist.
@@ -124,6 +127,7 @@ class Workspace:
         folder: Path | None = None,
         database: str | None = None,
         batch: int = 20,
+        language_model: LanguageModel | None = None,
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
@@ -151,6 +155,10 @@ class Workspace:
         self._encode_timers: dict[str, threading.Timer] = {}
         """By the slug of a campaign to which items were added."""
         self._lock = threading.Lock()
+
+        self.suggester: Suggester | None = None
+        if language_model is not None:
+            self.suggester = Suggester(language_model, lambda: self.services.values())
 
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
         for location in locations:
@@ -227,6 +235,18 @@ class Workspace:
         if service is None:
             raise UnknownResourceError(f"There is no campaign {slug[:100]!r}.")
         return service
+
+    def require_suggester(self) -> Suggester:
+        """Return what asks a language model for suggestions.
+
+        Raises:
+            InputError: the server was started without one.
+        """
+        if self.suggester is None:
+            raise InputError(
+                "This server has no language model: start it with --suggest URL --model NAME."
+            )
+        return self.suggester
 
     def describe_news(self, service: CampaignService) -> str:
         """Return what is being done for a campaign in the background, in one sentence."""
@@ -645,6 +665,8 @@ class Workspace:
         for timer in timers:
             timer.cancel()
         # Workers first: they may still be writing to these campaigns.
+        if self.suggester is not None:
+            self.suggester.close()
         self.trainer.stop()
         self.slow_worker.stop()
         for service in self.services.values():

@@ -380,6 +380,15 @@ class AnswerRepository:
         """Return how many answers were ever given, live or not."""
         return count_rows(connection, self._select_columns(ANSWERS.id))
 
+    def items_answered_first(self, connection: Connection, count: int) -> set[str]:
+        """Return the ids of the items that the first ``count`` answers were about, but for skips.
+
+        A skip leaves an item as it was.
+        """
+        query = self._select_columns(ITEMS.key, ANSWERS.kind).order_by(ANSWERS.id).limit(count)
+        rows = connection.execute(query)
+        return {row.key for row in rows if row.kind != AnswerKind.SKIP}
+
     def count_since_newest_model(self, connection: Connection) -> int:
         """Return how many answers the newest model does not know; 0 without a model."""
         model = self._models.newest_summary(connection)

@@ -125,6 +125,11 @@ class DecisionRepository:
         rows = connection.execute(query)
         return {row.key: _decision(row) for row in rows}
 
+    def items_decided_until(self, connection: Connection, time: str) -> set[str]:
+        """Return the ids of the items that a reviewer had decided about at a time."""
+        query = self._select().with_only_columns(ITEMS.key).where(DECISIONS.at <= time)
+        return set(connection.scalars(query))
+
     def for_item(self, connection: Connection, item_id: str) -> Decision | None:
         """Return the live decision about an item, or None.
 

@@ -139,12 +139,33 @@ def _add_answered_requests(connection: Connection) -> None:
     schema.answered_requests.create(connection)
 
 
+def _add_finishes(connection: Connection) -> None:
+    schema.finishes.create(connection)
+    schema.certificates.create(connection)
+
+
+def _add_suggestions(connection: Connection) -> None:
+    """Add the tables of class descriptions and suggestions, which start empty."""
+    new_tables = (
+        schema.class_descriptions,
+        schema.text_vectors,
+        schema.sources,
+        schema.suggestions,
+        schema.model_replies,
+        schema.shown_suggestions,
+    )
+    for table in new_tables:
+        table.create(connection)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
-    Migration(3, "imported tables", _add_imported_tables),
-    Migration(4, "webhooks", _add_webhooks),
-    Migration(5, "answered requests", _add_answered_requests),
+    Migration(3, "finishes", _add_finishes),
+    Migration(4, "suggestions", _add_suggestions),
+    Migration(5, "imported tables", _add_imported_tables),
+    Migration(6, "webhooks", _add_webhooks),
+    Migration(7, "answered requests", _add_answered_requests),
 )
 """All migrations, in the order of their versions."""
 

@@ -288,6 +288,19 @@ class PickRepository:
         )
         return set(connection.scalars(query))
 
+    def control_items_in_order(self, connection: Connection) -> list[str]:
+        """Return the ids of the control items in the order in which they were drawn."""
+        query = (
+            select(ITEMS.key)
+            .join(schema.picks, PICKS.item_id == ITEMS.id)
+            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(PICKS.arm == PickArm.CONTROL)
+            .group_by(ITEMS.key)
+            # An item that came back has several picks. The first one drew it.
+            .order_by(func.min(PICKS.id))
+        )
+        return list(connection.scalars(query))
+
     def random_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that are a random sample of all.
 

@@ -13,7 +13,9 @@ from teeter.campaigns.db.answers import AnswerRepository
 from teeter.campaigns.db.campaigns import StoredCampaign, read_campaign, write_settings
 from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
+from teeter.campaigns.db.descriptions import DescriptionRepository
 from teeter.campaigns.db.encodings import EncodingRepository
+from teeter.campaigns.db.finishes import FinishRepository
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.idempotency import IdempotencyRepository
 from teeter.campaigns.db.imported_tables import ImportedTableRepository
@@ -23,6 +25,7 @@ from teeter.campaigns.db.locks import LockRepository
 from teeter.campaigns.db.people import PeopleRepository
 from teeter.campaigns.db.picks import PickRepository
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.suggestions import SuggestionRepository
 from teeter.campaigns.db.trained_models import ModelRepository
 from teeter.campaigns.db.webhooks import WebhookRepository
 
@@ -48,6 +51,7 @@ class CampaignRepository:
         # Each gets those it calls, so that the order shows who depends on whom.
         self.history = HistoryRepository(scope)
         self.classes = ClassRepository(scope, self.history)
+        self.descriptions = DescriptionRepository(scope, self.classes, self.history)
         self.items = ItemRepository(scope, self.history)
         self.tables = ImportedTableRepository(scope)
         self.encodings = EncodingRepository(scope, self.items)
@@ -69,6 +73,10 @@ class CampaignRepository:
             history=self.history,
         )
         self.webhooks = WebhookRepository(scope, self.history)
+        self.suggestions = SuggestionRepository(
+            scope, items=self.items, classes=self.classes, history=self.history
+        )
+        self.finishes = FinishRepository(scope, self.history)
         self.people = PeopleRepository(scope)
         self.locks = LockRepository(scope)
         self.requests = IdempotencyRepository(scope)
@@ -90,13 +98,15 @@ class CampaignRepository:
         Args:
             connection: a connection that may write.
             weights: the model as a safetensors file.
-            facts: what is known of it. The number of answers given so far is added.
+            facts: what is known of it. The numbers of answers given and of control items drawn so
+                far are added.
             who: who trained it, for the history.
         """
         # The count tells later which answers the model does not know, whatever clocks say.
         facts = {
             **facts,
             "answers": self.answers.count(connection),
+            "controls": len(self.picks.control_items(connection)),
         }
         version = self.models.add(connection, weights, facts)
         self.picks.remove_outdated(connection)

@@ -29,6 +29,14 @@ _TABLES = (
     schema.people,
     schema.label_studio,
     schema.label_studio_answers,
+    schema.finishes,
+    schema.certificates,
+    schema.class_descriptions,
+    schema.text_vectors,
+    schema.sources,
+    schema.suggestions,
+    schema.model_replies,
+    schema.shown_suggestions,
     schema.history,
 )
 """The tables to copy, each after those that its foreign keys point to. Locks and answered

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -27,9 +28,12 @@ __all__ = [
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
+    "CERTIFICATES",
     "CLASSES",
+    "CLASS_DESCRIPTIONS",
     "DECISIONS",
     "ENCODINGS",
+    "FINISHES",
     "HISTORY",
     "IMPORTED_ROWS",
     "IMPORTED_TABLES",
@@ -39,8 +43,13 @@ __all__ = [
     "LOCKS",
     "MAX_ROW_ID",
     "MODELS",
+    "MODEL_REPLIES",
     "PEOPLE",
     "PICKS",
+    "SHOWN_SUGGESTIONS",
+    "SOURCES",
+    "SUGGESTIONS",
+    "TEXT_VECTORS",
     "VECTORS",
     "WEBHOOKS",
     "WEBHOOK_DELIVERIES",
@@ -48,9 +57,12 @@ __all__ = [
     "answers",
     "batches",
     "campaigns",
+    "certificates",
+    "class_descriptions",
     "classes",
     "decisions",
     "encodings",
+    "finishes",
     "history",
     "imported_rows",
     "imported_tables",
@@ -59,9 +71,14 @@ __all__ = [
     "label_studio_answers",
     "locks",
     "metadata",
+    "model_replies",
     "models",
     "people",
     "picks",
+    "shown_suggestions",
+    "sources",
+    "suggestions",
+    "text_vectors",
     "vectors",
     "webhook_deliveries",
     "webhooks",
@@ -289,6 +306,113 @@ label_studio_answers = Table(
     Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
+class_descriptions = Table(
+    "class_descriptions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("examples", Text, nullable=False),  # JSON list of texts
+    UniqueConstraint("class_id"),
+)
+
+# A cache: texts that are no items, such as class names, as an encoder sees them.
+text_vectors = Table(
+    "text_vectors",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("encoding_id", Integer, ForeignKey("encodings.id"), nullable=False),
+    Column("digest", Text, nullable=False),  # of the text
+    Column("vector", LargeBinary, nullable=False),  # float32
+    UniqueConstraint("encoding_id", "digest"),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # SourceKind
+    Column("detail", Text, nullable=False),  # JSON
+    Column("added", Text, nullable=False),
+    Column("revision", Integer, nullable=False),  # changes whenever suggestions are written
+    UniqueConstraint("campaign_id", "name"),
+)
+
+suggestions = Table(
+    "suggestions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    Column("probability", Float),  # NULL: the source gave none
+    Column("at", Text, nullable=False),
+    UniqueConstraint("source_id", "item_id"),
+    Index("suggestions_by_item", "item_id"),
+)
+
+# What a language model replied, by content: nothing is paid for twice.
+model_replies = Table(
+    "model_replies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("digest", Text, nullable=False),  # of the model, the prompt and the text
+    Column("class_id", Integer, ForeignKey("classes.id")),  # NULL: the reply named no class
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cost", Float, nullable=False),
+    Column("at", Text, nullable=False),
+    UniqueConstraint("campaign_id", "digest"),
+)
+
+# Which suggestion stood on the page when an answer was given.
+shown_suggestions = Table(
+    "shown_suggestions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    UniqueConstraint("answer_id"),
+)
+
+finishes = Table(
+    "finishes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("number", Integer, nullable=False),  # the attempt, from 1
+    Column("started", Text, nullable=False),
+    Column("started_by", Text, nullable=False),
+    Column("model_version", Integer, nullable=False),
+    Column("checksum", Text, nullable=False),  # of the model
+    Column("terms", Text, nullable=False),  # JSON: what is promised, and the steps
+    Column("item_ids", Text, nullable=False),  # JSON: the item ids in the order of the draws
+    Column("frozen", LargeBinary, nullable=False),  # safetensors: what the model says of them
+    Column("asked_draws", Integer, nullable=False),  # so many draws are asked before picks
+    UniqueConstraint("campaign_id", "number"),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("finish_id", Integer, ForeignKey("finishes.id"), nullable=False),
+    Column("code", Text, nullable=False),  # the id that people know
+    Column("issued", Text, nullable=False),
+    Column("content", Text, nullable=False),  # JSON
+    UniqueConstraint("campaign_id", "code"),
+)
+
 history = Table(
     "history",
     metadata,
@@ -351,9 +475,12 @@ ANSWERED_REQUESTS = answered_requests.c
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c
+CERTIFICATES = certificates.c
 CLASSES = classes.c
+CLASS_DESCRIPTIONS = class_descriptions.c
 DECISIONS = decisions.c
 ENCODINGS = encodings.c
+FINISHES = finishes.c
 HISTORY = history.c
 IMPORTED_ROWS = imported_rows.c
 IMPORTED_TABLES = imported_tables.c
@@ -362,8 +489,13 @@ LABEL_STUDIO = label_studio.c
 LABEL_STUDIO_ANSWERS = label_studio_answers.c
 LOCKS = locks.c
 MODELS = models.c
+MODEL_REPLIES = model_replies.c
 PEOPLE = people.c
 PICKS = picks.c
+SHOWN_SUGGESTIONS = shown_suggestions.c
+SOURCES = sources.c
+SUGGESTIONS = suggestions.c
+TEXT_VECTORS = text_vectors.c
 VECTORS = vectors.c
 WEBHOOKS = webhooks.c
 WEBHOOK_DELIVERIES = webhook_deliveries.c

@@ -61,11 +61,12 @@ class ModelRepository:
 
     def newest(self, connection: Connection) -> StoredModel | None:
         """Return the newest model, or None before the first."""
-        query = (
-            select(schema.models)
-            .where(MODELS.campaign_id == self._scope.campaign_id)
-            .order_by(MODELS.version.desc())
-            .limit(1)
+        return self.get(connection, self.newest_version(connection))
+
+    def get(self, connection: Connection, version: int) -> StoredModel | None:
+        """Return a model by its version, or None if there is no such model."""
+        query = select(schema.models).where(
+            MODELS.campaign_id == self._scope.campaign_id, MODELS.version == version
         )
         row = connection.execute(query).first()
 

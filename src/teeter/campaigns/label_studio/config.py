@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from teeter.campaigns.label_studio.payloads import CHOICES_TAG, OBJECT_TAG
 from teeter.campaigns.settings import Settings
 from teeter.errors import ServerError
 
@@ -22,12 +23,6 @@ __all__ = [
     "format_instructions",
     "format_title",
 ]
-
-CHOICES_TAG = "label"
-"""Name of the tag that holds the classes."""
-
-OBJECT_TAG = "item"
-"""Name of the tag that shows the item."""
 
 MAX_INLINE_CLASSES = 30
 """With more classes than this, a searchable list replaces the buttons."""

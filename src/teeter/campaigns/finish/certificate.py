@@ -1,0 +1,197 @@
+"""Certificates: a promise written down, with everything that is needed to judge it.
+
+A certificate is a JSON object. Its id is a checksum of it, so that a certificate that was changed
+does not fit its id. ``certificate_page`` shows it as one page that needs nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from typing import Any
+
+from teeter.campaigns.finish.look import FinishReport
+from teeter.errors import InputError
+from teeter.version import __version__
+
+__all__ = ["certificate_id", "certificate_page", "make_certificate"]
+
+METHOD = (
+    "A model was frozen, and items were drawn at random, without replacement, from those that no "
+    "person had labelled when it was trained. People labelled the drawn items without seeing what "
+    "the model says. The model may label the items of the largest confidence step for which the "
+    "draws show that its wrong labels stay within the limit. Each step is tested with the "
+    "prior-posterior ratio martingale of a beta-binomial prior, which holds for any number of "
+    "looks, and the steps share the probability of error by the fallback procedure, as do repeated "
+    "attempts."
+)
+
+NOT_PROMISED = (
+    "It is about the items of this campaign that are counted here, not about items that are added "
+    "later or come from elsewhere, and not about data that drifts.",
+    "It is about the labels that people give: if people label items wrong, so does the model.",
+    "The error is an average over the counted items. Single classes or groups of items may have "
+    "more wrong labels, unless the promise is per class.",
+    "The confidence is about the random draws: in that share of campaigns, the promise is kept.",
+)
+
+
+def make_certificate(
+    report: FinishReport, *, campaign: str, issued: str, classes: Sequence[str]
+) -> dict[str, Any]:
+    """Return a certificate of what a report promises.
+
+    Args:
+        report: what the draws show.
+        campaign: the name of the campaign.
+        issued: the time, as it is stored.
+        classes: the names of the classes.
+
+    Raises:
+        InputError: nothing is promised.
+    """
+    if not report.covered:
+        raise InputError(f"There is nothing to certify. {' '.join(report.describe())}")
+
+    content: dict[str, Any] = {
+        "campaign": campaign,
+        "classes": list(classes),
+        "issued": issued,
+        "teeter": __version__,
+        "error": report.error,
+        "confidence": report.confidence,
+        "per_class": report.per_class,
+        "attempt": report.attempt,
+        "model": {"version": report.model_version, "sha256": report.checksum},
+        "started": report.started,
+        "items": report.items,
+        "draws": report.draws,
+        "wrong_draws": report.wrong,
+        "items_left": report.left,
+        "items_labelled_by_model": report.covered,
+        "promise": report.describe_error(),
+        "promises": [asdict(promise) for promise in report.promises if promise.items],
+        "class_shares": [asdict(share) for share in report.class_shares],
+        "method": METHOD,
+        "not_promised": list(NOT_PROMISED),
+    }
+    return {"id": certificate_id(content), **content}
+
+
+def certificate_id(content: Mapping[str, Any]) -> str:
+    """Return the id of a certificate: a checksum of everything else in it.
+
+    Example:
+        >>> certificate_id({"id": "x", "error": 0.05}) == certificate_id({"error": 0.05})
+        True
+    """
+    # Sorted and in ASCII, so that the same content has the same id everywhere.
+    rest = {name: value for name, value in content.items() if name != "id"}
+    text = json.dumps(rest, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def certificate_page(content: Mapping[str, Any]) -> str:
+    """Return a certificate as an HTML page without scripts, fonts or links to elsewhere."""
+    rows = [
+        [
+            "all classes" if promise["label"] is None else promise["label"],
+            f"{promise['items']:,}",
+            f"{promise['threshold']:.3f}",
+            f"{promise['counted']:,}",
+            f"{promise['limit']:,}",
+            f"{promise['drawn']:,}",
+            f"{promise['wrong']:,}",
+        ]
+        for promise in content["promises"]
+    ]
+    columns = [
+        "predicted class",
+        "items the model labels",
+        "from confidence",
+        "items the promise counts",
+        "wrong labels at most",
+        "drawn and labelled",
+        "of these wrong",
+    ]
+
+    # Every value is escaped: names of campaigns and classes come from users.
+    shares = []
+    for share in content["class_shares"]:
+        interval = f"{share['low']:.1%} to {share['high']:.1%}"
+        shares.append([share["label"], f"{share['share']:.1%}", interval])
+    share_table = ""
+    if shares:
+        share_table = "<h2>Shares of the classes in the whole pool</h2>" + _table(
+            ["class", "share", "95% confidence interval"], shares
+        )
+
+    facts = [
+        ("Campaign", content["campaign"]),
+        ("Issued", content["issued"]),
+        ("Model", f"{content['model']['version']}, SHA-256 {content['model']['sha256']}"),
+        ("Frozen", content["started"]),
+        ("Items without a label then", f"{content['items']:,}"),
+        ("Random draws since", f"{content['draws']:,}, {content['wrong_draws']:,} of them wrong"),
+        ("Attempt", str(content["attempt"])),
+        ("Version of teeter", content["teeter"]),
+    ]
+    fact_rows = "".join(
+        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+        for name, value in facts
+    )
+    limits = "".join(f"<li>{escape(sentence)}</li>" for sentence in content["not_promised"])
+
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Certificate {escape(content["id"])}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>Labels by a model, certified</h1>
+<p class="id">Certificate {escape(content["id"])}</p>
+<p class="promise">The model labels {content["items_labelled_by_model"]:,} of the
+{content["items_left"]:,} items that are left. {escape(content["promise"])}</p>
+<table>{fact_rows}</table>
+<h2>Numbers</h2>
+{_table(columns, rows)}
+{share_table}
+<h2>Method</h2>
+<p>{escape(content["method"])}</p>
+<h2>What it does not promise</h2>
+<ul>{limits}</ul>
+</body>
+</html>
+"""
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in columns)
+    body = ""
+    for title, *values in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in values)
+        body += f"<tr><th scope='row'>{escape(title)}</th>{cells}</tr>"
+    return (
+        f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        "</div>"
+    )
+
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.id { margin-top: 0; font-family: ui-monospace, monospace; opacity: .75; }
+.promise { font-size: 1.2rem; border-left: .3rem solid #2a7a4f; padding-left: 1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid #8885;
+         vertical-align: top; font-weight: normal; overflow-wrap: anywhere; }
+thead th { font-size: .85rem; opacity: .75; overflow-wrap: normal; }
+.scroll { overflow-x: auto; }
+"""

@@ -1,0 +1,342 @@
+"""Freeze a model, and with it the items that it may label and the order in which they are drawn.
+
+Usually the newest model is frozen, and the draws begin when it is: the items without a label follow
+in random order.
+
+If enough control items were drawn since an older model was trained, that model is frozen instead,
+and those control items are the first draws. They tell the truth about the items that no person had
+labelled when the model was trained: control items are drawn from all items, and one that was
+labelled before its draw counts with its label. Control items from before the model do not count,
+and neither does the audit set. The strategy could not pick those, but did pick from the rest, so
+that they are harder or easier than the rest on average.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load, save
+
+from teeter.campaigns.db import CampaignRepository, Connection, StoredFinish, StoredModel
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
+from teeter.campaigns.finish.promise import (
+    FEWEST_ITEMS,
+    FrozenSet,
+    PromiseTerms,
+    Step,
+    attempt_level,
+    make_steps,
+)
+from teeter.campaigns.saved_models import Arrays, load_arrays
+from teeter.errors import InputError
+from teeter.seeds import stream_seed
+
+__all__ = [
+    "FrozenFinish",
+    "ModelChoice",
+    "PromiseGroup",
+    "choose_model",
+    "freeze",
+    "load_finish",
+    "store_finish",
+]
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+_ENOUGH_CONTROLS = 1.25
+"""E, as a multiple of the control items that a perfect model needs."""
+
+_LARGE_SET = 10_000
+"""A number of items for which it hardly matters that items are drawn without replacement."""
+
+
+@dataclass(frozen=True)
+class PromiseGroup:
+    """Items that a promise is made about: all of the set, or those of one predicted class."""
+
+    label: str | None
+    """The predicted class; None for the whole set."""
+    level: float
+    """The probability of error that may be spent on it."""
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenFinish:
+    """A frozen model with the items that it may label, in the order in which they are drawn."""
+
+    number: int
+    """The attempt, from 1."""
+    started: str
+    model_version: int
+    checksum: str
+    """Of the model."""
+    terms: PromiseTerms
+    items: list[str]
+    """(N,) the ids of the items."""
+    frozen: FrozenSet
+    groups: tuple[PromiseGroup, ...]
+    asked_draws: int
+    """So many draws are asked before the strategy picks again."""
+
+    @property
+    def level(self) -> float:
+        """The probability of error of all groups together."""
+        return sum(group.level for group in self.groups)
+
+    def rows_of(self, group: PromiseGroup, classes: Sequence[str]) -> Integers:
+        """Return the positions of a group's items, in the order of the draws."""
+        if group.label is None:
+            return np.arange(len(self.items))
+        return np.flatnonzero(self.frozen.predicted == list(classes).index(group.label))
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model to freeze."""
+
+    model: StoredModel
+    checkpoint: int | None
+    """Its number among the checkpoints if control items since then count; None for new draws."""
+
+
+def choose_model(
+    repository: CampaignRepository, connection: Connection, terms: PromiseTerms
+) -> ModelChoice:
+    """Return the newest model, or a checkpoint that enough control items have tested since.
+
+    Who decides on the day of the start may have seen how the control items turned out. So the
+    models that past control items may speak for are fixed in advance, whatever their labels: the
+    first model, and the first after E, 3E, 7E, ... control items were drawn. The newest of them
+    with E control items after it is chosen. Each has a part of the probability of error of its own,
+    and for a fixed model the test allows any day.
+
+    Raises:
+        InputError: there is no model, or it was trained by an earlier version of teeter.
+    """
+    number = repository.finishes.count(connection) + 1
+    n_controls = len(repository.picks.control_items(connection))
+    enough = _enough_controls(terms, number)
+    summaries = repository.models.summaries(connection)
+
+    # Without a checkpoint that was tested, the newest model is the best.
+    version = summaries[-1].version if summaries else 0
+    checkpoint = None
+    next_number = 0
+    for summary in summaries:
+        # Models of earlier versions of teeter do not know how many were drawn before them.
+        drawn_before = summary.facts.get("controls")
+        if drawn_before is None or drawn_before < enough * (2**next_number - 1):
+            continue
+        if n_controls - drawn_before >= enough:
+            version, checkpoint = summary.version, next_number
+        next_number += 1
+
+    model = repository.models.get(connection, version)
+    if model is None:
+        raise InputError(
+            "There is no model yet that could label the rest: label items of at least two classes, "
+            "then train."
+        )
+    if "confidence" not in load_arrays(model.weights):
+        raise InputError(
+            f"Model {version} was trained by an earlier version of teeter, which did not store its "
+            "confidence: train a model, then start again."
+        )
+    return ModelChoice(model, checkpoint)
+
+
+def _enough_controls(terms: PromiseTerms, attempt: int) -> int:
+    """Return E: how many control items could show that a nearly perfect model keeps the promise."""
+    level = attempt_level(terms.confidence, attempt, checkpoint=0)
+    limit = int(terms.error * _LARGE_SET)
+    draws = draws_needed(_LARGE_SET, limit, level, 0.0, ErrorPrior.for_error(terms.error))
+    return math.ceil(_ENOUGH_CONTROLS * (draws or _LARGE_SET))
+
+
+def freeze(
+    repository: CampaignRepository,
+    connection: Connection,
+    choice: ModelChoice,
+    terms: PromiseTerms,
+    *,
+    seed: int,
+) -> FrozenFinish:
+    """Return a frozen model with its items and draws. Nothing is stored.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        choice: the model to freeze.
+        terms: what is promised.
+        seed: the campaign's, which decides the order of the draws.
+
+    Raises:
+        InputError: too few items are left to label.
+    """
+    number = repository.finishes.count(connection) + 1
+    model = choice.model
+    arrays = load_arrays(model.weights)
+    items, n_controls = _order_draws(
+        repository,
+        connection,
+        model,
+        use_controls=choice.checkpoint is not None,
+        n_items=len(arrays["predicted"]),
+        order_seed=stream_seed(seed, "finish", number),
+    )
+    if len(items) < FEWEST_ITEMS:
+        raise InputError(
+            f"Only {len(items)} items are left without a label: a promise needs at least "
+            f"{FEWEST_ITEMS}. Label them instead."
+        )
+
+    rows = _rows_of_items(repository, connection, items)
+    frozen = FrozenSet(
+        arrays["predicted"][rows].astype(np.int64), arrays["confidence"][rows].astype(np.float64)
+    )
+    classes = repository.classes.names(connection)
+    level = attempt_level(terms.confidence, number, choice.checkpoint)
+    return FrozenFinish(
+        number=number,
+        started=repository.scope.now(),
+        model_version=model.version,
+        checksum=hashlib.sha256(model.weights).hexdigest(),
+        terms=terms,
+        items=items,
+        frozen=frozen,
+        groups=_make_groups(frozen, terms, classes, level),
+        asked_draws=n_controls,
+    )
+
+
+def _order_draws(
+    repository: CampaignRepository,
+    connection: Connection,
+    model: StoredModel,
+    *,
+    use_controls: bool,
+    n_items: int,
+    order_seed: int,
+) -> tuple[list[str], int]:
+    """Return the items of the set in the order of the draws, and how many are control items.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        model: the model to freeze.
+        use_controls: whether control items that were drawn since the model count.
+        n_items: how many items there were when it was trained.
+        order_seed: decides the order.
+    """
+    settled = set(repository.encodings.unreadable(connection))
+    later_controls: list[str] = []
+    if use_controls:
+        drawn_controls = repository.picks.control_items_in_order(connection)
+        n_before = int(model.facts["controls"])
+        later_controls = drawn_controls[n_before:]
+        settled |= repository.answers.items_answered_first(connection, model.facts["answers"])
+        settled |= repository.decisions.items_decided_until(connection, model.trained)
+        # No control item can be drawn from these, so control items do not speak for them.
+        settled |= set(drawn_controls[:n_before]) | repository.items.audit_set(connection)
+    else:
+        # What was labelled since the model was trained needs no model either.
+        answers = repository.answers.live(connection)
+        settled |= {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
+        settled |= set(repository.decisions.live(connection))
+
+    # Items are only ever appended, so the first ones are those that the model saw.
+    predicted_items = _encoded_items(repository, connection)[:n_items]
+    members = {item for item in predicted_items if item not in settled}
+    controls = [item for item in later_controls if item in members]
+    not_drawn = members - set(controls)
+    # A hash of each id: the order does not depend on how items are stored.
+    shuffled = sorted(not_drawn, key=lambda item: stream_seed(order_seed, item))
+    return [*controls, *shuffled], len(controls)
+
+
+def _encoded_items(repository: CampaignRepository, connection: Connection) -> list[str]:
+    """Return the ids of the items by their row in a model's input."""
+    row_ids = repository.encodings.encoded_row_ids(connection)
+    id_of_row = {item.row_id: item.item_id for item in repository.items.all(connection)}
+    return [id_of_row[row_id] for row_id in row_ids]
+
+
+def _rows_of_items(
+    repository: CampaignRepository, connection: Connection, items: Sequence[str]
+) -> list[int]:
+    rows = {item: row for row, item in enumerate(_encoded_items(repository, connection))}
+    return [rows[item] for item in items]
+
+
+def _make_groups(
+    frozen: FrozenSet, terms: PromiseTerms, classes: Sequence[str], level: float
+) -> tuple[PromiseGroup, ...]:
+    if not terms.per_class:
+        return (PromiseGroup(None, level, tuple(make_steps(frozen.confidences, terms, level))),)
+
+    # Each class gets the same part of the probability of error (Bonferroni).
+    class_level = level / len(classes)
+    groups = []
+    for index, label in enumerate(classes):
+        # By the predicted class, because the true one is not known.
+        confidences = frozen.confidences[frozen.predicted == index]
+        steps = make_steps(confidences, terms, class_level)
+        groups.append(PromiseGroup(label, class_level, tuple(steps)))
+    return tuple(groups)
+
+
+def store_finish(
+    repository: CampaignRepository, connection: Connection, finish: FrozenFinish, who: str
+) -> None:
+    """Store a frozen model, so that later draws are counted for it."""
+    groups = []
+    for group in finish.groups:
+        steps = [asdict(step) for step in group.steps]
+        groups.append({"label": group.label, "level": group.level, "steps": steps})
+
+    # The model's words, not the model: they stay the same when items are encoded again.
+    content: Arrays = {
+        "predicted": finish.frozen.predicted.astype(np.int32),
+        "confidences": finish.frozen.confidences,
+    }
+    repository.finishes.add(
+        connection,
+        who=who,
+        model_version=finish.model_version,
+        checksum=finish.checksum,
+        terms=asdict(finish.terms) | {"groups": groups},
+        items=finish.items,
+        frozen=save(content),
+    )
+
+
+def load_finish(stored: StoredFinish) -> FrozenFinish:
+    """Return a frozen model that was stored."""
+    arrays = load(stored.frozen)
+    terms = dict(stored.terms)
+    groups = []
+    for group in terms.pop("groups"):
+        steps = tuple(Step(**step) for step in group["steps"])
+        groups.append(PromiseGroup(group["label"], group["level"], steps))
+
+    return FrozenFinish(
+        number=stored.number,
+        started=stored.started,
+        model_version=stored.model_version,
+        checksum=stored.checksum,
+        terms=PromiseTerms(**terms),
+        items=stored.items,
+        frozen=FrozenSet(
+            arrays["predicted"].astype(np.int64), arrays["confidences"].astype(np.float64)
+        ),
+        groups=tuple(groups),
+        asked_draws=stored.asked_draws,
+    )

@@ -1,0 +1,377 @@
+"""Look at a frozen model: what its draws show so far, and what more of them would.
+
+Looking changes nothing and costs nothing. The promise allows any number of looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.campaigns.db import Answer
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.finish.calibration import ReliabilityBin, measure_reliability
+from teeter.campaigns.finish.class_shares import ClassShare, estimate_class_shares
+from teeter.campaigns.finish.freezing import FrozenFinish, PromiseGroup
+from teeter.campaigns.finish.plan import PlannedStep, plan_labels
+from teeter.campaigns.finish.promise import (
+    FrozenSet,
+    Outcomes,
+    StepResult,
+    best_step,
+    judge_steps,
+    trace_coverage,
+)
+
+__all__ = ["CoveragePoint", "FinishReport", "GroupPromise", "ItemAnswers", "look_at_finish"]
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Booleans: TypeAlias = npt.NDArray[np.bool_]
+
+_CURVE_POINTS = 25
+"""Points of the curve of coverage at most."""
+
+
+@dataclass(frozen=True)
+class ItemAnswers:
+    """What people say about the items of a campaign now."""
+
+    labels: Mapping[str, str]
+    """The label of each labelled item."""
+    set_aside: frozenset[str]
+    """Items without a label that someone flagged or could not tell."""
+    skipped: frozenset[str]
+    """Items without a label that someone skipped."""
+
+    @classmethod
+    def from_answers(
+        cls, answers: Sequence[Answer], labels: Mapping[str, str], left_out: frozenset[str]
+    ) -> ItemAnswers:
+        """Sort the live answers of a campaign.
+
+        Args:
+            answers: all live answers.
+            labels: the consensus label of each item.
+            left_out: items that do not belong, which count as set aside even with a label.
+        """
+        kept_labels = {item: label for item, label in labels.items() if item not in left_out}
+        unsure = {answer.item for answer in answers if answer.kind is AnswerKind.UNSURE}
+        skipped = {answer.item for answer in answers if answer.kind is AnswerKind.SKIP}
+        set_aside = (unsure | left_out) - set(kept_labels)
+        return cls(kept_labels, frozenset(set_aside), frozenset(skipped - set_aside - set(labels)))
+
+
+@dataclass(frozen=True)
+class GroupPromise:
+    """What is promised about all items, or about those of one predicted class."""
+
+    label: str | None
+    """The predicted class; None for all items."""
+    items: int
+    """How many items the model may label now; 0 without a promise."""
+    threshold: float | None
+    """They have at least this confidence; None without a promise."""
+    counted: int
+    """How many items the promise counts: more than ``items`` if people labelled some of them since.
+    """
+    limit: int
+    """At most so many of the counted items are labelled wrong by the model."""
+    drawn: int
+    """Items of the chosen step, or of the group without a promise, that were drawn and answered."""
+    wrong: int
+    """How many of those the model labels wrong."""
+    left: int
+    """How many items of the group no person has labelled."""
+
+
+@dataclass(frozen=True)
+class CoveragePoint:
+    """How much the model could label after so many draws."""
+
+    draws: int
+    coverage: float
+
+
+@dataclass(frozen=True)
+class FinishReport:
+    """What a frozen model may label, and what is known of it."""
+
+    is_started: bool
+    """False if the model is only looked at as if it were frozen now."""
+    attempt: int
+    started: str
+    model_version: int
+    checksum: str
+    error: float
+    confidence: float
+    per_class: bool
+    attempt_confidence: float
+    """What this attempt may spend of the confidence: later attempts have less."""
+    items: int
+    """Items of the set: without a label when the model was trained."""
+    draws: int
+    """Random items that were answered, one after the other."""
+    wrong: int
+    """How many of them the model labels wrong."""
+    asked_draws: int
+    """Draws that are asked before the strategy picks again."""
+    left: int
+    """Items of the set that no person has labelled."""
+    covered: int
+    """How many of them the model may label."""
+    promises: tuple[GroupPromise, ...]
+    plan: tuple[PlannedStep, ...]
+    curve: tuple[CoveragePoint, ...]
+    reliability: tuple[ReliabilityBin, ...]
+    class_shares: tuple[ClassShare, ...]
+
+    @property
+    def coverage(self) -> float:
+        """The share of the items left that the model may label."""
+        return self.covered / self.left if self.left else 0.0
+
+    @property
+    def waiting_draws(self) -> int:
+        """How many draws are still to be answered."""
+        return max(0, self.asked_draws - self.draws)
+
+    def describe(self) -> list[str]:
+        """Return what the report says as sentences for people."""
+        sentences = [self._describe_promise()]
+        if self.plan:
+            first = self.plan[0]
+            more = "more " if self.draws else ""
+            sentences.append(
+                f"With about {first.labels:,} {more}random labels it could label "
+                f"{first.coverage:.0%} of them."
+            )
+        elif not self.covered and not self.per_class:
+            sentences.append(
+                "No number of random labels is likely to be enough: the model makes too many "
+                "mistakes. Label more items and train, or allow a larger error."
+            )
+
+        if not self.is_started and self.asked_draws:
+            sentences.append(
+                f"{self.asked_draws:,} control items since model {self.model_version} count as "
+                "random labels already: start to see what they show."
+            )
+        elif self.is_started and self.waiting_draws and self.coverage < 1:
+            sentences.append(f"{self.waiting_draws:,} random items are waiting for an answer.")
+        return sentences
+
+    def describe_error(self) -> str:
+        """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
+        counted = sum(promise.counted for promise in self.promises)
+        limit = sum(promise.limit for promise in self.promises)
+        of_each = " of each class" if self.per_class else ""
+        if counted == self.covered:
+            return (
+                f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its "
+                f"labels{of_each} are wrong."
+            )
+        # More labels than the reserve: the promise is about a few items more than are left.
+        return (
+            f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its labels"
+            f"{of_each} for {counted:,} items are wrong, which is {limit:,}; people have labelled "
+            f"{counted - self.covered:,} of these items since."
+        )
+
+    def _describe_promise(self) -> str:
+        if self.covered:
+            return (
+                f"You can stop now for {self.coverage:.0%} of the items: the model may label "
+                f"{self.covered:,} of the {self.left:,} items that are left. "
+                f"{self.describe_error()}"
+            )
+        if self.draws:
+            return (
+                f"The model cannot label the rest yet: {self.draws:,} random labels do not show "
+                f"that at most {self.error:.1%} of its labels are wrong."
+            )
+        return (
+            f"The model cannot label the {self.left:,} items that are left yet: only random labels "
+            f"can show that at most {self.error:.1%} of its labels are wrong."
+        )
+
+
+def look_at_finish(
+    finish: FrozenFinish,
+    answers: ItemAnswers,
+    classes: Sequence[str],
+    *,
+    is_started: bool = True,
+) -> FinishReport:
+    """Return what the draws of a frozen model show.
+
+    Args:
+        finish: the frozen model.
+        answers: what people say now. Corrected labels count as corrected.
+        classes: the names of the classes. Classes that were added later count as errors.
+        is_started: whether the model was frozen, or is only looked at as if.
+    """
+    state = _SetState.read(finish, answers, classes)
+    # Without --per-class there is one group, the whole set.
+    promises = []
+    plans = []
+    for group in finish.groups:
+        rows = finish.rows_of(group, classes)
+        frozen, outcomes = _outcomes_of_group(finish, rows, state)
+        results = judge_steps(frozen, group.steps, outcomes, finish.terms, group.level)
+        promises.append(_describe_group(group, rows, state, results))
+        left = len(rows) - int(state.is_settled[rows].sum())
+        plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
+
+    drawn = np.arange(state.n_draws)
+    is_right = ~state.is_wrong[drawn]
+    shares = estimate_class_shares(
+        classes,
+        finish.frozen.predicted,
+        drawn,
+        state.labels[drawn],
+        _labels_outside(finish, answers, classes),
+    )
+    return FinishReport(
+        is_started=is_started,
+        attempt=finish.number,
+        started=finish.started,
+        model_version=finish.model_version,
+        checksum=finish.checksum,
+        error=finish.terms.error,
+        confidence=finish.terms.confidence,
+        per_class=finish.terms.per_class,
+        attempt_confidence=1 - finish.level,
+        items=len(finish.items),
+        draws=state.n_draws,
+        wrong=int((~is_right).sum()),
+        asked_draws=finish.asked_draws,
+        left=len(finish.items) - int(state.is_settled.sum()),
+        covered=sum(promise.items for promise in promises),
+        promises=tuple(promises),
+        # Classes are drawn together, so that their plans cannot be added up.
+        plan=tuple(plans[0]) if len(plans) == 1 else (),
+        curve=tuple(_trace_coverage(finish, state, classes)),
+        reliability=tuple(measure_reliability(finish.frozen.confidences[drawn], is_right)),
+        class_shares=tuple(shares),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _SetState:
+    """The items of a set today, by position in the order of the draws."""
+
+    labels: Integers
+    """(N,) class indices; -1 for no label."""
+    is_settled: Booleans
+    """(N,) whether a person labelled an item or set it aside, so that the model does not label it.
+    """
+    is_wrong: Booleans
+    """(N,) whether an item that was answered is not what the model says."""
+    n_draws: int
+    """The first so many items were answered."""
+
+    @classmethod
+    def read(cls, finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]) -> _SetState:
+        index_of_class = {name: index for index, name in enumerate(classes)}
+        labels = np.full(len(finish.items), -1, dtype=np.int64)
+        is_set_aside = np.zeros(len(finish.items), dtype=bool)
+        is_skipped = np.zeros(len(finish.items), dtype=bool)
+        for position, item in enumerate(finish.items):
+            if item in answers.labels:
+                labels[position] = index_of_class[answers.labels[item]]
+            is_set_aside[position] = item in answers.set_aside
+            is_skipped[position] = item in answers.skipped
+
+        # Items that are flagged or that no one can tell would get a wrong label from the model, and
+        # so might those that are skipped. Leaving them out would flatter it.
+        is_settled = (labels >= 0) | is_set_aside
+        is_wrong = (is_settled | is_skipped) & (labels != finish.frozen.predicted)
+
+        # Draws count up to the first that has no answer yet: who answers which one first must not
+        # decide what is counted.
+        unanswered = np.flatnonzero(~(is_settled | is_skipped))
+        n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
+        return cls(labels, is_settled, is_wrong, n_draws)
+
+
+def _outcomes_of_group(
+    finish: FrozenFinish, rows: Integers, state: _SetState
+) -> tuple[FrozenSet, Outcomes]:
+    """Return some items of the set, and what people said about them."""
+    frozen = FrozenSet(finish.frozen.predicted[rows], finish.frozen.confidences[rows])
+    is_wrong = state.is_wrong[rows]
+    # The positions are in the order of the draws already.
+    drawn = np.flatnonzero(rows < state.n_draws)
+    labelled = np.flatnonzero(state.is_settled[rows])
+    return frozen, Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
+
+
+def _describe_group(
+    group: PromiseGroup, rows: Integers, state: _SetState, results: Sequence[StepResult]
+) -> GroupPromise:
+    left = len(rows) - int(state.is_settled[rows].sum())
+    best = best_step(results)
+    if best is None:
+        drawn_rows = rows[rows < state.n_draws]
+        return GroupPromise(
+            label=group.label,
+            items=0,
+            threshold=None,
+            counted=0,
+            limit=0,
+            drawn=len(drawn_rows),
+            wrong=int(state.is_wrong[drawn_rows].sum()),
+            left=left,
+        )
+
+    return GroupPromise(
+        label=group.label,
+        items=best.remaining,
+        threshold=best.step.threshold,
+        counted=best.counted,
+        limit=best.counted_limit,
+        drawn=best.drawn,
+        wrong=best.wrong,
+        left=left,
+    )
+
+
+def _trace_coverage(
+    finish: FrozenFinish, state: _SetState, classes: Sequence[str]
+) -> list[CoveragePoint]:
+    """Return the share of the set that the promise covered after some of the draws."""
+    if state.n_draws == 0:
+        return []
+
+    # Judged again after fewer draws: earlier looks are not stored, and need not be.
+    counts = np.unique(np.linspace(0, state.n_draws, _CURVE_POINTS).astype(np.int64))
+    covered = np.zeros(len(counts), dtype=np.int64)
+    for group in finish.groups:
+        rows = finish.rows_of(group, classes)
+        frozen, outcomes = _outcomes_of_group(finish, rows, state)
+        covered += trace_coverage(
+            frozen,
+            group.steps,
+            outcomes,
+            np.searchsorted(rows, counts),
+            terms=finish.terms,
+            level=group.level,
+        )
+
+    points = []
+    for n_draws, n_covered in zip(counts.tolist(), covered.tolist(), strict=True):
+        points.append(CoveragePoint(n_draws, n_covered / len(finish.items)))
+    return points
+
+
+def _labels_outside(finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]) -> Integers:
+    """Return the class indices of labelled items that are not in the set."""
+    index_of_class = {name: index for index, name in enumerate(classes)}
+    # Items of the set count by the draws, even those that were picked and labelled since.
+    in_set = set(finish.items)
+    labels = [index_of_class[label] for item, label in answers.labels.items() if item not in in_set]
+    return np.array(labels, dtype=np.int64)

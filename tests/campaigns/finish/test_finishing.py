@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import csv
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from campaigns.finish.small_campaigns import (
+    CLASSES,
+    KnownItems,
+    answer_draws,
+    label_batches,
+    make_campaign,
+)
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.copies import copy_campaign
+from teeter.campaigns.db import Database
+from teeter.campaigns.finish.certificate import certificate_id, certificate_page
+from teeter.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def items() -> KnownItems:
+    return KnownItems()
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory, items: KnownItems) -> Path:
+    """A campaign with a model and forty labels, made once and copied for every test."""
+    campaign = make_campaign(tmp_path_factory.mktemp("finish"), items)
+    label_batches(campaign, items, 1, size=40)
+    campaign.database.close()
+    return Path(str(campaign.database.path))
+
+
+@pytest.fixture
+def campaign(tmp_path: Path, template: Path) -> Campaign:
+    path = tmp_path / "small.teeter"
+    shutil.copy(template, path)
+    return Campaign.open(path)
+
+
+def read_export(campaign: Campaign, folder: Path) -> dict[str, dict[str, str]]:
+    path = folder / "labels.csv"
+    campaign.export(path)
+    with path.open(newline="") as file:
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+def other_label(items: KnownItems, item: str) -> str:
+    return "bee" if items.label(item) == "ant" else "ant"
+
+
+def test_a_campaign_is_finished_by_its_model(
+    campaign: Campaign, items: KnownItems, tmp_path: Path
+) -> None:
+    plan = campaign.finish()
+    assert not plan.is_started
+    assert plan.covered == 0
+    assert plan.plan
+
+    started = campaign.start_finish()
+    assert started.is_started
+    assert started.waiting_draws == started.asked_draws == plan.plan[0].labels
+
+    questions = campaign.ask(10)
+    assert {question.arm for question in questions} == {"finish"}
+    answer_draws(campaign, items)
+    # The draws are over, so the strategy picks again.
+    assert "picked" in {question.arm for question in campaign.ask(10)}
+
+    report = campaign.finish()
+    assert report.wrong == 0
+    assert report.draws == started.asked_draws
+    assert report.coverage == 1
+    assert report.describe()[0].startswith("You can stop now for 100% of the items")
+
+    certificate = campaign.certify()
+    assert campaign.certify() == certificate
+    rows = read_export(campaign, tmp_path)
+    by_model = [row for row in rows.values() if row["labelled_by"] == "model"]
+    assert len(by_model) == report.covered
+    for row in by_model:
+        assert row["label"] == ""
+        assert row["final_label"] == row["predicted"] == items.label(row["id"])
+        assert row["certificate"] == certificate.code
+    by_person = [row for row in rows.values() if row["labelled_by"] == "person"]
+    assert len(by_person) + len(by_model) == len(rows)
+    assert all(row["final_label"] == row["label"] for row in by_person)
+
+
+def test_without_a_model_there_is_nothing_to_promise(tmp_path: Path, items: KnownItems) -> None:
+    campaign = make_campaign(tmp_path, items)
+
+    with pytest.raises(InputError, match="no model yet"):
+        campaign.finish()
+    with pytest.raises(InputError, match="No item has a label yet"):
+        campaign.start_finish()
+
+
+def test_labels_of_one_class_are_not_enough(tmp_path: Path, items: KnownItems) -> None:
+    campaign = make_campaign(tmp_path, items)
+    for question in campaign.ask(20):
+        campaign.tell(question.item, "ant")
+
+    with pytest.raises(InputError, match="only 1 of 2 classes"):
+        campaign.start_finish()
+
+
+def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
+    few = KnownItems(count=30)
+    campaign = make_campaign(tmp_path, few)
+    label_batches(campaign, few, 2, size=10)
+
+    with pytest.raises(InputError, match="Only 10 items are left without a label"):
+        campaign.start_finish()
+
+
+@pytest.mark.slow
+def test_a_model_that_errs_too_often_promises_nothing(tmp_path: Path) -> None:
+    blurred = KnownItems(distance=0.5)
+    campaign = make_campaign(tmp_path, blurred)
+    label_batches(campaign, blurred, 2, size=20)
+
+    campaign.start_finish(draws=150)
+    answer_draws(campaign, blurred)
+
+    report = campaign.finish()
+    assert report.covered == 0
+    assert report.class_shares
+    assert "150 random labels do not show" in report.describe()[0]
+    with pytest.raises(InputError, match="nothing to certify"):
+        campaign.certify()
+
+
+def test_a_looser_promise_cannot_be_tried_on_the_same_draws(campaign: Campaign) -> None:
+    campaign.start_finish(error=0.02)
+
+    assert campaign.finish().error == 0.02
+    assert campaign.finish(error=0.02).error == 0.02
+    with pytest.raises(InputError, match=r"an error of 0\.02 .* was started"):
+        campaign.finish(error=0.1)
+
+
+def test_a_second_attempt_has_less_to_spend(campaign: Campaign) -> None:
+    first = campaign.start_finish()
+    second = campaign.start_finish()
+
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert second.attempt_confidence > first.attempt_confidence
+    assert second.plan[0].labels > first.plan[0].labels
+
+
+def test_draws_count_in_their_order_only(campaign: Campaign, items: KnownItems) -> None:
+    campaign.start_finish(draws=10)
+    questions = [question.item for question in campaign.ask(10)]
+
+    for item in questions[1:]:
+        campaign.tell(item, items.label(item))
+    assert campaign.finish().draws == 0
+
+    campaign.tell(questions[0], items.label(questions[0]))
+    assert campaign.finish().draws == 10
+
+
+@pytest.mark.parametrize("kind", ["unsure", "flag", "skip"])
+def test_draws_without_a_label_count_as_wrong(
+    campaign: Campaign, items: KnownItems, kind: str
+) -> None:
+    campaign.start_finish(draws=10)
+    first, *others = [question.item for question in campaign.ask(10)]
+    for item in others:
+        campaign.tell(item, items.label(item))
+    left_before = campaign.finish().left
+
+    answer = {"unsure": campaign.mark_unsure, "flag": campaign.flag, "skip": campaign.skip}[kind]
+    answer(first)
+
+    report = campaign.finish()
+    assert (report.draws, report.wrong) == (10, 1)
+    # A skipped item is still to be labelled, by a person or by the model.
+    assert report.left == left_before - (kind != "skip")
+
+
+def test_a_certificate_ends_with_the_labels_that_it_rests_on(
+    campaign: Campaign, items: KnownItems, tmp_path: Path
+) -> None:
+    campaign.start_finish()
+    drawn = [question.item for question in campaign.ask(40)]
+    answer_draws(campaign, items)
+    assert campaign.certificate_note() is None
+    campaign.certify()
+    assert "more items are labelled by the model" in str(campaign.certificate_note())
+
+    for item in drawn:
+        campaign.tell(item, other_label(items, item))
+
+    assert campaign.finish().wrong == 40
+    assert "no longer holds" in str(campaign.certificate_note())
+    rows = read_export(campaign, tmp_path)
+    assert {row["labelled_by"] for row in rows.values()} == {"person", "undecided"}
+
+
+def test_items_that_are_added_later_are_not_promised(
+    campaign: Campaign, items: KnownItems, tmp_path: Path
+) -> None:
+    campaign.start_finish()
+    answer_draws(campaign, items)
+    campaign.certify()
+
+    campaign.add([{"id": "new", "features": [9.0, 1.0, 1.0, 1.0]}])
+
+    rows = read_export(campaign, tmp_path)
+    assert rows["new"]["labelled_by"] == "undecided"
+    assert rows["new"]["certificate"] == ""
+
+
+def test_labels_of_a_class_that_is_added_later_are_errors(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish(draws=10)
+    campaign.add_class("cat")
+    for question in campaign.ask(10):
+        campaign.tell(question.item, "cat")
+
+    assert campaign.finish().wrong == 10
+
+
+@pytest.mark.slow
+def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
+    texts = [f"{('ant hill', 'bee hive')[k % 2]} number {k}" for k in range(300)]
+    settings = Settings(strategy="margin", encoder="tfidf")
+    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", CLASSES, settings)
+    campaign.add([{"id": str(k), "text": text} for k, text in enumerate(texts)])
+    copies = [{"id": f"copy {k}", "text": text} for k, text in enumerate(texts)]
+    assert campaign.add(copies).new == 0
+    for k in range(40):
+        campaign.tell(str(k), CLASSES[k % 2])
+
+    report = campaign.start_finish(error=0.1)
+    # A duplicate is not drawn beside its item, where it would count twice.
+    assert report.items == 260
+    with campaign.database.reading() as connection:
+        draws = campaign.repository.finishes.drawn_items(connection)
+    for item in draws:
+        campaign.tell(item, CLASSES[int(item) % 2])
+    campaign.certify()
+
+    rows = read_export(campaign, tmp_path)
+    assert {row["labelled_by"] for row in rows.values()} == {"person", "model"}
+    for k in range(300):
+        assert rows[f"copy {k}"]["labelled_by"] == rows[str(k)]["labelled_by"]
+        assert rows[f"copy {k}"]["final_label"] == CLASSES[k % 2]
+
+
+@pytest.mark.slow
+def test_equal_features_may_be_drawn_and_left(tmp_path: Path, items: KnownItems) -> None:
+    # Such items are not recognized as duplicates. The model is frozen, so that does no harm.
+    campaign = make_campaign(tmp_path, items)
+    campaign.add([{"id": f"copy {k}", "features": row} for k, row in enumerate(items.features)])
+    for k in range(40):
+        campaign.tell(str(k), items.label(str(k)))
+
+    report = campaign.start_finish()
+    with campaign.database.reading() as connection:
+        draws = campaign.repository.finishes.drawn_items(connection)
+    for item in draws:
+        campaign.tell(item, items.label(item.removeprefix("copy ")))
+
+    assert report.items == 760
+    assert campaign.finish().coverage == 1
+
+
+def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownItems) -> None:
+    campaign = make_campaign(tmp_path, items, control=0.9)
+    label_batches(campaign, items, 1, size=20)
+    for _ in range(10):
+        for question in campaign.ask(20):
+            campaign.tell(question.item, items.label(question.item))
+    campaign.train()
+
+    # What the control items show is seen after the terms are chosen, not before.
+    plan = campaign.finish(error=0.1)
+    assert (plan.draws, plan.covered) == (0, 0)
+    assert "control items since model 1 count as random labels already" in plan.describe()[-1]
+
+    report = campaign.start_finish(error=0.1)
+    # The first model was tested by the control items after it, the second by none.
+    assert report.model_version == 1
+    assert report.draws >= plan.asked_draws > 100
+    assert report.wrong == 0
+    assert report.covered == report.left
+    assert report.waiting_draws == 0
+
+
+@pytest.mark.slow
+def test_past_control_items_have_a_smaller_share_of_the_error(
+    tmp_path: Path, items: KnownItems
+) -> None:
+    campaign = make_campaign(tmp_path, items, control=0.9)
+    label_batches(campaign, items, 1, size=20)
+    with_new_draws = campaign.finish(error=0.1)
+    for _ in range(10):
+        for question in campaign.ask(20):
+            campaign.tell(question.item, items.label(question.item))
+    campaign.train()
+
+    with_past_controls = campaign.finish(error=0.1)
+
+    assert with_past_controls.attempt_confidence > with_new_draws.attempt_confidence
+
+
+@pytest.mark.slow
+def test_picked_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
+    campaign = make_campaign(tmp_path, items, control=0.0)
+    label_batches(campaign, items, 6, size=20)
+
+    assert campaign.finish().draws == 0
+
+
+@pytest.mark.slow
+def test_audit_items_are_no_draws(tmp_path: Path, items: KnownItems) -> None:
+    # The strategy could not pick them, so they are not like what it left over.
+    campaign = make_campaign(tmp_path, items, control=0.0, audit=100)
+    label_batches(campaign, items, 6, size=20)
+
+    assert campaign.finish().draws == 0
+
+
+@pytest.mark.slow
+def test_a_promise_for_each_class(campaign: Campaign, items: KnownItems) -> None:
+    campaign.start_finish(per_class=True, draws=320)
+    answer_draws(campaign, items)
+
+    report = campaign.finish()
+    assert [promise.label for promise in report.promises] == ["ant", "bee"]
+    assert all(promise.items > 0 for promise in report.promises)
+    assert sum(promise.items for promise in report.promises) == report.covered
+
+
+def test_labels_of_the_draws_correct_the_class_shares(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish(draws=100)
+    answer_draws(campaign, items)
+
+    shares = {share.label: share for share in campaign.finish().class_shares}
+
+    truth = float((items.truth == 0).mean())
+    assert shares["ant"].low <= truth <= shares["ant"].high
+    assert shares["ant"].share + shares["bee"].share == pytest.approx(1)
+
+
+def test_draws_can_be_stopped_and_resumed(campaign: Campaign) -> None:
+    campaign.start_finish(draws=0)
+    assert "finish" not in {question.arm for question in campaign.ask(5)}
+
+    campaign.release_items()
+    campaign.request_draws(5)
+    assert {question.arm for question in campaign.ask(5)} == {"finish"}
+    with pytest.raises(InputError, match="Cannot ask about -1 random items"):
+        campaign.request_draws(-1)
+
+
+def test_draws_need_a_promise(campaign: Campaign) -> None:
+    with pytest.raises(InputError, match="No promise was started yet"):
+        campaign.request_draws(5)
+    with pytest.raises(InputError, match="No promise was started yet"):
+        campaign.certify()
+
+
+def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: KnownItems) -> None:
+    campaign.start_finish(draws=250)
+    answer_draws(campaign, items)
+
+    report = campaign.finish()
+
+    # Of 360 items, 36 are reserved for people. The promise cannot lose 250 right labels.
+    promise = report.promises[0]
+    assert promise.items == 110
+    assert promise.counted > 300
+    assert promise.limit <= 0.05 * promise.counted
+    assert f"for {promise.counted} items are wrong" in report.describe()[0]
+    assert f"people have labelled {promise.counted - 110} of these" in report.describe()[0]
+
+
+def test_copies_and_backups_keep_the_promise(
+    campaign: Campaign, items: KnownItems, tmp_path: Path
+) -> None:
+    campaign.start_finish()
+    answer_draws(campaign, items)
+    certificate = campaign.certify()
+
+    target = Database(tmp_path / "copy.teeter", create=True)
+    copy_campaign(campaign.database, target, "small")
+    target.close()
+    campaign.back_up(tmp_path / "backup.teeter")
+
+    for name in ("copy", "backup"):
+        copied = Campaign.open(tmp_path / f"{name}.teeter")
+        assert copied.certificates() == [certificate]
+        assert copied.finish() == campaign.finish()
+
+
+def test_a_campaign_from_before_promises_gets_its_tables(
+    campaign: Campaign, items: KnownItems, tmp_path: Path
+) -> None:
+    path = tmp_path / "small.teeter"
+    campaign.database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("drop table certificates")
+        connection.execute("drop table finishes")
+        connection.execute("delete from migrations where version >= 3")
+        connection.commit()
+
+    opened = Campaign.open(path)
+    label_batches(opened, items, 1)
+    assert opened.start_finish().is_started
+
+
+def test_a_certificate_says_everything_and_fits_its_id(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish()
+    answer_draws(campaign, items)
+    content = campaign.certify().content
+
+    assert content["id"] == certificate_id(content)
+    assert certificate_id({**content, "wrong_draws": 1}) != content["id"]
+    page = certificate_page({**content, "campaign": "<b>bees</b>"})
+    assert "&lt;b&gt;bees" in page
+    assert content["model"]["sha256"] in page
+    assert "What it does not promise" in page
+    assert "<script" not in page

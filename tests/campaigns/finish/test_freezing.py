@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaigns.finish.small_campaigns import KnownItems, label_batches, make_campaign
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.finish.freezing import (
+    FrozenFinish,
+    ModelChoice,
+    choose_model,
+    freeze,
+    load_finish,
+    store_finish,
+)
+from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.errors import InputError
+
+TERMS = PromiseTerms()
+
+
+def freeze_model(campaign: Campaign, version: int, checkpoint: int | None) -> FrozenFinish:
+    with campaign.database.reading() as connection:
+        model = campaign.repository.models.get(connection, version)
+        assert model is not None
+        choice = ModelChoice(model, checkpoint)
+        return freeze(campaign.repository, connection, choice, TERMS, seed=campaign.settings.seed)
+
+
+def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+    items = KnownItems(count=120)
+    campaign = make_campaign(tmp_path, items)
+    label_batches(campaign, items, 1)
+    frozen = freeze_model(campaign, 1, None)
+
+    with campaign.database.writing() as connection:
+        store_finish(campaign.repository, connection, frozen, "me")
+        stored = campaign.repository.finishes.newest(connection)
+    assert stored is not None
+    read = load_finish(stored)
+
+    assert read.items == frozen.items
+    assert read.groups == frozen.groups
+    assert read.frozen.predicted.tolist() == frozen.frozen.predicted.tolist()
+    assert read.frozen.confidences.tolist() == frozen.frozen.confidences.tolist()
+
+
+def test_the_order_of_the_draws_depends_on_the_seed_and_on_the_attempt(tmp_path: Path) -> None:
+    items = KnownItems(count=120)
+    campaign = make_campaign(tmp_path, items)
+    label_batches(campaign, items, 1)
+    first = freeze_model(campaign, 1, None)
+
+    assert freeze_model(campaign, 1, None).items == first.items
+    with campaign.database.writing() as connection:
+        store_finish(campaign.repository, connection, first, "me")
+    second = freeze_model(campaign, 1, None)
+    assert second.items != first.items
+    assert sorted(second.items) == sorted(first.items)
+
+
+def test_a_model_of_an_earlier_version_must_be_trained_again(tmp_path: Path) -> None:
+    from safetensors.numpy import load, save
+
+    items = KnownItems(count=120)
+    campaign = make_campaign(tmp_path, items)
+    label_batches(campaign, items, 1)
+    with campaign.database.writing() as connection:
+        model = campaign.repository.models.newest(connection)
+        assert model is not None
+        arrays = load(model.weights)
+        del arrays["confidence"]
+        campaign.repository.save_model(connection, save(arrays), model.facts, "me")
+
+        with pytest.raises(InputError, match="train a model, then start again"):
+            choose_model(campaign.repository, connection, TERMS)
+
+
+@pytest.mark.slow
+def test_control_items_since_a_model_represent_what_it_had_to_label(tmp_path: Path) -> None:
+    # The strategy takes the least certain items out of the set meanwhile. If control items that it
+    # took first were not counted, the others would be surer than the set.
+    ranks: list[float] = []
+    for seed in range(30):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        items = KnownItems(count=100, distance=2.0, seed=seed)
+        campaign = make_campaign(folder, items, control=0.5, seed=seed)
+        label_batches(campaign, items, 3, size=20)
+
+        frozen = freeze_model(campaign, 1, 0)
+        confidences = frozen.frozen.confidences
+        share_below = (confidences[:, None] > confidences[None, :]).mean(axis=1)
+        ranks += share_below[: frozen.asked_draws].tolist()
+        campaign.database.close()
+
+    assert len(ranks) > 300
+    assert np.mean(ranks) == pytest.approx(0.5, abs=4 * 0.29 / len(ranks) ** 0.5)
