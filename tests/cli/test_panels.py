@@ -49,7 +49,7 @@ def test_the_commands_of_a_campaign() -> None:
             "suspects",
         ],
         "Suggestions": ["describe", "predictions", "suggest", "sources"],
-        "Team": ["people", "decide", "agreement", "sync"],
+        "Team": ["people", "webhook", "decide", "agreement", "sync"],
         "Files": ["export", "backup", "restore", "copy-to", "predict", "model"],
     }
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.language_model import LanguageModel
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy
+    from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
@@ -27,9 +28,12 @@ __all__ = [
     "ClassDescription",
     "LanguageModel",
     "Settings",
+    "add_webhook",
     "estimate_accuracy",
     "prediction_agreement",
     "require_permission",
+    "sign_payload",
+    "verify_signature",
 ]
 
 __getattr__, __dir__ = import_lazily(
@@ -41,5 +45,6 @@ __getattr__, __dir__ = import_lazily(
         "language_model": ["LanguageModel"],
         "people": ["require_permission"],
         "stopping": ["estimate_accuracy"],
+        "webhooks": ["add_webhook", "sign_payload", "verify_signature"],
     },
 )

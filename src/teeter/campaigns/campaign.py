@@ -20,6 +20,7 @@ import numpy.typing as npt
 from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.clock import Clock, format_time, utc_now
+from teeter.campaigns.columns import TableColumn, json_value
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.copies import copy_campaign, copy_to_location, restore_to_database
 from teeter.campaigns.db import (
@@ -46,7 +47,7 @@ from teeter.campaigns.encoding import (
     encode_missing_items,
     load_encoder,
 )
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import (
     certified_labels,
     certify_finish,
@@ -56,6 +57,7 @@ from teeter.campaigns.finish.finishing import (
 )
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
@@ -68,6 +70,7 @@ from teeter.campaigns.location import (
     validate_classes,
     validate_name,
 )
+from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.prior import PriorReader
 from teeter.campaigns.results import (
@@ -91,6 +94,7 @@ from teeter.campaigns.settings import (
     settings_from_json,
     settings_to_dict,
 )
+from teeter.campaigns.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
@@ -101,6 +105,7 @@ from teeter.campaigns.snapshot import (
     export_rows,
     measure_agreement,
     read_snapshot,
+    with_imported_rows,
 )
 from teeter.campaigns.suggestions import (
     PredictionImport,
@@ -436,6 +441,37 @@ class Campaign:
             self.repository.classes.add(connection, [name], who)
 
     @property
+    def columns(self) -> list[TableColumn]:
+        """The columns that the items came with, in the order of their files."""
+        with self.database.reading() as connection:
+            return self.repository.tables.columns(connection)
+
+    def row(self, item: str) -> dict[str, Any]:
+        """Return the columns that an item came with; empty if it came without any.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        with self.database.reading() as connection:
+            stored = self.repository.items.get(connection, item)
+            rows = self.repository.tables.for_items(connection, [stored.row_id])
+
+        if stored.row_id not in rows:
+            return {}
+        row = rows[stored.row_id]
+        types = {column.name: column.type for column in row.table.columns}
+        return {name: json_value(cell, types[name]) for name, cell in row.values().items()}
+
+    def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
+        with self.database.reading() as connection:
+            stored = self.repository.items.by_id(connection, items)
+            row_ids = [item.row_id for item in stored.values()]
+            shown = read_shown_columns(self.repository, connection, self.settings.show, row_ids)
+
+        return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
+
+    @property
     def descriptions(self) -> dict[str, ClassDescription]:
         """What the classes mean, by class; only of those that were described."""
         with self.database.reading() as connection:
@@ -488,7 +524,9 @@ class Campaign:
 
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
-                or ``image`` and optionally ``id``, ``label`` and ``features``.
+                or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
+                dictionary are columns, which stay with the item. An image may be a link to a public
+                http or https address, which is fetched into the campaign's folder.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.
@@ -500,6 +538,10 @@ class Campaign:
         stored = self._store_items(items, encoder=encoder, who=who)
         return self._encode_stored(stored, who, progress)
 
+    def store(self, items: Iterable[Any], *, who: str = DEFAULT_ANNOTATOR) -> ImportResult:
+        """Add items without encoding them, which ``encode`` does later. See ``add``."""
+        return self._store_items(items, who=who).result
+
     def _store_items(
         self,
         items: Iterable[Any],
@@ -508,8 +550,12 @@ class Campaign:
         who: str = DEFAULT_ANNOTATOR,
     ) -> StoredImport:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
+        if self.settings.kind == ItemKind.IMAGE and folder is not None:
+            items = replace_image_links(list(items), ImageFetcher(folder))
         new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
+        if not self.columns:
+            require_shown_columns(self.settings.show, new_items)
         return store_items(
             self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
         )
@@ -1547,6 +1593,24 @@ class Campaign:
 
     # Reporting
 
+    def show(self, *, origin: str | None = None, height: int = 720) -> NotebookPage:
+        """Show the labelling page in a cell of a notebook on this machine.
+
+        Args:
+            origin: the scheme, host and port of the notebook's page, the only one that may show
+                it; by default that of the Jupyter server that runs this kernel.
+            height: the height of the frame in pixels.
+
+        Raises:
+            InputError: the origin is not known, or on another machine.
+        """
+        if self.database.path is not None:
+            location = str(self.database.path)
+        else:
+            url = self.database.url.render_as_string(hide_password=False)
+            location = f"{url}#{self.name}"
+        return open_notebook_page(location, origin=origin, height=height)
+
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""
         with self.database.reading() as connection:
@@ -1576,37 +1640,41 @@ class Campaign:
         Args:
             path: the file. Its ending gives the format (.csv, .jsonl, .parquet); a folder gets a
                 Hugging Face dataset.
-            form: the format by name, also ``prodigy``, ``doccano`` or ``spreadsheet``. ``csv`` has
-                every cell exactly as it is. Open ``spreadsheet`` in a spreadsheet program, where a
+            form: the format by name, also ``prodigy``, ``doccano``, ``label-studio``, ``spacy``,
+                ``image-folder``, ``cleanlab`` or ``spreadsheet``. ``csv`` has every cell exactly
+                as it is. Open ``spreadsheet`` in a spreadsheet program, where a
                 text that begins with = + - or @ would otherwise run as a formula.
 
         Returns:
             How many items have a label.
         """
-        from teeter.campaigns.training import predict_items
-
-        with self.database.reading() as connection:
-            items = self.repository.items.all(connection)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
-            aliases = self.repository.items.aliases(connection)
-            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
+        from teeter.campaigns.training import predict_items, with_out_of_fold
 
         predicted: dict[str, tuple[str, float]] = {}
-        if items:
+        state = None
+        with self.database.reading() as connection:
+            has_items = self.repository.items.count(connection) > 0
+        if has_items:
             state = self.load_state()
             predicted_classes = predict_items(state, self._round_settings)
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
 
-        rows = {row.id: row for row in export_rows(items, snapshot, predicted, certified)}
+        # The rows are read while they are written: their cells may not fit in memory together.
+        with self.database.reading() as connection:
+            items = self.repository.items.all(connection)
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
+            rows = export_rows(items, snapshot, predicted, certified, folder=self.settings.folder)
+            if state is not None and form == "cleanlab":
+                rows = with_out_of_fold(rows, state, self.settings.head)
+            write_export(
+                with_imported_rows(self.repository, connection, rows),
+                Path(path),
+                form,
+                tables=list(self.repository.tables.tables(connection).values()),
+            )
 
-        # Duplicates get the row of their stored item, under the id that they came with.
-        duplicates = []
-        for given, stored in aliases.items():
-            if given not in rows:
-                duplicates.append(replace(rows[stored], id=given))
-
-        write_export([*rows.values(), *duplicates], Path(path), form)
         return len(snapshot.consensus)
 
 

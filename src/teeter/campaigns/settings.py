@@ -66,6 +66,8 @@ class Settings:
     """The share of the picks that several annotators answer."""
     people: int = 2
     """How many annotators answer those."""
+    show: list[str] = field(default_factory=list)
+    """The columns that annotators see beside an item, in their order."""
     consensus: str = "majority"
     """How several answers become one label: majority, or dawid-skene, which weights annotators."""
     names: bool = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
@@ -19,6 +21,7 @@ from teeter.campaigns.cross_fitting import (
     predict_logits,
     seen_classes,
 )
+from teeter.campaigns.export_rows import ExportRow
 from teeter.campaigns.prior_choice import choose_prior
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
@@ -302,6 +305,29 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[PredictedC
         return None
 
     return predict_rows(state, load_learner(state, settings), state.features)
+
+
+def with_out_of_fold(rows: Sequence[ExportRow], state: RoundState, head: str) -> list[ExportRow]:
+    """Return the rows of an export, with the probabilities of models not trained on the item.
+
+    Args:
+        rows: One row per item.
+        state: The items and their labels.
+        head: One of ``ClassifierKind``.
+    """
+    places, labels = labelled_items(state)
+    if len(np.unique(labels)) < 2:
+        return list(rows)
+
+    # A class without labels has no probability, and readers would stumble over it.
+    seen = np.unique(labels)
+    classes = [state.classes[position] for position in seen]
+    probabilities = out_of_fold(state.features[places], labels, head=head)[:, seen]
+
+    by_item = {}
+    for place, row in zip(places.tolist(), probabilities.tolist(), strict=True):
+        by_item[state.keys[place]] = dict(zip(classes, row, strict=True))
+    return [replace(row, out_of_fold=by_item.get(row.id)) for row in rows]
 
 
 def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[PredictedClass]:

@@ -26,6 +26,7 @@ from teeter.cli.suggestions import describe, predictions, sources, suggest
 from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
 from teeter.cli.try_sample import try_sample
+from teeter.cli.webhooks import webhook
 from teeter.version import __version__
 
 __all__ = ["app", "main"]
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 
 campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
+campaign.add_typer(webhook, name="webhook", rich_help_panel=Panel.TEAM)
 campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)

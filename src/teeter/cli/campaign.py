@@ -47,6 +47,7 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
     from teeter.campaigns.db import ClassDescription
+    from teeter.campaigns.image_links import ImageFetcher
     from teeter.campaigns.items import Item
     from teeter.campaigns.results import EncodingResult
 
@@ -154,6 +155,32 @@ KeysOption = Annotated[
         "then letters.",
     ),
 ]
+ImageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of images instead of texts: paths beside the table, or https://, s3:// or "
+        "gs:// links, which are fetched once into a folder beside it.",
+    ),
+]
+RowsOption = Annotated[
+    bool,
+    typer.Option(
+        "--rows",
+        help="Label whole rows of a table, shown as a card and encoded by their numbers, dates "
+        "and categories.",
+    ),
+]
+AllowPrivateOption = Annotated[
+    bool,
+    typer.Option("--allow-private", help="Also fetch images from addresses in your own network."),
+]
+ShowOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS", help="Comma-separated columns that annotators see beside each item."
+    ),
+]
 LeaseOption = Annotated[
     float,
     typer.Option(
@@ -196,6 +223,10 @@ def new(
     encoder: EncoderOption = "auto",
     instructions: InstructionsOption = "",
     keys: KeysOption = "",
+    show: ShowOption = "",
+    image: ImageOption = None,
+    rows: RowsOption = False,
+    allow_private: AllowPrivateOption = False,
     lease: LeaseOption = 60,
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
@@ -210,6 +241,9 @@ def new(
     computes the features of the items, and nothing is downloaded. To list the encoders, run teeter
     encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
+    All columns of a table stay with the items: the page searches and filters by them, and teeter
+    campaign export returns them in their order and with their types.
+
     Control items (see --control) are drawn at random from all items, including those already
     labelled. The audit set holds at most half of the items, and grows when items are added later.
     When an annotator answers an item, the leases on their other items are renewed. With --consensus
@@ -223,6 +257,7 @@ def new(
       teeter campaign new reviews.csv --classes good,bad
       teeter campaign new questions.csv --classes intents.txt
       teeter campaign new partly_labelled.csv --labels label
+      teeter campaign new a.csv --text title,body --show customer --classes x,y
       teeter campaign new messages.csv --classes spam,ham --describe classes.toml
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
@@ -246,6 +281,7 @@ def new(
         encoder=encoder,
         instructions=instructions,
         keys=[key for key in split_names(keys) if key],
+        show=[name for name in split_names(show) if name],
         lease=lease,
         overlap=overlap,
         people=people,
@@ -261,6 +297,9 @@ def new(
         text=text,
         id_column=id_column,
         labels=labels,
+        image=image,
+        rows=rows,
+        allow_private=allow_private,
         describe=describe,
     )
 
@@ -277,9 +316,13 @@ def new(
 def add(
     file: CampaignArgument,
     items: MoreItemsArgument,
+    *,
     text: TextOption = None,
     id_column: IdOption = None,
     labels: LabelsOption = None,
+    image: ImageOption = None,
+    rows: RowsOption = False,
+    allow_private: AllowPrivateOption = False,
 ) -> None:
     """Add items to a campaign.
 
@@ -300,6 +343,7 @@ def add(
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
 
+        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
         contents = read_items(
             items,
             text=text,
@@ -307,10 +351,15 @@ def add(
             label=labels,
             folder=folder,
             first=opened.next_item_number(),
+            image=image,
+            fetcher=fetcher,
+            rows=rows,
         )
         result = opened.add(contents, progress=show_progress)
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    if fetcher is not None:
+        _report_failed_links(fetcher)
     for duplicate in result.duplicates[:_NAMED_ITEMS]:
         typer.echo(f"Skipped {_describe_duplicate(duplicate, contents)}.")
     if len(result.duplicates) > _NAMED_ITEMS:
@@ -683,8 +732,8 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: "
-            "chosen by the suffix of OUT.",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
+            "spacy, image-folder or cleanlab. Default: chosen by the suffix of OUT.",
         ),
     ] = None,
     history: Annotated[
@@ -928,6 +977,9 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
+    image: str | None = None,
+    rows: bool = False,
+    allow_private: bool = False,
     describe: Path | None = None,
     encode_all: bool = True,
 ) -> list[str]:
@@ -942,6 +994,9 @@ def create_campaign(
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+        image: column of images, as paths or links.
+        rows: whether the items are whole rows.
+        allow_private: whether images may be fetched from private addresses.
         describe: file that says what the classes mean. Default: the file of classes, if it does.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
@@ -971,7 +1026,18 @@ def create_campaign(
         )
 
     with progress("Encoding") as show_progress:
-        contents = read_items(items, text=text, key=id_column, label=labels)
+        folder = items.resolve().parent if image is not None else None
+        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
+        contents = read_items(
+            items,
+            text=text,
+            key=id_column,
+            label=labels,
+            image=image,
+            folder=folder,
+            fetcher=fetcher,
+            rows=rows,
+        )
         if names is None:
             names = _classes_of(contents)
         require_known_classes(descriptions, names)
@@ -981,6 +1047,10 @@ def create_campaign(
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
+        elif folder is not None:
+            settings = replace(settings, kind="image", folder=str(folder))
+        elif rows and settings.encoder == "auto":
+            settings = replace(settings, encoder="table-rows")
         result = Campaign.make(
             location,
             names,
@@ -995,6 +1065,8 @@ def create_campaign(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    if fetcher is not None:
+        _report_failed_links(fetcher)
     if labels is None:
         _report_unused_labels(items, names)
     if result.encoding is not None:
@@ -1015,6 +1087,21 @@ def create_campaign(
             "holds at most half of all items."
         )
     return names
+
+
+def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:
+    from teeter.campaigns.image_links import ImageFetcher
+
+    # Who runs the command owns the credentials of this machine.
+    return ImageFetcher(folder, allow_private=allow_private, allow_stores=True)
+
+
+def _report_failed_links(fetcher: ImageFetcher) -> None:
+    for sentence in list(fetcher.errors.values())[:_NAMED_ITEMS]:
+        typer.echo(printable_line(sentence, limit=300), err=True)
+    if fetcher.errors:
+        count = pluralize(len(fetcher.errors), "image")
+        typer.echo(f"{count} could not be fetched. Add the same table again to retry.", err=True)
 
 
 def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
@@ -1056,7 +1143,7 @@ def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     option = shlex.quote(unused.column)
     sentence = (
         f"The column {unused.column!r} holds {pluralize(unused.filled, 'value')} that were not "
-        f"imported. If they are labels, create the campaign again with --labels {option}."
+        f"imported as labels. If they are labels, create the campaign again with --labels {option}."
     )
     unknown_values = [value for value in unused.values if value not in classes]
     if unknown_values:

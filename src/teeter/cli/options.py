@@ -58,7 +58,9 @@ SeedOption = Annotated[
 TextOption = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
+        metavar="COLUMN",
+        help="Column of texts, several columns separated by commas, or a template such as "
+        "'{title}: {body}'. Default: text, or a similar common name.",
     ),
 ]
 DeviceOption = Annotated[

@@ -7,10 +7,12 @@ soon as other machines can connect, everyone needs a token.
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import threading
 import webbrowser
+from dataclasses import replace
 from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
 FIRST_PORT = 8765
+
+# What a header can hold: no spaces, semicolons or further directives.
+_ORIGIN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
 
 # Ports that are tried one after the other, unless one is given.
 _PORTS_TRIED = 20
@@ -175,6 +180,13 @@ ProxyOption = Annotated[
         help="Trust X-Forwarded-For and X-Forwarded-Proto from the proxy at this address.",
     ),
 ]
+FrameOriginOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ORIGIN",
+        help="Let pages of this origin, such as http://localhost:8888, show the page in a frame.",
+    ),
+]
 UploadOption = Annotated[
     int, typer.Option(metavar="MB", min=1, help="Maximum upload size in megabytes.")
 ]
@@ -210,6 +222,7 @@ def serve(
     tokens: TokensOption = None,
     login: LoginOption = None,
     proxy: ProxyOption = None,
+    frame_origin: FrameOriginOption = None,
     upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
 ) -> None:
@@ -244,6 +257,11 @@ def serve(
 
     # Wrong options are reported before a port is opened.
     options = _uvicorn_options(proxy)
+    if frame_origin is not None and not _ORIGIN.fullmatch(frame_origin):
+        raise InputError(
+            f"--frame-origin needs a scheme, a host and a port, such as http://localhost:8888, not "
+            f"{frame_origin!r}."
+        )
     language_model = _make_language_model(suggest, model, input_price, output_price, suggest_budget)
     listener = _listen(host, port)
     try:
@@ -257,6 +275,7 @@ def serve(
             login=login,
             proxy=proxy,
         )
+        security = replace(security, frame_origin=frame_origin)
         campaigns = [
             _find_campaign(location, classes, encoder, describe=describe, names=names)
             for location in locations or []

@@ -28,13 +28,17 @@ from teeter.errors import (
 from teeter.version import __version__
 from teeter.web import (
     api,
+    api_docs,
     finish_api,
     finish_pages,
+    items_api,
+    metrics,
     pages,
     suggestions_api,
     suggestions_pages,
     team_api,
     team_pages,
+    webhooks_api,
 )
 from teeter.web.auth import (
     SecurityConfig,
@@ -43,6 +47,7 @@ from teeter.web.auth import (
     security_middleware,
 )
 from teeter.web.background import BackgroundTaskError
+from teeter.web.webhook_sender import WebhookSender
 from teeter.web.workspace import Workspace
 
 __all__ = ["STATUS_BY_ERROR", "make_app", "status_of"]
@@ -115,13 +120,17 @@ def make_app(
         language_model=language_model,
     )
 
+    webhook_sender = WebhookSender(lambda: list(workspace.services.values()))
+
     @asynccontextmanager
     async def run_workspace(_: FastAPI) -> AsyncIterator[None]:
         if warm:
             workspace.warm_up(places)
+        webhook_sender.start()
         if workspace.suggester is not None:
             workspace.suggester.start()
         yield
+        webhook_sender.stop()
         workspace.close()
 
     app = FastAPI(
@@ -140,6 +149,10 @@ def make_app(
 
     app.include_router(api.router)
     app.include_router(team_api.router)
+    app.include_router(items_api.router)
+    app.include_router(webhooks_api.router)
+    app.include_router(metrics.router, include_in_schema=False)
+    app.include_router(api_docs.router, include_in_schema=False)
     app.include_router(suggestions_api.router)
     app.include_router(finish_api.router)
     app.include_router(pages.router, include_in_schema=False)

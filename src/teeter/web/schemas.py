@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -22,6 +22,7 @@ from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.web.background_requests import Explanation
 
 __all__ = [
+    "AddedItems",
     "AgreementOut",
     "AnswerIn",
     "AnswerOut",
@@ -67,6 +68,7 @@ __all__ = [
     "SessionIn",
     "SessionOut",
     "ShareOut",
+    "ShownColumn",
     "ShownSuggestionIn",
     "SourceOut",
     "SourceRemoved",
@@ -227,6 +229,18 @@ class PredictionsOut(BaseModel):
     predictions: list[PredictedText]
 
 
+class AddedItems(BaseModel):
+    """What happened to items that were added."""
+
+    new: int
+    duplicates: int
+    """Number of items whose content the campaign had already."""
+    labelled: int
+    """Number of items that got the label that they came with."""
+    conflicts: int
+    """Number of items that keep another label than the one that they came with."""
+
+
 class TrainedModel(BaseModel):
     """The result of a training run."""
 
@@ -255,7 +269,7 @@ class JobOut(BaseModel):
     state: JobState
     detail: str | None = None
     """Why the work failed."""
-    result: CreatedCampaign | EncodedItems | TrainedModel | None = None
+    result: CreatedCampaign | EncodedItems | AddedItems | TrainedModel | None = None
     done: int | None = None
     """Number of items encoded so far, while an encoding runs."""
     total: int | None = None
@@ -265,6 +279,13 @@ class JobOut(BaseModel):
 
 
 # Items
+
+
+class ShownColumn(BaseModel):
+    """A cell that is shown beside an item. It may hold Markdown, never HTML."""
+
+    name: str
+    value: str
 
 
 class ItemContent(BaseModel):
@@ -277,6 +298,8 @@ class ItemContent(BaseModel):
     """The length of the whole text, if ``text`` is only its beginning."""
     features: list[float] | None = None
     """The first features of an item that consists of features."""
+    columns: list[ShownColumn] = Field(default_factory=list)
+    """The columns that the campaign's settings show."""
 
 
 class PickOut(BaseModel):
@@ -399,6 +422,8 @@ class ItemOut(BaseModel):
     audit: bool
     """Whether the item is in the audit set, which measures accuracy and is never trained on."""
     answers: list[Answer]
+    row: dict[str, Any] = Field(default_factory=dict)
+    """All columns that the item came with. Annotators see only those that the settings show."""
 
 
 class LabelsOut(BaseModel):
@@ -540,6 +565,8 @@ class SuspectsOut(BaseModel):
     detail: str | None = None
     """Why the search failed."""
     suspects: list[SuspectLabel] = Field(default_factory=list)
+    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By item id, the columns that the campaign's settings show."""
 
 
 # Teams

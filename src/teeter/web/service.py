@@ -19,6 +19,7 @@ import numpy as np
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
 from teeter.campaigns.db import (
     Answer,
@@ -36,6 +37,7 @@ from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.people import require_name
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.shown_columns import read_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     CampaignSnapshot,
@@ -63,6 +65,7 @@ from teeter.web.schemas import (
     QuestionOut,
     RecentAnswer,
     ShareOut,
+    ShownColumn,
     SuggestionOut,
     UndoneAnswer,
     UndoOut,
@@ -75,6 +78,9 @@ _MAX_TEXT = 20_000
 
 _MAX_FEATURES = 256
 """Features of an item that are sent to the page."""
+
+_MIN_SEARCHED = 500
+"""Items that one search for a value in a column looks at."""
 
 _MAX_EXCERPT = 160
 """Characters of a text in a table."""
@@ -387,6 +393,11 @@ class CampaignService:
             values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
             content.features = [round(value, 5) for value in values]
 
+        names = self.campaign.settings.show
+        shown = read_shown_columns(self.campaign.repository, connection, names, [row.row_id])
+        for name, value in shown.get(row.row_id, {}).items():
+            content.columns.append(ShownColumn(name=name, value=value))
+
         return content
 
     # Answers
@@ -550,12 +561,17 @@ class CampaignService:
     ) -> list[StoredItem]:
         """Return the items of a page.
 
-        The database finds items that any annotator gave a class. Those whose label is another one
-        are left out here, so it takes as many searches as are needed to fill the page.
+        The database finds items that any annotator gave a class, and items with a text in any
+        column. Those that do not fit exactly are left out here, so it takes as many searches as are
+        needed to fill the page.
         """
         items = self.campaign.repository.items
         labels = snapshot.labels
         is_backwards = query.before is not None
+        is_narrowed = query.label is not None or bool(query.columns)
+        count = query.count
+        if query.columns:
+            query = replace(query, count=max(count, _MIN_SEARCHED))
 
         page: list[StoredItem] = []
         while True:
@@ -563,14 +579,19 @@ class CampaignService:
             matches = rows
             if query.label is not None:
                 matches = [row for row in rows if labels.get(row.item_id) == query.label]
+            if query.columns:
+                row_ids = [row.row_id for row in matches]
+                tables = self.campaign.repository.tables
+                fitting = tables.matching_items(connection, row_ids, query.columns)
+                matches = [row for row in matches if row.row_id in fitting]
 
             if is_backwards:
-                page = [*matches, *page][-query.count :]
+                page = [*matches, *page][-count:]
             else:
-                page = [*page, *matches][: query.count]
+                page = [*page, *matches][:count]
 
-            is_last_search = query.label is None or len(rows) < query.count
-            if is_last_search or len(page) == query.count:
+            is_last_search = not is_narrowed or len(rows) < query.count
+            if is_last_search or len(page) == count:
                 return page
 
             if is_backwards:
@@ -596,6 +617,7 @@ class CampaignService:
             content = self.read_content(row, connection)
             snapshot = self.read_snapshot(connection)
 
+        all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
         if only_by is not None:
             answers = [answer for answer in answers if answer.annotator == only_by]
             snapshot = _snapshot_of_answers(row.item_id, answers)
@@ -611,6 +633,7 @@ class CampaignService:
             annotators=summary.annotators,
             audit=row.audit,
             answers=answers,
+            row=all_columns,
         )
 
     def find_image(self, item: str) -> Path:

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "ANSWERED_REQUESTS",
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
@@ -34,6 +35,8 @@ __all__ = [
     "ENCODINGS",
     "FINISHES",
     "HISTORY",
+    "IMPORTED_ROWS",
+    "IMPORTED_TABLES",
     "ITEMS",
     "LABEL_STUDIO",
     "LABEL_STUDIO_ANSWERS",
@@ -48,6 +51,9 @@ __all__ = [
     "SUGGESTIONS",
     "TEXT_VECTORS",
     "VECTORS",
+    "WEBHOOKS",
+    "WEBHOOK_DELIVERIES",
+    "answered_requests",
     "answers",
     "batches",
     "campaigns",
@@ -58,6 +64,8 @@ __all__ = [
     "encodings",
     "finishes",
     "history",
+    "imported_rows",
+    "imported_tables",
     "items",
     "label_studio",
     "label_studio_answers",
@@ -72,6 +80,8 @@ __all__ = [
     "suggestions",
     "text_vectors",
     "vectors",
+    "webhook_deliveries",
+    "webhooks",
 ]
 
 MAX_ROW_ID = 2**31 - 1
@@ -120,6 +130,29 @@ items = Table(
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
     Index("items_by_annotators_missing", "campaign_id", "annotators_missing"),
+)
+
+imported_tables = Table(
+    "imported_tables",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("added", Text, nullable=False),
+    Column("columns", Text, nullable=False),  # JSON: names and types, in the order of the file
+    Column("arrow_schema", LargeBinary),  # of a Parquet file; NULL for other files
+    Index("imported_tables_by_campaign", "campaign_id"),
+)
+
+imported_rows = Table(
+    "imported_rows",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("table_id", Integer, ForeignKey("imported_tables.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("key", Text, nullable=False),  # the id it came with, which a duplicate has of its own
+    Column("cells", Text, nullable=False),  # a JSON array; see campaigns.columns
+    Index("imported_rows_by_item", "item_id"),
+    Index("imported_rows_by_table", "table_id"),
 )
 
 encodings = Table(
@@ -392,7 +425,53 @@ history = Table(
     Column("detail", Text, nullable=False),  # JSON
 )
 
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),  # signs payloads, so it cannot be a hash
+    Column("events", Text, nullable=False),  # JSON: WebhookEvent
+    Column("allow_private", Boolean, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("removed", Text),
+    Column("history_id", Integer, nullable=False),  # the last line that was turned into events
+    Index("webhooks_by_campaign", "campaign_id"),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("webhook_id", Integer, ForeignKey("webhooks.id"), nullable=False),
+    Column("history_id", Integer, nullable=False),
+    Column("event", Text, nullable=False),  # WebhookEvent
+    Column("payload", Text, nullable=False),  # JSON
+    Column("created", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt", Text, nullable=False),
+    Column("delivered", Text),
+    Column("given_up", Text),
+    Column("status", Integer),  # of the last answer
+    Column("error", Text),
+    Index("webhook_deliveries_by_next_attempt", "campaign_id", "delivered", "next_attempt"),
+)
+
+answered_requests = Table(
+    "answered_requests",
+    metadata,
+    _campaign_id(),
+    Column("key", Text, nullable=False),  # the annotator's hash and their Idempotency-Key
+    Column("fingerprint", Text, nullable=False),  # a hash of what was asked
+    Column("response", Text, nullable=False),  # JSON
+    Column("at", Text, nullable=False),
+    PrimaryKeyConstraint("campaign_id", "key"),
+)
+
 # The columns of the tables, for queries: ITEMS.key instead of items.c.key.
+ANSWERED_REQUESTS = answered_requests.c
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c
@@ -403,6 +482,8 @@ DECISIONS = decisions.c
 ENCODINGS = encodings.c
 FINISHES = finishes.c
 HISTORY = history.c
+IMPORTED_ROWS = imported_rows.c
+IMPORTED_TABLES = imported_tables.c
 ITEMS = items.c
 LABEL_STUDIO = label_studio.c
 LABEL_STUDIO_ANSWERS = label_studio_answers.c
@@ -416,3 +497,5 @@ SOURCES = sources.c
 SUGGESTIONS = suggestions.c
 TEXT_VECTORS = text_vectors.c
 VECTORS = vectors.c
+WEBHOOKS = webhooks.c
+WEBHOOK_DELIVERIES = webhook_deliveries.c

@@ -17,6 +17,7 @@ from teeter.errors import ServerError
 
 __all__ = [
     "CHOICES_TAG",
+    "OBJECT_TAG",
     "add_missing_classes",
     "build_label_config",
     "chosen_class",

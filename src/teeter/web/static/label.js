@@ -166,13 +166,15 @@ async function fetchSuspects() {
       ...suspect,
       isSuspect: true,
       answer: suspect.label,
-      content: { kind: start.kind, text: suspect.content },
+      content: { kind: start.kind, text: suspect.content, columns: columnsOf(result.columns[suspect.item]) },
     }));
   }
 
   isFinished = true;
   preloadImages();
 }
+
+const columnsOf = (cells) => Object.entries(cells ?? {}).map(([name, value]) => ({ name, value }));
 
 async function fetchDisagreements() {
   const began = performance.now();
