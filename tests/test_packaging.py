@@ -41,6 +41,7 @@ FOR_USERS = {
     "label",
     "postgres",
     "http",
+    "links",
     "label-studio",
     "login",
     "ray",

@@ -88,7 +88,7 @@ is asked for **after every {look_every} draws**. *Broken* is the share of campai
 true; it must be at most 5%. *Coverage* is the share of the rest that the model may label at the last look. The *oracle* knows
 all labels and takes the largest share that keeps the error.
 
-| dataset | campaigns | model's accuracy | broken | at one look | coverage after 100 draws | at the end | oracle |
+| dataset | campaigns | model's accuracy | broken | at one look | coverage after 200 draws | at the end | oracle |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
@@ -179,10 +179,10 @@ def build_page() -> str:
     for summary in datasets.values():
         title = summary["title"]
         random = summary["random"]
-        at_100 = random["coverage"][random["draws"].index(100)]
+        at_200 = random["coverage"][random["draws"].index(200)]
         main_rows.append(
             f"| {title} | {summary['campaigns']:,} | {summary['accuracy']:.1%} | "
-            f"{random['broken_ever']:.1%} | {max(random['broken_at_look']):.1%} | {at_100:.0%} | "
+            f"{random['broken_ever']:.1%} | {max(random['broken_at_look']):.1%} | {at_200:.0%} | "
             f"{random['coverage'][-1]:.0%} | {random['oracle'][-1]:.0%} |"
         )
         mixed = summary["mixed"]

@@ -4,7 +4,9 @@
 
 Each task runs in a new process, with one thread and with two, first alone and then beside a program
 that keeps one core busy. Threads that wait for each other in a busy loop would make two threads far
-slower than one on a busy machine. Measure on a machine with two cores that has nothing else to do.
+slower than one on a busy machine. The commands of teeter therefore set OMP_WAIT_POLICY, and the
+tasks in Python get the same setting. Measure on a machine with two cores that has nothing else to
+do.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def measure(command: list[str], threads: int, folder: Path) -> float:
         path = folder / f"{time.monotonic_ns()}.teeter"
         command = [*command, str(path)]
 
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
     started = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, env=environment)
     return time.perf_counter() - started

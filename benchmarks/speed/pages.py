@@ -23,7 +23,7 @@ HEAD = """# Speed, measured
 `python benchmarks/speed/pages.py` writes this page from the results in `benchmarks/speed/results`, and a test fails if
 the page is out of date. N, D, C and n are the numbers of rows, features, classes and picks. Times are medians over
 seeds in one run. In comparisons with other libraries, each measurement runs in its own process. Ratios between times
-depend less on the machine than the times themselves.
+depend less on the machine than the times themselves do.
 """
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from teeter.arrays import working_memory
     from teeter.campaigns.campaign import Campaign
     from teeter.classifier import Classifier, load_classifier
+    from teeter.client import connect
     from teeter.learner import Learner
     from teeter.model_files import save_model
     from teeter.models.observe import observe
@@ -32,6 +33,7 @@ __all__ = [
     "TeeterError",
     "TrainingConfig",
     "__version__",
+    "connect",
     "ldm",
     "load_classifier",
     "observe",
@@ -49,6 +51,7 @@ __getattr__, __dir__ = import_lazily(
         "arrays": ["working_memory"],
         "campaigns.campaign": ["Campaign"],
         "classifier": ["Classifier", "load_classifier"],
+        "client": ["connect"],
         "learner": ["Learner"],
         "model_files": ["save_model"],
         "models.observe": ["observe"],

@@ -28,7 +28,7 @@ def test_commas_may_be_part_of_a_name_in_a_text_file(tmp_path: Path) -> None:
         ("none.txt", None, "There is no file .*none.txt to read the class names from"),
         ("empty.txt", b"\n \n", "has no class names: write one name per line"),
         ("empty.csv", b"", "has no class names"),
-        ("wide.csv", b"id,title\n1,spam\n", "has the columns id, title: call the column of the"),
+        ("wide.csv", b"id,title\n1,spam\n", "has the columns id, title: rename the column of"),
         ("latin.txt", b"sp\xe4m\nham\n", "is not a valid file of class names"),
     ],
 )

@@ -110,7 +110,7 @@ def test_only_new_items_are_encoded_and_old_features_stay(tmp_path: Path) -> Non
 def test_an_interrupted_encoding_is_continued(tmp_path: Path) -> None:
     RecordingEncoder.interrupt_after = 2
     path = tmp_path / "c.teeter"
-    settings = Settings(encoder="recording", control=0.0)
+    settings = Settings(encoder="recording", control=0.0, names=False)
     try:
         with pytest.raises(KeyboardInterrupt):
             Campaign.make(path, ("lost", "rates"), CARDS, settings)

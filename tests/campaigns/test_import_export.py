@@ -6,6 +6,7 @@ import csv
 import json
 import tracemalloc
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,15 @@ def test_a_spreadsheet_export_of_harmless_cells_is_the_csv_export(tmp_path: Path
 
 
 def test_every_format_can_be_written_under_its_suffix(tmp_path: Path) -> None:
+    image = tmp_path / "cat.png"
+    image.write_bytes(b"an image")
+    row = make_row(file=image, out_of_fold={"good": 0.9, "poor": 0.1})
+
     for form in FORMATS:
+        if form == "spacy" and find_spec("spacy") is None:
+            continue
         path = tmp_path / f"{form}{format_suffix(form)}"
-        write_export([make_row()], path, form)
+        write_export([row], path, form)
         assert path.exists()
 
 

@@ -48,7 +48,8 @@ def test_the_commands_of_a_campaign() -> None:
             "status",
             "suspects",
         ],
-        "Team": ["people", "decide", "agreement", "sync"],
+        "Suggestions": ["describe", "predictions", "suggest", "sources"],
+        "Team": ["people", "webhook", "decide", "agreement", "sync"],
         "Files": ["export", "backup", "restore", "copy-to", "predict", "model"],
     }
 

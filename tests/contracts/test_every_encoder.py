@@ -21,7 +21,9 @@ from teeter.encoders import (
     MultilingualEncoder,
     PixelEncoder,
     StaticEncoder,
+    TableRowEncoder,
     TfidfEncoder,
+    format_card,
     make_encoder,
     names,
 )
@@ -44,6 +46,12 @@ TEXTS = [
     "cards cards the rate.",
     "\N{ZERO WIDTH JOINER}\N{RIGHT-TO-LEFT MARK}",
 ]
+
+CARDS = [
+    format_card({"age": str(7 * k % 40), "city": "ABC"[k % 3], "day": f"2026-01-{k + 1:02}"})
+    for k in range(len(TEXTS) - 3)
+]
+CARDS += ["no card", "", "age: x" + chr(10) + "city: unseen"]
 
 Make = Callable[[Path], Encoder]
 
@@ -82,6 +90,7 @@ TINY: dict[str, Make] = {
     "minilm": make_tiny_minilm,
     "static": make_tiny_static,
     "multilingual": make_multilingual,
+    "table-rows": lambda folder: TableRowEncoder(),
     "function": make_function,
     "pixels": PixelEncoder,
     "efficientnet-lite0": make_tiny_efficientnet,
@@ -111,6 +120,8 @@ def write_images(folder: Path, *, count: int = 6) -> list[str]:
 def contents_for(encoder: Encoder, folder: Path) -> list[str]:
     if encoder.kind is ContentKind.IMAGE:
         return write_images(folder)
+    if isinstance(encoder, TableRowEncoder):
+        return CARDS
     return TEXTS
 
 

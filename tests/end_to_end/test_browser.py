@@ -28,7 +28,7 @@ from web.servers import HARMFUL, Server, make_image_campaign, make_text_campaign
 
 pytestmark = MARKS
 
-PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/export", "/review")
+PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/classes", "/export", "/review")
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from fastapi.testclient import TestClient
 
 from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.language_model import LanguageModel
 from teeter.web.app import make_app
 from teeter.web.auth import SecurityConfig
 from teeter.web.background import BackgroundTaskError, BackgroundWorker, _Job
@@ -145,11 +146,16 @@ def use_inline_workers(workspace: Workspace) -> None:
 
 @contextmanager
 def serve_campaigns(
-    *files: Path, folder: Path | None = None, security: SecurityConfig | None = None
+    *files: Path,
+    folder: Path | None = None,
+    security: SecurityConfig | None = None,
+    language_model: LanguageModel | None = None,
 ) -> Iterator[TestClient]:
     """Serve campaigns in this process, and yield a client that sends the CSRF token."""
     security = security or SecurityConfig(b"secret")
-    app = make_app(files, security=security, folder=folder, warm=False)
+    app = make_app(
+        files, security=security, folder=folder, warm=False, language_model=language_model
+    )
     use_inline_workers(app.state.workspace)
 
     with TestClient(app, base_url=BASE, raise_server_exceptions=True) as client:

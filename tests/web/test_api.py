@@ -47,8 +47,8 @@ def test_labelled_items_are_counted_and_models_are_trained(labelled: LabelledCam
     described = labelled.client.get(AT).json()
     assert (described["labelled"], described["items"]) == (40, 121)
     assert described["classes"] == [
-        {"name": "spam", "shortcut": "1"},
-        {"name": "ham", "shortcut": "2"},
+        {"name": "spam", "shortcut": "1", "description": "", "examples": []},
+        {"name": "ham", "shortcut": "2", "description": "", "examples": []},
     ]
 
 

@@ -39,6 +39,9 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("answer", "GET", "/c/texts", None),
     ("answer", "GET", "/c/texts/progress", None),
     ("answer", "GET", "/c/texts/item?id=t1", None),
+    ("answer", "GET", f"{AT}/classes", None),
+    ("answer", "GET", "/c/texts/classes", None),
+    ("review", "GET", f"{AT}/sources", None),
     ("review", "POST", f"{AT}/keep", {"item": "t1"}),
     ("review", "GET", f"{AT}/suspects", None),
     ("review", "GET", f"{AT}/items", None),
@@ -60,6 +63,11 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("export", "GET", "/c/texts/export", None),
     ("export", "POST", f"{AT}/predict", {"texts": ["free cash"]}),
     ("manage", "POST", f"{AT}/train", None),
+    ("manage", "POST", f"{AT}/classes/describe", {"classes": {"ham": {"description": "Good."}}}),
+    ("manage", "POST", f"{AT}/classes/names", {"use": True}),
+    ("manage", "POST", f"{AT}/sources/remove", {"name": "none"}),
+    ("manage", "POST", f"{AT}/suggest", {}),
+    ("manage", "POST", "/c/texts/classes/names", None),
     ("manage", "POST", f"{AT}/consensus", {"method": "dawid-skene"}),
     ("manage", "POST", f"{AT}/people", {"name": "zoe"}),
     ("manage", "POST", f"{AT}/people/token", {"name": "bob"}),
@@ -177,9 +185,9 @@ def test_the_menu_has_the_pages_that_a_member_may_open(team: Team) -> None:
         menu = page.split("<nav")[1].split("</nav>")[0]
         return [part.split("<")[0].split(">")[1] for part in menu.split("<a ")[1:]]
 
-    assert read_menu("ann") == ["Label", "Progress"]
-    full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Items", "Export"]
-    assert read_menu("rey") == read_menu("olga") == full
+    assert read_menu("ann") == ["Label", "Progress", "Classes"]
+    full = ["Label", "Review", "Disagreements", "Team", "Progress", "Map", "Items", "Classes"]
+    assert read_menu("rey") == read_menu("olga") == [*full, "Export"]
 
     assert "Train a model" not in team.send("rey", "GET", "/c/texts/progress").text
     assert "Train a model" in team.send("olga", "GET", "/c/texts/progress").text

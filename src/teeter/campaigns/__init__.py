@@ -14,18 +14,26 @@ from teeter.lazy_imports import import_lazily
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
+    from teeter.campaigns.db import ClassDescription
+    from teeter.campaigns.language_model import LanguageModel
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy
+    from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
 
 __all__ = [
     "Campaign",
+    "ClassDescription",
+    "LanguageModel",
     "Settings",
+    "add_webhook",
     "estimate_accuracy",
     "prediction_agreement",
     "require_permission",
+    "sign_payload",
+    "verify_signature",
 ]
 
 __getattr__, __dir__ = import_lazily(
@@ -33,7 +41,10 @@ __getattr__, __dir__ = import_lazily(
     {
         "agreement": ["prediction_agreement"],
         "campaign": ["Campaign", "Settings"],
+        "db": ["ClassDescription"],
+        "language_model": ["LanguageModel"],
         "people": ["require_permission"],
         "stopping": ["estimate_accuracy"],
+        "webhooks": ["add_webhook", "sign_payload", "verify_signature"],
     },
 )

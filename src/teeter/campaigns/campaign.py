@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.clock import Clock, format_time, utc_now
+from teeter.campaigns.columns import TableColumn, json_value
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.copies import copy_campaign, copy_to_location, restore_to_database
 from teeter.campaigns.db import (
@@ -27,15 +28,18 @@ from teeter.campaigns.db import (
     AnswerReceipt,
     BatchOrigin,
     CampaignRepository,
+    ClassDescription,
     Connection,
     Database,
     Decision,
     LockName,
     Pick,
+    ShownSuggestion,
     StoredCertificate,
     UndoResult,
 )
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.encoding import (
     ENOUGH_TO_BEGIN,
     ProgressReport,
@@ -43,7 +47,7 @@ from teeter.campaigns.encoding import (
     encode_missing_items,
     load_encoder,
 )
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import (
     certified_labels,
     certify_finish,
@@ -53,9 +57,11 @@ from teeter.campaigns.finish.finishing import (
 )
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.import_export import write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
+from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
 from teeter.campaigns.location import (
     as_class_name,
     find_campaign,
@@ -64,7 +70,9 @@ from teeter.campaigns.location import (
     validate_classes,
     validate_name,
 )
+from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
+from teeter.campaigns.prior import PriorReader
 from teeter.campaigns.results import (
     EncodingResult,
     ImportResult,
@@ -80,7 +88,13 @@ from teeter.campaigns.saved_models import (
     rescale_model,
     scale_features,
 )
-from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
+from teeter.campaigns.settings import (
+    Settings,
+    change_names,
+    settings_from_json,
+    settings_to_dict,
+)
+from teeter.campaigns.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
@@ -91,6 +105,15 @@ from teeter.campaigns.snapshot import (
     export_rows,
     measure_agreement,
     read_snapshot,
+    with_imported_rows,
+)
+from teeter.campaigns.suggestions import (
+    PredictionImport,
+    SourceReport,
+    measure_sources,
+    parse_predictions,
+    read_predictions,
+    store_predictions,
 )
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
@@ -161,6 +184,7 @@ class Campaign:
         self.repository = CampaignRepository(campaign_id, clock, settings.lease)
         self.people = People(database, self.repository)
         self._pool: _FeaturePool | None = None
+        self._prior_reader = PriorReader(database, self.repository)
 
     # Opening and creating
 
@@ -172,6 +196,7 @@ class Campaign:
         classes: Sequence[str],
         settings: Settings | None = None,
         *,
+        descriptions: Mapping[str, ClassDescription] | None = None,
         who: str = DEFAULT_ANNOTATOR,
         clock: Clock = utc_now,
     ) -> Campaign:
@@ -182,6 +207,7 @@ class Campaign:
             name: the campaign's name, which no other campaign of the database has.
             classes: the names of two or more classes. Numbers become texts: class 1 is called "1".
             settings: how the campaign works.
+            descriptions: what classes mean, by class.
             who: who creates it, for the history.
             clock: returns the current time.
 
@@ -193,6 +219,7 @@ class Campaign:
         if settings.encoder is not None:
             trust_encoder(settings.encoder)
         class_names = validate_classes(classes)
+        require_known_classes(descriptions or {}, class_names)
         validate_name(name)
 
         database = Database(location, create=True)
@@ -212,6 +239,7 @@ class Campaign:
             campaign = cls(database, campaign_id, name, settings, clock=clock)
             campaign.repository.history.append(connection, who, "created", None, stored_settings)
             campaign.repository.classes.add(connection, class_names, who)
+            campaign.repository.descriptions.write(connection, descriptions or {}, who)
 
         return campaign
 
@@ -253,6 +281,7 @@ class Campaign:
         items: Iterable[Any],
         settings: Settings | None = None,
         *,
+        descriptions: Mapping[str, ClassDescription] | None = None,
         encode_all: bool = True,
         progress: ProgressReport | None = None,
     ) -> ImportResult:
@@ -267,6 +296,7 @@ class Campaign:
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
+            descriptions: what classes mean, by class.
             encode_all: whether to encode all items. If not, a few thousand items are encoded, which
                 is enough to begin to label, and ``encode`` must be called for the others.
             progress: called with the number of encoded items and the number of all items.
@@ -277,7 +307,9 @@ class Campaign:
             StoreError: the database cannot be used.
         """
         if is_url(path):
-            url, name, stored = cls._store_in_database(str(path), classes, items, settings)
+            url, name, stored = cls._store_in_database(
+                str(path), classes, items, settings, descriptions
+            )
             campaign = cls.open(url, name)
             return campaign._encode_new(stored, encode_all, progress)
 
@@ -288,7 +320,9 @@ class Campaign:
             raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 
         with atomic_file(path) as temporary:
-            campaign = cls.create(temporary, path.stem, classes, settings)
+            campaign = cls.create(
+                temporary, path.stem, classes, settings, descriptions=descriptions
+            )
             try:
                 stored = campaign._store_items(items)
             finally:
@@ -314,6 +348,7 @@ class Campaign:
         classes: Sequence[str],
         items: Iterable[Any],
         settings: Settings | None,
+        descriptions: Mapping[str, ClassDescription] | None,
     ) -> tuple[str | Path, str, StoredImport]:
         """Create a campaign in a temporary file, and copy it to a database in one transaction.
 
@@ -336,7 +371,13 @@ class Campaign:
                     )
 
             with TemporaryDirectory(prefix="teeter-") as folder:
-                campaign = cls.create(Path(folder) / "new.teeter", name, classes, settings)
+                campaign = cls.create(
+                    Path(folder) / "new.teeter",
+                    name,
+                    classes,
+                    settings,
+                    descriptions=descriptions,
+                )
                 try:
                     stored = campaign._store_items(items)
                     copy_campaign(campaign.database, target, name)
@@ -399,6 +440,74 @@ class Campaign:
         with self.database.writing() as connection:
             self.repository.classes.add(connection, [name], who)
 
+    @property
+    def columns(self) -> list[TableColumn]:
+        """The columns that the items came with, in the order of their files."""
+        with self.database.reading() as connection:
+            return self.repository.tables.columns(connection)
+
+    def row(self, item: str) -> dict[str, Any]:
+        """Return the columns that an item came with; empty if it came without any.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        with self.database.reading() as connection:
+            stored = self.repository.items.get(connection, item)
+            rows = self.repository.tables.for_items(connection, [stored.row_id])
+
+        if stored.row_id not in rows:
+            return {}
+        row = rows[stored.row_id]
+        types = {column.name: column.type for column in row.table.columns}
+        return {name: json_value(cell, types[name]) for name, cell in row.values().items()}
+
+    def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
+        with self.database.reading() as connection:
+            stored = self.repository.items.by_id(connection, items)
+            row_ids = [item.row_id for item in stored.values()]
+            shown = read_shown_columns(self.repository, connection, self.settings.show, row_ids)
+
+        return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
+
+    @property
+    def descriptions(self) -> dict[str, ClassDescription]:
+        """What the classes mean, by class; only of those that were described."""
+        with self.database.reading() as connection:
+            return self.repository.descriptions.all(connection)
+
+    def describe(
+        self,
+        descriptions: Mapping[str, ClassDescription | str],
+        *,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> None:
+        """Say what classes mean. Annotators see it, and models learn from it.
+
+        Args:
+            descriptions: a description by class, in place of what was there. A text is a
+                description without examples, and an empty one removes what was there.
+            who: who describes them, for the history.
+
+        Raises:
+            UnknownNameError: there is no such class. Then nothing changes.
+            InputError: a description is too long.
+        """
+        validated = {}
+        for name, given in descriptions.items():
+            description = ClassDescription(given) if isinstance(given, str) else given
+            validated[name] = validate_description(
+                name, description.description, description.examples
+            )
+
+        with self.database.writing() as connection:
+            self.repository.descriptions.write(connection, validated, who)
+
+    def use_names(self, use: bool, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Let models learn from the names and descriptions of the classes, or not."""
+        self.settings = change_names(self.database, self.repository, self.settings, use, who=who)
+
     def add(
         self,
         items: Iterable[Any],
@@ -415,7 +524,9 @@ class Campaign:
 
         Args:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
-                or ``image`` and optionally ``id``, ``label`` and ``features``.
+                or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
+                dictionary are columns, which stay with the item. An image may be a link to a public
+                http or https address, which is fetched into the campaign's folder.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.
@@ -427,6 +538,10 @@ class Campaign:
         stored = self._store_items(items, encoder=encoder, who=who)
         return self._encode_stored(stored, who, progress)
 
+    def store(self, items: Iterable[Any], *, who: str = DEFAULT_ANNOTATOR) -> ImportResult:
+        """Add items without encoding them, which ``encode`` does later. See ``add``."""
+        return self._store_items(items, who=who).result
+
     def _store_items(
         self,
         items: Iterable[Any],
@@ -435,8 +550,12 @@ class Campaign:
         who: str = DEFAULT_ANNOTATOR,
     ) -> StoredImport:
         folder = None if self.settings.folder is None else Path(self.settings.folder)
+        if self.settings.kind == ItemKind.IMAGE and folder is not None:
+            items = replace_image_links(list(items), ImageFetcher(folder))
         new_items = parse_items(items, self.settings.kind, folder)
         require_kind(new_items, self.settings.kind)
+        if not self.columns:
+            require_shown_columns(self.settings.show, new_items)
         return store_items(
             self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
         )
@@ -522,6 +641,7 @@ class Campaign:
         *,
         asked_of: str | None = None,
         at: str | None = None,
+        shown: ShownSuggestion | None = None,
         allow_repeat: bool = False,
         connection: Connection | None = None,
     ) -> AnswerReceipt:
@@ -536,6 +656,7 @@ class Campaign:
             answer: the answer.
             asked_of: the annotator in whose name the item is open, if it is not the answer's.
             at: when it was given, as ``format_time`` writes it, if that is not now.
+            shown: the suggestion that the annotator saw, if any.
             allow_repeat: record the answer even if the annotator's current one says the same.
             connection: a connection that may write, to record the answer inside its transaction. It
                 is then on disk when that transaction is.
@@ -553,7 +674,10 @@ class Campaign:
                 if number is not None:
                     return AnswerReceipt(number, recorded=False)
 
-            return answers.record(transaction, answer, asked_of=asked_of, at=at)
+            receipt = answers.record(transaction, answer, asked_of=asked_of, at=at)
+            if shown is not None:
+                self.repository.suggestions.record_shown(transaction, receipt.number, shown)
+            return receipt
 
         if connection is not None:
             return record(connection)
@@ -982,6 +1106,11 @@ class Campaign:
         def rows_of(items: Iterable[str]) -> frozenset[int]:
             return frozenset(row_of_item[item] for item in items if item in row_of_item)
 
+        # Outside of the transaction: it may have to encode the names of the classes.
+        prior = self._prior_reader.read(
+            self.settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
+        )
+
         left_out = rows_of(snapshot.left_out | pool.unreadable)
         audit_rows = rows_of(audit_set) - left_out
         labels = {}
@@ -1014,6 +1143,7 @@ class Campaign:
             finish_draws=tuple(row_of_item[item] for item in finish_items),
             encoding=pool.revision[0],
             unencoded=unencoded,
+            prior=prior,
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -1188,6 +1318,93 @@ class Campaign:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
         return self.classifier().label(contents, progress)
+
+    # Suggestions
+
+    def add_predictions(
+        self,
+        predictions: str | Path | Iterable[Mapping[str, Any]],
+        source: str,
+        *,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> PredictionImport:
+        """Add the predictions of another model as suggestions. They never become labels.
+
+        Annotators see them on picked items. Their accuracy is measured on control items, where
+        annotators do not see them. Models learn from them as long as they help.
+
+        Args:
+            predictions: a file (.csv, .jsonl or .parquet), or rows with ``id``, ``label`` and
+                optionally ``probability``, or with ``id`` and ``probabilities`` by class.
+            source: what they are called. Earlier predictions of that name are replaced.
+            who: who adds them, for the history.
+
+        Raises:
+            InputError: they cannot be read, or none is about an item and class of the campaign.
+        """
+        classes = self.classes
+        detail = {}
+        if isinstance(predictions, str | Path):
+            rows = read_predictions(Path(predictions), classes)
+            detail["file"] = Path(predictions).name
+        else:
+            rows = parse_predictions(predictions, classes)
+
+        return store_predictions(
+            self.database, self.repository, rows, source, who=who, detail=detail
+        )
+
+    def suggest(
+        self,
+        model: LanguageModel,
+        *,
+        limit: int | None = None,
+        again: bool = False,
+        who: str = DEFAULT_ANNOTATOR,
+        progress: ProgressReport | None = None,
+    ) -> SuggestionRun:
+        """Ask a language model for suggestions. The texts of the items are sent to its server.
+
+        Every reply is on disk before the next request is sent in its place, so an interrupted call
+        is resumed by the next one, and no text is paid for twice. The key of the server comes from
+        the environment variable ``TEETER_SUGGEST_KEY``.
+
+        Args:
+            model: the language model and its budget.
+            limit: how many items to ask about at most.
+            again: ask about items with a suggestion too, if the prompt has changed since.
+            who: who asks, for the history.
+            progress: called with the number of items done and the number of all items.
+
+        Raises:
+            InputError: the items are no texts.
+            ServerError: the server refuses the requests, or cannot be reached.
+        """
+        return ask_language_model(
+            self.database,
+            self.repository,
+            self.settings,
+            model,
+            who=who,
+            limit=limit,
+            again=again,
+            progress=progress,
+        )
+
+    def sources(self) -> list[SourceReport]:
+        """Return the sources of suggestions, and how far people agree with each."""
+        with self.database.reading() as connection:
+            return measure_sources(self.repository, connection, self.settings)
+
+    def remove_source(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Remove a source and all its suggestions.
+
+        Raises:
+            UnknownNameError: there is no such source.
+        """
+        with self.database.writing() as connection:
+            source = self.repository.suggestions.source(connection, name)
+            self.repository.suggestions.remove_source(connection, source, who)
 
     # Finishing
 
@@ -1376,6 +1593,24 @@ class Campaign:
 
     # Reporting
 
+    def show(self, *, origin: str | None = None, height: int = 720) -> NotebookPage:
+        """Show the labelling page in a cell of a notebook on this machine.
+
+        Args:
+            origin: the scheme, host and port of the notebook's page, the only one that may show
+                it; by default that of the Jupyter server that runs this kernel.
+            height: the height of the frame in pixels.
+
+        Raises:
+            InputError: the origin is not known, or on another machine.
+        """
+        if self.database.path is not None:
+            location = str(self.database.path)
+        else:
+            url = self.database.url.render_as_string(hide_password=False)
+            location = f"{url}#{self.name}"
+        return open_notebook_page(location, origin=origin, height=height)
+
     def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""
         with self.database.reading() as connection:
@@ -1405,37 +1640,41 @@ class Campaign:
         Args:
             path: the file. Its ending gives the format (.csv, .jsonl, .parquet); a folder gets a
                 Hugging Face dataset.
-            form: the format by name, also ``prodigy``, ``doccano`` or ``spreadsheet``. ``csv`` has
-                every cell exactly as it is. Open ``spreadsheet`` in a spreadsheet program, where a
+            form: the format by name, also ``prodigy``, ``doccano``, ``label-studio``, ``spacy``,
+                ``image-folder``, ``cleanlab`` or ``spreadsheet``. ``csv`` has every cell exactly
+                as it is. Open ``spreadsheet`` in a spreadsheet program, where a
                 text that begins with = + - or @ would otherwise run as a formula.
 
         Returns:
             How many items have a label.
         """
-        from teeter.campaigns.training import predict_items
-
-        with self.database.reading() as connection:
-            items = self.repository.items.all(connection)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
-            aliases = self.repository.items.aliases(connection)
-            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
+        from teeter.campaigns.training import predict_items, with_out_of_fold
 
         predicted: dict[str, tuple[str, float]] = {}
-        if items:
+        state = None
+        with self.database.reading() as connection:
+            has_items = self.repository.items.count(connection) > 0
+        if has_items:
             state = self.load_state()
             predicted_classes = predict_items(state, self._round_settings)
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
 
-        rows = {row.id: row for row in export_rows(items, snapshot, predicted, certified)}
+        # The rows are read while they are written: their cells may not fit in memory together.
+        with self.database.reading() as connection:
+            items = self.repository.items.all(connection)
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
+            rows = export_rows(items, snapshot, predicted, certified, folder=self.settings.folder)
+            if state is not None and form == "cleanlab":
+                rows = with_out_of_fold(rows, state, self.settings.head)
+            write_export(
+                with_imported_rows(self.repository, connection, rows),
+                Path(path),
+                form,
+                tables=list(self.repository.tables.tables(connection).values()),
+            )
 
-        # Duplicates get the row of their stored item, under the id that they came with.
-        duplicates = []
-        for given, stored in aliases.items():
-            if given not in rows:
-                duplicates.append(replace(rows[stored], id=given))
-
-        write_export([*rows.values(), *duplicates], Path(path), form)
         return len(snapshot.consensus)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from torch import nn
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HEAD_OUTPUTS",
     "ClassifierKind",
+    "PseudoExamples",
     "head_factory",
     "ignore_few_labels_warning",
     "linear_head",
@@ -39,25 +44,48 @@ INVERSE_REGULARISATION = 0.1
 """scikit-learn's ``C`` of the linear head, for features with a mean square of 1."""
 
 
-def linear_head() -> Any:
-    """Return an untrained logistic regression in which all classes count the same."""
+@dataclass(frozen=True, eq=False)
+class PseudoExamples:
+    """Rows that stand for classes, such as the features of their names."""
+
+    features: npt.NDArray[np.float32]
+    """(M, D), scaled like the items."""
+    labels: npt.NDArray[np.int64]
+    """(M,) class indices."""
+
+
+def linear_head(examples: PseudoExamples | None = None) -> Any:
+    """Return an untrained logistic regression in which all classes count the same.
+
+    Args:
+        examples: pseudo-examples that it learns from beside the labels.
+    """
+    options: dict[str, Any] = {
+        "C": INVERSE_REGULARISATION,
+        "class_weight": "balanced",
+        "max_iter": 1000,  # many features of few labels converge slowly
+    }
+    if examples is not None:
+        from teeter.campaigns.pseudo_example_head import PseudoExampleRegression
+
+        return PseudoExampleRegression(examples, **options)
+
     # Loading scikit-learn takes longer than most commands on a campaign.
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(
-        C=INVERSE_REGULARISATION,
-        class_weight="balanced",
-        max_iter=1000,  # many features of few labels converge slowly
-    )
+    return LogisticRegression(**options)
 
 
-def head_factory(head: str, width: int, n_classes: int) -> Callable[[int], nn.Module] | Any:
+def head_factory(
+    head: str, width: int, n_classes: int, examples: PseudoExamples | None = None
+) -> Callable[[int], nn.Module] | Any:
     """Return what a ``Learner`` makes its models from.
 
     Args:
         head: One of ``ClassifierKind``.
         width: D, the number of features.
         n_classes: C, the number of classes.
+        examples: Pseudo-examples that a linear head learns from beside the labels.
 
     Returns:
         An estimator to clone for a linear head, or a function from a seed to a network.
@@ -67,7 +95,7 @@ def head_factory(head: str, width: int, n_classes: int) -> Callable[[int], nn.Mo
 
         return lambda seed: mlp(width, n_classes, seed=seed)
 
-    return linear_head()
+    return linear_head(examples)
 
 
 @contextmanager

@@ -19,7 +19,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.campaigns.classifiers import ClassifierKind, head_factory, ignore_few_labels_warning
+from teeter.campaigns.classifiers import (
+    ClassifierKind,
+    PseudoExamples,
+    head_factory,
+    ignore_few_labels_warning,
+)
 from teeter.learner import Learner, fit_learners
 from teeter.training import TrainingConfig
 
@@ -64,7 +69,12 @@ _SMALLEST_PROBABILITY = 1e-12
 
 
 def out_of_fold(
-    features: Vectors, labels: Integers, *, head: str = ClassifierKind.LINEAR, seed: int = 0
+    features: Vectors,
+    labels: Integers,
+    *,
+    head: str = ClassifierKind.LINEAR,
+    seed: int = 0,
+    examples: PseudoExamples | None = None,
 ) -> Floats:
     """Return class probabilities of each row from a head that was not trained on it.
 
@@ -73,6 +83,7 @@ def out_of_fold(
         labels: Class indices from 0, shape (L,).
         head: One of ``ClassifierKind``.
         seed: Decides the folds and the networks.
+        examples: Pseudo-examples that every head is trained on too.
 
     Returns:
         Shape (L, C). A class has probability 0 for a row if it occurs in no other fold.
@@ -80,7 +91,7 @@ def out_of_fold(
     # Shuffled, because items may have been added class by class.
     order = np.random.default_rng(seed).permutation(len(labels))
     folds = _split(order, FOLDS[ClassifierKind(head)])
-    return _judge(features, labels, folds, head=head, seed=seed)
+    return _judge(features, labels, folds, head=head, seed=seed, examples=examples)
 
 
 def cross_fit(
@@ -90,6 +101,7 @@ def cross_fit(
     *,
     head: str = ClassifierKind.LINEAR,
     seed: int = 0,
+    examples: PseudoExamples | None = None,
 ) -> Floats:
     """Return class probabilities of some rows, each from a head trained on nearly all others.
 
@@ -99,6 +111,7 @@ def cross_fit(
         judged: Positions of the K rows to judge, shape (K,). All other rows train every head.
         head: One of ``ClassifierKind``.
         seed: Decides the folds and the networks.
+        examples: Pseudo-examples that every head is trained on too.
 
     Returns:
         Shape (K, C). A class has probability 0 for a row if no other row has it.
@@ -108,7 +121,7 @@ def cross_fit(
     n_folds = math.ceil(len(judged) / (LACKING_SHARE * len(labels)))
     n_folds = min(max(n_folds, FEWEST_FOLDS), MOST_FOLDS[ClassifierKind(head)])
     folds = _split(order, n_folds)
-    return _judge(features, labels, folds, head=head, seed=seed)[judged]
+    return _judge(features, labels, folds, head=head, seed=seed, examples=examples)[judged]
 
 
 def fit_temperature(probabilities: Floats, labels: Integers) -> float:
@@ -160,6 +173,14 @@ def seen_classes(learner: Learner, n_classes: int) -> list[int]:
     return [int(k) for k in seen]
 
 
+def _count_classes(labels: Integers, examples: PseudoExamples | None) -> int:
+    """Return the number of classes up to the last one that a label or pseudo-example has."""
+    last = int(labels.max(initial=-1))
+    if examples is not None:
+        last = max(last, int(examples.labels.max()))
+    return last + 1
+
+
 def _split(order: Integers, n_folds: int) -> list[Integers]:
     """Return the rows of each fold, of which none is empty."""
     # Taking every n-th row makes folds whose sizes differ by one at most.
@@ -173,10 +194,11 @@ def _judge(
     *,
     head: str,
     seed: int,
+    examples: PseudoExamples | None = None,
 ) -> Floats:
     """Return (L, C) probabilities; those of rows in no fold are 0."""
     n_rows = len(labels)
-    n_classes = int(labels.max()) + 1
+    n_classes = _count_classes(labels, examples)
     probabilities = np.zeros((n_rows, n_classes))
 
     folds_to_train = []
@@ -188,10 +210,14 @@ def _judge(
         else:
             folds_to_train.append((held_out, rest))
 
-    predictions = _predict_folds(head, features, labels, folds_to_train, seed)
+    predictions = _predict_folds(
+        head, features, labels, folds_to_train, seed=seed, examples=examples
+    )
     for (held_out, rest), predicted in zip(folds_to_train, predictions, strict=True):
         # A network has an output for every class, also for those it was not trained on.
         seen = np.unique(labels[rest])
+        if examples is not None:
+            seen = np.union1d(seen, examples.labels)
         probabilities[held_out[:, None], seen] = predicted[:, seen]
 
     return probabilities
@@ -202,11 +228,13 @@ def _predict_folds(
     features: Vectors,
     labels: Integers,
     folds: Sequence[tuple[Integers, Integers]],
+    *,
     seed: int,
+    examples: PseudoExamples | None,
 ) -> list[Floats]:
     """Train one head per fold, all at once, and return (H, C) probabilities of each fold's rows."""
-    n_classes = int(labels.max()) + 1
-    factory = head_factory(head, features.shape[1], n_classes)
+    n_classes = _count_classes(labels, examples)
+    factory = head_factory(head, features.shape[1], n_classes, examples)
 
     learners = []
     for _, rest in folds:

@@ -5,21 +5,44 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from teeter.campaigns.enums import ItemKind, Labeller
+from teeter.campaigns.columns import (
+    ColumnType,
+    ImportedTable,
+    TableRow,
+    decode_cells,
+    format_cell,
+    replace_surrogates,
+    require_columns,
+    rows_from_mappings,
+)
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.export_columns import ExportColumns, ParquetRows
+from teeter.campaigns.export_rows import ExportRow, shown_content
+from teeter.campaigns.image_links import ImageFetcher, is_link
 from teeter.campaigns.items import Item, parse_items, read_image_items
+from teeter.campaigns.source_tables import SourceTable, read_source_table
+from teeter.campaigns.tool_exports import (
+    write_cleanlab,
+    write_image_folder,
+    write_label_studio,
+    write_spacy,
+)
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 from teeter.datasets.text_columns import TEXT_COLUMNS, find_label_column, find_text_column
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
-from teeter.files import LfCsvStream, atomic_write
+from teeter.datasets.text_templates import TextTemplate, parse_text_template
+from teeter.encoders import format_card
+from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.files import LfCsvStream, atomic_open, atomic_write
 from teeter.registry import did_you_mean
 
 __all__ = [
@@ -33,6 +56,9 @@ __all__ = [
     "read_items",
     "write_export",
 ]
+
+_MAX_CARD_CELL = 1_000
+"""Characters of a cell that a card shows. The column has them all."""
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 
@@ -60,18 +86,27 @@ def read_items(
     label: str | None = None,
     folder: Path | None = None,
     first: int = 0,
+    image: str | None = None,
+    fetcher: ImageFetcher | None = None,
+    rows: bool = False,
 ) -> Sequence[Item]:
     """Read items from a CSV, Parquet, JSONL or array file, or from a folder of images.
 
-    A cell of a CSV file or a field of a JSONL file may have at most 10 million characters.
+    All columns of a table stay with its items, and an export returns them. A cell of a CSV file or
+    a field of a JSONL file may have at most 10 million characters.
 
     Args:
         path: The file or folder.
-        text: The column or field of the texts. By default the first one with a usual name.
+        text: The column or field of the texts, several separated by commas, or a template such as
+            ``"{title}: {body}"``. By default the first column with a usual name.
         key: The column or field of the ids; ``id`` by default, if there is one.
         label: The column or field of labels that are known already.
         folder: The campaign's folder of images, if images are added to it.
         first: The number of the first row of an array file without ids; rows are numbered.
+        image: The column of images: paths inside ``folder``, or links.
+        fetcher: Fetches links. Rows whose images it cannot fetch are left out, and stand in its
+            ``errors``.
+        rows: Whether items are the rows of a table, with all columns but those of ids and labels.
 
     Raises:
         FileError: If the file cannot be read.
@@ -84,11 +119,86 @@ def read_items(
     if kind == ItemKind.FEATURES:
         return _read_array_items(path, first)
 
+    if image is not None:
+        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table of images")
+        return _read_image_table(file, image, key, label, folder=folder, fetcher=fetcher)
+    if rows:
+        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table")
+        return _read_row_items(file, key=key, label=label)
     if path.suffix.lower() in JSONL_SUFFIXES:
         return _read_jsonl_items(path, text=text, key=key, label=label)
 
     file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
-    return _read_table_items(read_table(file), text=text, key=key, label=label)
+    return _read_table_items(read_source_table(file), text=text, key=key, label=label)
+
+
+def _read_image_table(
+    path: Path,
+    image: str,
+    key: str | None,
+    label: str | None,
+    *,
+    folder: Path | None,
+    fetcher: ImageFetcher | None,
+) -> list[Item]:
+    """Read a table with a column of images. Those of links are fetched."""
+    # As texts first: what they are called, where they are, and all their columns.
+    items = read_items(path, text=image, key=key, label=label)
+
+    links = [item.content for item in items if item.content and is_link(item.content)]
+    paths: dict[str, str] = {}
+    if links:
+        if fetcher is None:
+            raise InputError(f"Column {image!r} of {path} holds links: give a fetcher for them.")
+        paths = fetcher.fetch_all(links)
+
+    entries = []
+    rows = []
+    for item in items:
+        content = str(item.content)
+        if is_link(content) and content not in paths:
+            continue
+        # Without an id of its own, an item would be known by the hash of its link.
+        has_id = item.row is not None and item.row.table.id_column is not None
+        entry = {"id": item.key if has_id else content, "label": item.label}
+        entries.append({**entry, "image": paths.get(content, content)})
+        rows.append(item.row)
+
+    if not entries:
+        failed = next(iter(fetcher.errors.values())) if fetcher is not None else ""
+        raise InputError(f"No image of {path} can be fetched: {failed}")
+    parsed = parse_items(entries, ItemKind.IMAGE, folder)
+    return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
+
+
+def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[Item]:
+    """Read a table whose rows are the items, each as a card with a line per column."""
+    if path.suffix.lower() in JSONL_SUFFIXES:
+        objects = [fields for _, fields in read_json_objects(path)]
+        id_column = key or ("id" if any("id" in fields for fields in objects) else None)
+        rows = rows_from_mappings(objects, id_column)
+    else:
+        source = read_source_table(path)
+        id_column = key or _find_id_column(source.table, None)
+        rows = source.rows(id_column)
+
+    names = rows[0].table.names
+    require_columns([name for name in (key, label) if name is not None], names)
+    entries = []
+    for row in rows:
+        cells = dict(zip(names, map(format_cell, decode_cells(row.cells)), strict=True))
+        entry = {"id": cells.pop(id_column or "", None) or None}
+        entry["label"] = cells.pop(label or "", None)
+        card = {name: _card_cell(cell) for name, cell in cells.items()}
+        entries.append({**entry, "text": format_card(card)})
+
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
+
+
+def _card_cell(cell: str) -> str:
+    """Return a cell as a card shows it: its beginning, without what a text cannot hold."""
+    shortened = cell[:_MAX_CARD_CELL].replace("\0", "\N{SYMBOL FOR NULL}")
+    return str(replace_surrogates(shortened))
 
 
 @dataclass(frozen=True)
@@ -146,23 +256,20 @@ def _read_array_items(path: Path, first: int) -> list[Item]:
 
 
 def _read_table_items(
-    table: Table, *, text: str | None, key: str | None, label: str | None
+    source: SourceTable, *, text: str | None, key: str | None, label: str | None
 ) -> list[Item]:
-    for name in (text, key, label):
+    table = source.table
+    for name in (key, label):
         if name is not None:
             table.require(name)
 
-    text_column = text or find_text_column(list(table.columns), table.path)
-    texts = table.texts(text_column)
-    # Line 1 is the header.
-    for line, content in enumerate(texts, start=2):
-        if not content.strip():
-            raise InputError(
-                f"Column {text_column!r} of {table.path} is blank in line {line}: give every row a "
-                "text."
-            )
+    names = list(table.columns)
+    template = parse_text_template(
+        text or find_text_column(names, table.path), [*names, *table.nested], table.path
+    )
+    texts = _fill_template(template, table)
 
-    id_column = key or _find_id_column(table, text_column)
+    id_column = key or _find_id_column(table, template.only_column)
     ids = None if id_column is None else table.ids(id_column)
     labels = None if label is None else table.texts(label)
 
@@ -174,10 +281,44 @@ def _read_table_items(
         if labels is not None:
             entry["label"] = labels[row]
         entries.append(entry)
-    return parse_items(entries, ItemKind.TEXT)
+
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), source.rows(id_column))
 
 
-def _find_id_column(table: Table, text_column: str) -> str | None:
+def _fill_template(template: TextTemplate, table: Table) -> list[str]:
+    """Return the text of every row.
+
+    Raises:
+        InputError: If a column has no texts, or if a row has none.
+    """
+    for name in template.columns:
+        if name in table.nested:
+            raise InputError(
+                f"Column {name!r} of {table.path} holds lists, objects or bytes: name a column of "
+                "texts."
+            )
+
+    columns = {name: table.texts(name) for name in template.columns}
+    texts = []
+    for row in range(len(table)):
+        content = template.fill({name: cells[row] for name, cells in columns.items()})
+        if not content.strip():
+            described = " and ".join(repr(name) for name in template.columns)
+            are_blank = "is blank" if len(columns) == 1 else "are blank"
+            # Line 1 is the header.
+            raise InputError(
+                f"Column {described} of {table.path} {are_blank} in line {row + 2}: give every row "
+                "a text."
+            )
+        texts.append(content)
+    return texts
+
+
+def _attach_rows(items: Sequence[Item], rows: Sequence[TableRow]) -> list[Item]:
+    return [replace(item, row=row) for item, row in zip(items, rows, strict=True)]
+
+
+def _find_id_column(table: Table, text_column: str | None) -> str | None:
     for name in table.columns:
         if name.lower() in ("id", "ids") and name != text_column:
             return name
@@ -198,23 +339,39 @@ def _read_jsonl_items(
                 f"No line of {path} has a field {name!r}. {did_you_mean(name, list(field_names))}"
             )
 
+    template = None
+    if text is not None and text not in field_names and ("{" in text or "," in text):
+        template = parse_text_template(text, list(field_names), path)
+
     entries = []
     for line, fields in objects:
-        text_field = text or _find_text_field(fields)
-        if not isinstance(fields.get(text_field), str):
-            raise InputError(
-                f"Line {line} of {path} has no text in {text_field!r}: name another field with "
-                "text=."
-            )
+        if template is None:
+            content = _text_of_line(fields, text, line, path)
+        else:
+            cells = {name: format_cell(fields.get(name)) for name in template.columns}
+            content = template.fill(cells)
 
         entries.append(
             {
                 "id": fields.get(key or "id"),
-                "text": fields[text_field],
+                "text": content,
                 "label": fields.get(label) if label else None,
             }
         )
-    return parse_items(entries, ItemKind.TEXT)
+
+    id_column = key or ("id" if "id" in field_names else None)
+    rows = rows_from_mappings([fields for _, fields in objects], id_column)
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
+
+
+def _text_of_line(fields: Mapping[str, Any], text: str | None, line: int, path: Path) -> str:
+    text_field = text or _find_text_field(fields)
+    content = fields.get(text_field)
+    if not isinstance(content, str):
+        raise InputError(
+            f"Line {line} of {path} has no text in {text_field!r}: name another field with text=."
+        )
+    return content
 
 
 def _find_text_field(fields: Mapping[str, Any]) -> str:
@@ -225,42 +382,16 @@ def _find_text_field(fields: Mapping[str, Any]) -> str:
     return "text"
 
 
-@dataclass(frozen=True)
-class ExportRow:
-    """An item with its label and prediction, as it is exported."""
-
-    id: str
-    content: str | None
-    label: str | None
-    """The decision of a reviewer, or the consensus of the annotators."""
-    annotators: int
-    """How many annotators answered."""
-    predicted: str | None
-    """The class that the newest model predicts."""
-    confidence: float | None
-    """The probability of the predicted class."""
-    left_out: bool
-    """Whether the item does not belong: an annotator flagged it, or a reviewer decided so."""
-    agreement: float | None = None
-    """The share of annotators who gave the label, or its probability."""
-    decided_by: str | None = None
-    """The reviewer who decided."""
-    kind: str = "text"
-    """One of ``ItemKind``."""
-    answers: Mapping[str, str] = field(default_factory=dict)
-    """The answer of each annotator: a class, or skip, unsure or flag."""
-    final_label: str | None = None
-    """The label, or else the class that the model predicts under a certificate."""
-    labelled_by: Labeller = Labeller.UNDECIDED
-    """Who gave the final label."""
-    certificate: str | None = None
-    """The certificate's id, if the model gave it."""
+Writer: TypeAlias = Callable[[Iterable[ExportRow], ExportColumns, Path], None]
 
 
-Writer: TypeAlias = Callable[[Sequence[ExportRow], Path], None]
-
-
-def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None) -> None:
+def write_export(
+    rows: Iterable[ExportRow],
+    path: Path,
+    form: str | None = None,
+    *,
+    tables: Sequence[ImportedTable] = (),
+) -> None:
     """Write items with their labels and predictions to a file or folder.
 
     ``csv`` writes every cell exactly as it is, for programs. Spreadsheet programs run a cell that
@@ -269,10 +400,11 @@ def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None)
     before every such cell.
 
     Args:
-        rows: The items.
+        rows: The items. They are read once, and a few are in memory at a time.
         path: The file, or the folder for ``datasets``.
         form: One of ``FORMATS``. By default it follows from the suffix of the path: .csv, .jsonl,
             .parquet, or none for ``datasets``.
+        tables: The tables that the items came from. Their columns come first, in their order.
 
     Raises:
         InputError: If no form is given and the suffix is of none.
@@ -293,7 +425,7 @@ def write_export(rows: Sequence[ExportRow], path: Path, form: str | None = None)
         )
 
     try:
-        FORMATS[form](rows, path)
+        FORMATS[form](rows, ExportColumns(tables, _COLUMNS), path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
@@ -352,12 +484,21 @@ _COLUMNS = tuple(
 )
 
 
-def _write_csv(rows: Sequence[ExportRow], path: Path) -> None:
-    _write_csv_rows(path, (_to_cells(row) for row in rows))
+def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    _write_csv_rows(path, columns.names, (_csv_cells(row, columns) for row in rows))
 
 
-def _write_spreadsheet(rows: Sequence[ExportRow], path: Path) -> None:
-    _write_csv_rows(path, (_escape_formulas(_to_cells(row)) for row in rows))
+def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    numbers = (ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.DECIMAL)
+    numeric = {column.name for column in columns.imported if column.type in numbers}
+
+    escaped_rows = (_escape_formulas(_csv_cells(row, columns), numeric) for row in rows)
+    _write_csv_rows(path, columns.names, escaped_rows)
+
+
+def _csv_cells(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
+    imported = columns.text_cells(row.row, row.id)
+    return {**imported, **columns.rename_added(_to_cells(row))}
 
 
 _FORMULA_STARTS = (
@@ -367,121 +508,137 @@ _FORMULA_STARTS = (
 )
 
 
-def _escape_formulas(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Put an apostrophe before texts that a spreadsheet program would run as a formula."""
+def _escape_formulas(cells: Mapping[str, Any], numeric: Collection[str]) -> dict[str, Any]:
+    """Put an apostrophe before texts that a spreadsheet program would run as a formula.
+
+    Args:
+        cells: The cells of a row by column.
+        numeric: The columns that hold numbers only, which may be negative.
+    """
     escaped = {}
     for name, value in cells.items():
-        # Numbers are never negative here and need no protection.
-        if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        is_text = isinstance(value, str) and name not in numeric
+        if is_text and value.startswith(_FORMULA_STARTS):
             value = f"'{value}"
         escaped[name] = value
 
     return escaped
 
 
-def _write_csv_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(LfCsvStream(text), _COLUMNS)
-    writer.writeheader()
-    writer.writerows(rows)
-    atomic_write(path, _encode(text.getvalue()))
+def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    with atomic_open(path) as file:
+        text = _open_text(file)
+        writer = csv.DictWriter(LfCsvStream(text), names)
+        writer.writeheader()
+        writer.writerows(rows)
+        text.detach()
 
 
-def _write_jsonl(rows: Sequence[ExportRow], path: Path) -> None:
-    _write_json_lines(path, (_to_dict(row) for row in rows))
+def _open_text(file: BinaryIO) -> io.TextIOWrapper:
+    # A lone surrogate, which only JSON can write, becomes a question mark in other files.
+    return io.TextIOWrapper(
+        file, encoding="utf-8", errors="replace", newline="", write_through=True
+    )
+
+
+def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    _write_json_lines(path, (_json_fields(row, columns) for row in rows))
+
+
+def _json_fields(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
+    imported = columns.json_cells(row.row, row.id)
+    return {**imported, **columns.rename_added(_to_dict(row))}
 
 
 def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
-    lines = [json.dumps(fields, ensure_ascii=False) + "\n" for fields in objects]
-    atomic_write(path, _encode("".join(lines)))
+    with atomic_open(path) as file:
+        text = _open_text(file)
+        for fields in objects:
+            text.write(_json_line(fields))
+        text.detach()
 
 
-def _encode(text: str) -> bytes:
-    # Databases of other programs may hold lone surrogates. An export must not fail on them.
-    return text.encode("utf-8", errors="surrogatepass")
-
-
-def _write_parquet(rows: Sequence[ExportRow], path: Path) -> None:
+def _json_line(fields: Mapping[str, Any]) -> str:
+    line = json.dumps(fields, ensure_ascii=False)
     try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
-        ) from None
-
-    # Without types, a column that is empty in all rows would have the type null.
-    types = {
-        "annotators": pyarrow.int64(),
-        "left_out": pyarrow.bool_(),
-        "confidence": pyarrow.float64(),
-        "agreement": pyarrow.float64(),
-    }
-    cells = [_to_cells(row) for row in rows]
-    columns = {}
-    for name in _COLUMNS:
-        values = [row[name] for row in cells]
-        columns[name] = pyarrow.array(values, types.get(name, pyarrow.string()))
-
-    file = io.BytesIO()
-    parquet.write_table(pyarrow.table(columns), file)
-    atomic_write(path, file.getvalue())
+        line.encode()
+    except UnicodeEncodeError:
+        line = json.dumps(fields)
+    return line + "\n"
 
 
-def _write_datasets(rows: Sequence[ExportRow], path: Path) -> None:
+def _write_parquet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    with atomic_open(path) as file, ParquetRows(file, columns, _ADDED_TYPES) as writer:
+        for row in rows:
+            writer.write(row.row, row.id, _to_cells(row))
+
+
+# A column that is empty in all rows would have the type null, so the types are given.
+_ADDED_TYPES = {
+    "annotators": "int64",
+    "left_out": "bool",
+    "confidence": "float64",
+    "agreement": "float64",
+}
+
+
+def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write a folder for ``datasets.load_dataset``, with labelled items as the split train."""
-    included = [row for row in rows if not row.left_out]
-    # A missing label would be a class of its own for most trainers, hence two splits.
-    labelled = [row for row in included if row.label is not None]
-    unlabelled = [row for row in included if row.label is None]
-
     path.mkdir(parents=True, exist_ok=True)
-    _write_parquet(labelled, path / "train.parquet")
-    _write_parquet(unlabelled, path / "unlabelled.parquet")
+
+    with ExitStack() as stack:
+        writers = {}
+        for split in ("train", "unlabelled"):
+            file = stack.enter_context(atomic_open(path / f"{split}.parquet"))
+            writers[split] = stack.enter_context(ParquetRows(file, columns, _ADDED_TYPES))
+
+        for row in rows:
+            if row.left_out:
+                continue
+            # A missing label would be a class of its own for most trainers, hence two splits.
+            split = "unlabelled" if row.label is None else "train"
+            writers[split].write(row.row, row.id, _to_cells(row))
+
     atomic_write(path / "README.md", _DATASET_CARD.encode())
 
 
-def _write_prodigy(rows: Sequence[ExportRow], path: Path) -> None:
-    objects = []
+def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    _write_json_lines(path, _prodigy_examples(rows, columns))
+
+
+def _prodigy_examples(
+    rows: Iterable[ExportRow], columns: ExportColumns
+) -> Iterator[dict[str, Any]]:
     for row in rows:
         if row.label is None and not row.left_out:
             continue
         # Prodigy rejects an example, where a campaign flags an item.
         answer = "reject" if row.left_out else "accept"
-        objects.append(
-            {
-                **_shown_content(row),
-                "label": row.label,
-                "answer": answer,
-                "meta": {"id": row.id},
-            }
-        )
-
-    _write_json_lines(path, objects)
+        yield {
+            **shown_content(row),
+            "label": row.label,
+            "answer": answer,
+            "meta": {**columns.json_cells(row.row, row.id), "id": row.id},
+        }
 
 
-def _write_doccano(rows: Sequence[ExportRow], path: Path) -> None:
-    labelled = [row for row in rows if row.label is not None and not row.left_out]
-    objects = [
-        {
+def _write_doccano(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    _write_json_lines(path, _doccano_examples(rows, columns))
+
+
+def _doccano_examples(
+    rows: Iterable[ExportRow], columns: ExportColumns
+) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        if row.label is None or row.left_out:
+            continue
+        # doccano shows all other fields beside the text.
+        yield {
+            **columns.json_cells(row.row, row.id),
             "id": row.id,
-            **_shown_content(row),
+            **shown_content(row),
             "label": [row.label],
         }
-        for row in labelled
-    ]
-    _write_json_lines(path, objects)
-
-
-def _shown_content(row: ExportRow) -> dict[str, str | None]:
-    """Return what annotators see of an item, under the name that other tools expect."""
-    if row.kind == ItemKind.IMAGE:
-        return {"image": row.content}
-    # Items of features have no content; their id is all that an annotator sees.
-    if row.content is None:
-        return {"text": row.id}
-
-    return {"text": row.content}
 
 
 _DATASET_CARD = """---
@@ -508,6 +665,10 @@ FORMATS: dict[str, Writer] = {
     "datasets": _write_datasets,
     "prodigy": _write_prodigy,
     "doccano": _write_doccano,
+    "label-studio": write_label_studio,
+    "spacy": write_spacy,
+    "image-folder": write_image_folder,
+    "cleanlab": write_cleanlab,
 }
 """The formats of an export by name, and the functions that write them."""
 
@@ -526,4 +687,8 @@ _SUFFIX_OF_FORM = {
     "datasets": "",
     "prodigy": ".jsonl",
     "doccano": ".jsonl",
+    "label-studio": ".json",
+    "spacy": ".spacy",
+    "image-folder": "",
+    "cleanlab": ".npz",
 }

@@ -13,6 +13,7 @@ import numpy as np
 
 from teeter.campaigns.consensus import majority_labels
 from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
+from teeter.campaigns.db.imported_tables import NewRow
 from teeter.campaigns.db.items import Deduplicated, deduplicate
 from teeter.campaigns.encoding import (
     USER_ENCODER,
@@ -38,7 +39,6 @@ class _ImportBaseline:
 
     newest_row_id: int
     """Changes whenever items are added."""
-    items: Sequence[StoredItem]
     encoder: str | None
     """The name of the current encoder."""
     classes: frozenset[str]
@@ -89,14 +89,17 @@ def store_items(
     while True:
         with database.reading() as connection:
             baseline = _read_baseline(repository, connection)
-            deduplicated = deduplicate(items, baseline.items)
+            comparable = repository.items.comparable(connection, items)
+            deduplicated = deduplicate(items, comparable)
             labels = _collect_labels(deduplicated, baseline.classes)
 
         new = deduplicated.new
         vectors: dict[str, Vectors] = {}
         prepared = None
         if encoder is not None and any(item.features is None for item in new):
-            vectors = _encode_together(encoder, baseline.items, new)
+            with database.reading() as connection:
+                stored = repository.items.all(connection)
+            vectors = _encode_together(encoder, stored, new)
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
             with database.reading() as connection:
@@ -109,6 +112,7 @@ def store_items(
 
             count_before = repository.items.count(connection)
             added, duplicates = repository.items.add(connection, items, who)
+            _write_rows(repository, connection, deduplicated)
             if vectors:
                 _write_own_features(repository, connection, vectors, encoder is not None, who)
             if prepared is not None:
@@ -131,7 +135,6 @@ def _read_baseline(repository: CampaignRepository, connection: Connection) -> _I
     current = repository.encodings.current(connection)
     return _ImportBaseline(
         newest_row_id=repository.items.newest_row_id(connection),
-        items=repository.items.all(connection),
         encoder=None if current is None else current.encoder,
         classes=frozenset(repository.classes.names(connection)),
     )
@@ -187,6 +190,18 @@ def _prepare(
     name = settings.encoder if has_own_features else None
     contents = [item.content or "" for item in missing]
     return prepare_encoder(repository, connection, settings, name=name, new_contents=contents)
+
+
+def _write_rows(
+    repository: CampaignRepository, connection: Connection, deduplicated: Deduplicated
+) -> None:
+    """Store the columns that items came with, those of duplicates too."""
+    rows = []
+    for key, item in deduplicated.all:
+        if item.row is not None:
+            rows.append(NewRow(key, item.key, item.row))
+    if rows:
+        repository.tables.add(connection, rows)
 
 
 def _write_own_features(
@@ -269,10 +284,11 @@ def _extend_audit_set(
         count_before: The number of items before the import.
         who: The name for the history.
     """
+    if not settings.audit:
+        return len(repository.items.audit_set(connection))
+
     items = repository.items.all(connection)
     size = sum(item.audit for item in items)
-    if not settings.audit:
-        return size
 
     seed = stream_seed(settings.seed, "audit", len(items))
     generator = np.random.default_rng(seed)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from teeter.campaigns.columns import TableRow, rows_from_mappings
 from teeter.campaigns.enums import ItemKind
 from teeter.encoders.images import IMAGE_SUFFIXES
 from teeter.errors import FileError, InputError
@@ -36,6 +37,9 @@ _MAX_QUOTED_ENTRY = 80
 _UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
 """The Unicode categories of control characters, line separators and paragraph separators."""
 
+_ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
+"""The fields of a dictionary that make an item. All others are columns beside it."""
+
 Vector: TypeAlias = npt.NDArray[np.float32]
 
 
@@ -54,6 +58,8 @@ class Item:
     features: Vector | None = None
     label: str | None = None
     """Its class, if it came with one."""
+    row: TableRow | None = None
+    """The row of the table that it came from, with all columns."""
 
 
 def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -> list[Item]:
@@ -62,6 +68,7 @@ def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -
     Args:
         entries: Texts or paths, pairs of an id and a text or path, dictionaries, or items. A
             dictionary has ``text`` (or ``image``) and may have ``id``, ``label`` and ``features``.
+            Its other entries are columns, which stay with the item.
         kind: One of ``ItemKind``.
         folder: The folder that images are in.
 
@@ -80,7 +87,26 @@ def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -
             f"Cannot add a {type(entries).__name__}: give a list of items, even for a single item."
         )
 
-    return [_parse_item(entry, kind, folder) for entry in entries]
+    items = []
+    columns = []
+    for entry in entries:
+        items.append(_parse_item(entry, kind, folder))
+        columns.append(_columns_of(entry))
+
+    if not any(columns):
+        return items
+    rows = rows_from_mappings(columns)
+    return [
+        replace(item, row=row) if cells else item
+        for item, row, cells in zip(items, rows, columns, strict=True)
+    ]
+
+
+def _columns_of(entry: Any) -> dict[str, Any]:
+    """Return the entries of a dictionary that are columns beside the item."""
+    if not isinstance(entry, Mapping):
+        return {}
+    return {str(name): value for name, value in entry.items() if name not in _ITEM_FIELDS}
 
 
 def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.campaigns.prior import ClassPrior
 from teeter.campaigns.saved_models import FeatureScaler
 
 __all__ = ["RoundSettings", "RoundState"]
@@ -82,3 +83,5 @@ class RoundState:
     No model is trained until there are none: a model is saved with places, which later features
     would change.
     """
+    prior: ClassPrior | None = None
+    """What is known about the classes before the first label."""

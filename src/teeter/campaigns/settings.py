@@ -20,6 +20,7 @@ __all__ = [
     "IMPORTED",
     "Settings",
     "change_consensus",
+    "change_names",
     "settings_from_json",
     "settings_to_dict",
 ]
@@ -65,8 +66,12 @@ class Settings:
     """The share of the picks that several annotators answer."""
     people: int = 2
     """How many annotators answer those."""
+    show: list[str] = field(default_factory=list)
+    """The columns that annotators see beside an item, in their order."""
     consensus: str = "majority"
     """How several answers become one label: majority, or dawid-skene, which weights annotators."""
+    names: bool = True
+    """Whether models learn from the names and descriptions of the classes too."""
 
     def __post_init__(self) -> None:
         """Raise InputError or UnknownNameError if a value is invalid."""
@@ -182,6 +187,8 @@ def settings_from_json(text: str, database: Database) -> Settings:
             f"update teeter to open it."
         )
 
+    # Campaigns that were created before this setting existed go on as they began.
+    values.setdefault("names", False)
     try:
         settings = Settings(**values)
     except TypeError:  # A value has the wrong type, which only damage can cause.
@@ -218,12 +225,44 @@ def change_consensus(
         UnknownNameError: If there is no such method.
     """
     changed = replace(settings, consensus=method)
+    _store_setting(
+        database, repository, "consensus", method, who=who, line=("consensus", {"way": method})
+    )
+    return changed
 
+
+def change_names(
+    database: Database, repository: CampaignRepository, settings: Settings, use: bool, *, who: str
+) -> Settings:
+    """Change whether models learn from the names and descriptions of classes.
+
+    Args:
+        database: The campaign's database.
+        repository: The campaign's rows in it.
+        settings: The campaign's settings now.
+        use: Whether they do.
+        who: The name for the history.
+
+    Returns:
+        The new settings.
+    """
+    _store_setting(database, repository, "names", use, who=who, line=("names", {"used": use}))
+    return replace(settings, names=use)
+
+
+def _store_setting(
+    database: Database,
+    repository: CampaignRepository,
+    name: str,
+    value: Any,
+    *,
+    who: str,
+    line: tuple[str, dict[str, Any]],
+) -> None:
+    """Replace one setting, and append a line to the history."""
     with database.writing() as connection:
         # Another process may have changed other settings, so only this one is replaced.
         stored = json.loads(repository.campaign(connection).settings)
-        stored["consensus"] = method
+        stored[name] = value
         repository.write_settings(connection, json.dumps(stored))
-        repository.history.append(connection, who, "consensus", None, {"way": method})
-
-    return changed
+        repository.history.append(connection, who, line[0], None, line[1])

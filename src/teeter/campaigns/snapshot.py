@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +35,9 @@ from teeter.campaigns.db import (
     Decision,
     StoredItem,
 )
-from teeter.campaigns.enums import AnswerKind, Labeller
+from teeter.campaigns.enums import AnswerKind, ItemKind, Labeller
+from teeter.campaigns.export_rows import ExportRow
 from teeter.campaigns.feature_quality import compare_encoders, describe_features
-from teeter.campaigns.import_export import ExportRow
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
@@ -57,6 +58,7 @@ __all__ = [
     "export_rows",
     "measure_agreement",
     "read_snapshot",
+    "with_imported_rows",
 ]
 
 
@@ -230,6 +232,8 @@ def export_rows(
     snapshot: CampaignSnapshot,
     predictions: Mapping[str, tuple[str, float]],
     certified: Mapping[str, CertifiedLabel] | None = None,
+    *,
+    folder: str | None = None,
 ) -> list[ExportRow]:
     """Return what an export says about each item.
 
@@ -238,6 +242,7 @@ def export_rows(
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
         certified: by item id, the labels that a model gives under a certificate.
+        folder: the folder of the images.
     """
     certified = certified or {}
     answers_by_item: dict[str, dict[str, str]] = {}
@@ -277,6 +282,7 @@ def export_rows(
             agreement=None if consensus is None else round(consensus.confidence, 6),
             decided_by=None if decision is None else decision.reviewer,
             answers=answers,
+            file=_image_file(item, folder),
             final_label=final_label,
             labelled_by=labelled_by,
             certificate=certificate,
@@ -284,6 +290,45 @@ def export_rows(
         rows.append(row)
 
     return rows
+
+
+def _image_file(item: StoredItem, folder: str | None) -> Path | None:
+    if item.kind is not ItemKind.IMAGE or folder is None or item.content is None:
+        return None
+    return Path(folder) / item.content
+
+
+def with_imported_rows(
+    repository: CampaignRepository, connection: Connection, rows: Iterable[ExportRow]
+) -> Iterator[ExportRow]:
+    """Yield what an export says about every row of the files that the items came from.
+
+    The rows of files come first and in their order, those of duplicates among them. Items that came
+    without columns follow, and then the ids of their duplicates.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection, which is read while rows are taken.
+        rows: what the export says about each item.
+    """
+    row_of_item = {row.id: row for row in rows}
+    written_items = set()
+    written_duplicates = set()
+    for imported in repository.tables.all_rows(connection):
+        yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
+        if imported.key == imported.item_id:
+            written_items.add(imported.key)
+        else:
+            written_duplicates.add(imported.key)
+
+    for item, row in row_of_item.items():
+        if item not in written_items:
+            yield row
+
+    # Duplicates get the row of their stored item, under the id that they came with.
+    for given, stored in repository.items.aliases(connection).items():
+        if given not in row_of_item and given not in written_duplicates:
+            yield replace(row_of_item[stored], id=given)
 
 
 @dataclass(frozen=True)

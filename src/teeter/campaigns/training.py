@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from teeter.campaigns.agreement import prediction_agreement
-from teeter.campaigns.classifiers import head_factory, ignore_few_labels_warning
+from teeter.campaigns.classifiers import PseudoExamples, head_factory, ignore_few_labels_warning
 from teeter.campaigns.cross_fitting import (
     TRAINING,
     cross_fit,
@@ -19,6 +21,8 @@ from teeter.campaigns.cross_fitting import (
     predict_logits,
     seen_classes,
 )
+from teeter.campaigns.export_rows import ExportRow
+from teeter.campaigns.prior_choice import choose_prior
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (
     PICKING,
@@ -76,7 +80,10 @@ class ModelFacts(TypedDict):
     audit: list[int]
     """How many labelled items of the audit set are predicted correctly, and how many there are."""
     out_of_fold: list[int]
-    """How many labels are predicted correctly out of fold, and how many there are."""
+    """How many labels are predicted correctly out of fold, and how many there are.
+
+    By models of the labels alone: this judges the features, without what else is known.
+    """
     most_frequent: int
     """Number of labels of the most frequent class."""
     mean_recall: float
@@ -91,6 +98,11 @@ class ModelFacts(TypedDict):
     """Cohen's kappa with the predictions of the previous model."""
     changed: NotRequired[float]
     """The share of predictions that differ from those of the previous model."""
+    prior: NotRequired[list[str]]
+    """What it learned from beside labels: class names, or the predictions of named sources.
+
+    Empty if labels alone were better; left out if nothing else is known.
+    """
 
 
 class PredictedClass(NamedTuple):
@@ -127,7 +139,18 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
             f"at least two classes, then train."
         )
 
-    learner = _make_learner(state, settings)
+    places, labels = labelled_items(state)
+    features = state.features[places]
+    chosen = choose_prior(
+        state.prior,
+        features,
+        labels,
+        places,
+        n_classes=len(state.classes),
+        head=settings.head,
+    )
+
+    learner = _make_learner(state, settings, examples=chosen.examples)
     _tell_labels(learner, state)
     # The number of earlier models decides the seed of this training.
     learner.resume(state.version, {})
@@ -138,16 +161,16 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     names = learner.predict().tolist()
     predicted = np.array([class_index[name] for name in names], dtype=np.int16)
 
-    places, labels = labelled_items(state)
-    features = state.features[places]
-    probabilities = out_of_fold(features, labels, head=settings.head)
-    is_right = probabilities.argmax(axis=1) == labels
+    probabilities = chosen.probabilities
+    is_right = chosen.plain_probabilities.argmax(axis=1) == labels
 
     # The model in use was trained on the random items too, so it cannot judge them itself.
     is_random = [int(place) in state.random for place in places]
     random_rows = np.flatnonzero(is_random)
     random_labels = labels[random_rows]
-    random_probabilities = cross_fit(features, labels, random_rows, head=settings.head)
+    random_probabilities = cross_fit(
+        features, labels, random_rows, head=settings.head, examples=chosen.examples
+    )
     is_random_right = random_probabilities.argmax(axis=1) == random_labels
 
     facts: ModelFacts = {
@@ -159,6 +182,9 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         "most_frequent": int(np.bincount(labels).max()),
         "mean_recall": float(np.mean([is_right[labels == k].mean() for k in seen])),
     }
+
+    if state.prior is not None:
+        facts["prior"] = list(chosen.origins)
 
     if state.weights is not None:
         # Items that were added since have no earlier prediction.
@@ -183,14 +209,17 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     # Stored with the model, so that letting it label the rest needs no features and no torch.
     logits = predict_logits(learner, state.features).double()
     arrays["confidence"] = (logits / temperature).softmax(dim=1).amax(dim=1).numpy()
-    for name, array in _train_picking_model(state, settings).items():
+    picking_model = _train_picking_model(state, settings, chosen.examples)
+    for name, array in picking_model.items():
         arrays[f"{PICKING}{name}"] = array
     if state.scaler is not None:
         arrays |= state.scaler.to_arrays()
     return save(arrays), facts
 
 
-def _train_picking_model(state: RoundState, settings: RoundSettings) -> Arrays:
+def _train_picking_model(
+    state: RoundState, settings: RoundSettings, examples: PseudoExamples | None
+) -> Arrays:
     """Train the model that picks, without the random items, and return its arrays.
 
     If it knew their labels, it would not pick items like them, and a random item would have fewer
@@ -204,7 +233,7 @@ def _train_picking_model(state: RoundState, settings: RoundSettings) -> Arrays:
     if len(set(labels.values())) < 2:
         return {}
 
-    learner = _make_learner(state, settings)
+    learner = _make_learner(state, settings, examples=examples)
     learner.tell(list(labels), list(labels.values()))
     learner.resume(state.version, {})
     with ignore_few_labels_warning():
@@ -278,6 +307,29 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[PredictedC
     return predict_rows(state, load_learner(state, settings), state.features)
 
 
+def with_out_of_fold(rows: Sequence[ExportRow], state: RoundState, head: str) -> list[ExportRow]:
+    """Return the rows of an export, with the probabilities of models not trained on the item.
+
+    Args:
+        rows: One row per item.
+        state: The items and their labels.
+        head: One of ``ClassifierKind``.
+    """
+    places, labels = labelled_items(state)
+    if len(np.unique(labels)) < 2:
+        return list(rows)
+
+    # A class without labels has no probability, and readers would stumble over it.
+    seen = np.unique(labels)
+    classes = [state.classes[position] for position in seen]
+    probabilities = out_of_fold(state.features[places], labels, head=head)[:, seen]
+
+    by_item = {}
+    for place, row in zip(places.tolist(), probabilities.tolist(), strict=True):
+        by_item[state.keys[place]] = dict(zip(classes, row, strict=True))
+    return [replace(row, out_of_fold=by_item.get(row.id)) for row in rows]
+
+
 def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[PredictedClass]:
     """Predict the classes of rows of features (M, D) with a trained learner.
 
@@ -334,10 +386,23 @@ def labelled_items(state: RoundState) -> tuple[Integers, Integers]:
     return np.array(places, dtype=np.int64), np.array(labels, dtype=np.int64)
 
 
-def _make_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Learner:
-    """Return a learner without labels and models, which can pick n items."""
+def _make_learner(
+    state: RoundState,
+    settings: RoundSettings,
+    n: int = 1,
+    *,
+    examples: PseudoExamples | None = None,
+) -> Learner:
+    """Return a learner without labels and models, which can pick n items.
+
+    Args:
+        state: The items.
+        settings: The strategy and the head.
+        n: The number of items to pick.
+        examples: Pseudo-examples that the head is trained on beside the labels.
+    """
     return Learner(
-        head_factory(settings.head, state.features.shape[1], len(state.classes)),
+        head_factory(settings.head, state.features.shape[1], len(state.classes), examples),
         state.features,
         make_strategy(settings.strategy, settings.options),
         classes=state.classes,
@@ -345,7 +410,8 @@ def _make_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Lea
         # A strategy cannot pick more items than it sees.
         pool_size=max(MAX_CANDIDATES, n),
         training=TRAINING,
-        # Before the first model there are only features to go by.
+        # Before the first model there are only features to go by. A model of the class names alone
+        # picks worse: see docs/explanation/priors.md.
         cold_start=make_strategy("typiclust", {}),
         # Heads are small: copying them to a GPU would take longer than training them.
         device="cpu",

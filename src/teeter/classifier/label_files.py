@@ -20,11 +20,11 @@ from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.parquet_files import open_parquet
 from teeter.datasets.table_files import TABLE_SUFFIXES, CsvRows, read_csv_rows
 from teeter.datasets.text_columns import find_text_column
+from teeter.datasets.text_templates import parse_text_template
 from teeter.encoders import ContentKind
 from teeter.encoders.images import IMAGE_SUFFIXES
-from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
+from teeter.errors import FileError, InputError, MissingExtraError
 from teeter.files import LfCsvStream, atomic_open, write_errors
-from teeter.registry import did_you_mean
 
 __all__ = ["LabelledFile", "label_file"]
 
@@ -61,7 +61,8 @@ def label_file(
         classifier: predicts the classes.
         source: a CSV, JSONL or Parquet file of texts, or a folder of images.
         target: the file to write: .csv, .jsonl or .parquet. The file must not exist.
-        text: the column or field of the texts. Default: the first one with a usual name.
+        text: the column or field of the texts, several separated by commas, or a template such as
+            ``"{title}: {body}"``. Default: the first one with a usual name.
         progress: called with the number of labelled rows and the number of all rows.
 
     Raises:
@@ -138,10 +139,11 @@ class _Rows(ABC):
         """
         if text is None:
             text = find_text_column(self.names, self.path)
-        elif text not in self.names:
-            hint = did_you_mean(text, self.names)
-            raise UnknownNameError(f"No column of {self.path} is called {text!r}. {hint}")
-        return self.texts(text)
+
+        template = parse_text_template(text, self.names, self.path)
+        columns = {name: self.texts(name) for name in template.columns}
+        rows = zip(*columns.values(), strict=True)
+        return [template.fill(dict(zip(columns, cells, strict=True))) for cells in rows]
 
     def write(self, target: Path, predictions: Sequence[Prediction], model: int) -> None:
         """Write the rows with their predictions."""

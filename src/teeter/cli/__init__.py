@@ -22,9 +22,11 @@ from teeter.cli.predict import export_model, predict_with_campaign, predict_with
 from teeter.cli.select import select
 from teeter.cli.serve import serve
 from teeter.cli.strategies import strategies
+from teeter.cli.suggestions import describe, predictions, sources, suggest
 from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
 from teeter.cli.try_sample import try_sample
+from teeter.cli.webhooks import webhook
 from teeter.version import __version__
 
 __all__ = ["app", "main"]
@@ -39,9 +41,14 @@ app = typer.Typer(
 )
 
 campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
+campaign.add_typer(webhook, name="webhook", rich_help_panel=Panel.TEAM)
 campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(describe)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(predictions)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(suggest)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(sources)
 campaign.command(rich_help_panel=Panel.FILES)(finish)
 campaign.command("predict", rich_help_panel=Panel.FILES)(predict_with_campaign)
 campaign.command("model", rich_help_panel=Panel.FILES)(export_model)

@@ -22,7 +22,9 @@ from teeter.cli.options import (
     DEFAULT_ANNOTATOR,
     AnnotatorOption,
     CampaignArgument,
+    DescribeOption,
     JsonOption,
+    NamesOption,
     SeedOption,
     TextOption,
     split_names,
@@ -44,6 +46,8 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.db import ClassDescription
+    from teeter.campaigns.image_links import ImageFetcher
     from teeter.campaigns.items import Item
     from teeter.campaigns.results import EncodingResult
 
@@ -151,6 +155,32 @@ KeysOption = Annotated[
         "then letters.",
     ),
 ]
+ImageOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of images instead of texts: paths beside the table, or https://, s3:// or "
+        "gs:// links, which are fetched once into a folder beside it.",
+    ),
+]
+RowsOption = Annotated[
+    bool,
+    typer.Option(
+        "--rows",
+        help="Label whole rows of a table, shown as a card and encoded by their numbers, dates "
+        "and categories.",
+    ),
+]
+AllowPrivateOption = Annotated[
+    bool,
+    typer.Option("--allow-private", help="Also fetch images from addresses in your own network."),
+]
+ShowOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMNS", help="Comma-separated columns that annotators see beside each item."
+    ),
+]
 LeaseOption = Annotated[
     float,
     typer.Option(
@@ -193,10 +223,16 @@ def new(
     encoder: EncoderOption = "auto",
     instructions: InstructionsOption = "",
     keys: KeysOption = "",
+    show: ShowOption = "",
+    image: ImageOption = None,
+    rows: RowsOption = False,
+    allow_private: AllowPrivateOption = False,
     lease: LeaseOption = 60,
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
     consensus: ConsensusOption = "majority",
+    describe: DescribeOption = None,
+    names: NamesOption = True,
     seed: SeedOption = 0,
 ) -> None:
     """Create a campaign from a file or folder of items.
@@ -205,9 +241,13 @@ def new(
     computes the features of the items, and nothing is downloaded. To list the encoders, run teeter
     encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
-    Control items are drawn from all items. The audit set holds at most half of the items, and grows
-    when items are added later. When an annotator answers an item, the leases on their other items
-    are renewed. With --consensus dawid-skene, the answers of more accurate annotators count more.
+    All columns of a table stay with the items: the page searches and filters by them, and teeter
+    campaign export returns them in their order and with their types.
+
+    Control items (see --control) are drawn at random from all items, including those already
+    labelled. The audit set holds at most half of the items, and grows when items are added later.
+    When an annotator answers an item, the leases on their other items are renewed. With --consensus
+    dawid-skene, the answers of more accurate annotators count more.
 
     If the image folder is next to the campaign file or in a subfolder, you can move the file and
     the images together.
@@ -217,6 +257,8 @@ def new(
       teeter campaign new reviews.csv --classes good,bad
       teeter campaign new questions.csv --classes intents.txt
       teeter campaign new partly_labelled.csv --labels label
+      teeter campaign new a.csv --text title,body --show customer --classes x,y
+      teeter campaign new messages.csv --classes spam,ham --describe classes.toml
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
     if budget is not None and cost is None:
@@ -239,20 +281,32 @@ def new(
         encoder=encoder,
         instructions=instructions,
         keys=[key for key in split_names(keys) if key],
+        show=[name for name in split_names(show) if name],
         lease=lease,
         overlap=overlap,
         people=people,
         consensus=consensus,
+        names=names,
         seed=seed,
     )
-    names = create_campaign(
-        items, location, classes, settings, text=text, id_column=id_column, labels=labels
+    class_names = create_campaign(
+        items,
+        location,
+        classes,
+        settings,
+        text=text,
+        id_column=id_column,
+        labels=labels,
+        image=image,
+        rows=rows,
+        allow_private=allow_private,
+        describe=describe,
     )
 
     command = "teeter campaign label"
     # The page lists the classes that match what is typed, so it is better with many of them. A
     # team labels on the page too.
-    if len(names) > MAX_SHORTCUTS or overlap > 0:
+    if len(class_names) > MAX_SHORTCUTS or overlap > 0:
         command = "teeter serve"
     # Without the password, because what a terminal shows is often recorded or shared.
     typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
@@ -262,9 +316,13 @@ def new(
 def add(
     file: CampaignArgument,
     items: MoreItemsArgument,
+    *,
     text: TextOption = None,
     id_column: IdOption = None,
     labels: LabelsOption = None,
+    image: ImageOption = None,
+    rows: RowsOption = False,
+    allow_private: AllowPrivateOption = False,
 ) -> None:
     """Add items to a campaign.
 
@@ -285,6 +343,7 @@ def add(
         if opened.settings.folder is not None:
             folder = Path(opened.settings.folder)
 
+        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
         contents = read_items(
             items,
             text=text,
@@ -292,10 +351,15 @@ def add(
             label=labels,
             folder=folder,
             first=opened.next_item_number(),
+            image=image,
+            fetcher=fetcher,
+            rows=rows,
         )
         result = opened.add(contents, progress=show_progress)
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    if fetcher is not None:
+        _report_failed_links(fetcher)
     for duplicate in result.duplicates[:_NAMED_ITEMS]:
         typer.echo(f"Skipped {_describe_duplicate(duplicate, contents)}.")
     if len(result.duplicates) > _NAMED_ITEMS:
@@ -400,8 +464,8 @@ def label(
     Enter; Shift U then means unsure, and Shift F flags the item. Every answer is saved to disk
     before the next item is shown. After each round of N items (see -n), a new model is trained.
 
-    With --suspects, = keeps a label, the key of another class changes it, and space leaves it for
-    later. A label that you keep is not shown again.
+    With --suspects, press = to keep a label, the key of another class to change it, or space to
+    leave it for later. A label that you keep is not shown again.
 
     \b
     Examples:
@@ -668,8 +732,8 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy or doccano. Default: "
-            "chosen by the suffix of OUT.",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
+            "spacy, image-folder or cleanlab. Default: chosen by the suffix of OUT.",
         ),
     ] = None,
     history: Annotated[
@@ -913,6 +977,10 @@ def create_campaign(
     text: str | None = None,
     id_column: str | None = None,
     labels: str | None = None,
+    image: str | None = None,
+    rows: bool = False,
+    allow_private: bool = False,
+    describe: Path | None = None,
     encode_all: bool = True,
 ) -> list[str]:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
@@ -926,6 +994,10 @@ def create_campaign(
         text: column of texts.
         id_column: column of item ids.
         labels: column of known labels.
+        image: column of images, as paths or links.
+        rows: whether the items are whole rows.
+        allow_private: whether images may be fetched from private addresses.
+        describe: file that says what the classes mean. Default: the file of classes, if it does.
         encode_all: whether to encode all items now, or only enough to begin to label.
 
     Returns:
@@ -940,11 +1012,13 @@ def create_campaign(
         )
 
     from teeter.campaigns import Campaign
+    from teeter.campaigns.descriptions import require_known_classes
     from teeter.campaigns.import_export import detect_kind, read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
     names = None if classes is None else _parse_classes(classes)
+    descriptions = _read_descriptions(describe, classes)
     if names is None and labels is None:
         raise InputError(
             "Which classes? Name them with --classes, or name the column that holds them with "
@@ -952,20 +1026,37 @@ def create_campaign(
         )
 
     with progress("Encoding") as show_progress:
-        contents = read_items(items, text=text, key=id_column, label=labels)
+        folder = items.resolve().parent if image is not None else None
+        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
+        contents = read_items(
+            items,
+            text=text,
+            key=id_column,
+            label=labels,
+            image=image,
+            folder=folder,
+            fetcher=fetcher,
+            rows=rows,
+        )
         if names is None:
             names = _classes_of(contents)
+        require_known_classes(descriptions, names)
         shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
         # What annotators see follows from the source, so there is no option for it.
         settings = replace(settings, kind=detect_kind(items))
         if items.is_dir():
             settings = replace(settings, folder=str(items.resolve()))
+        elif folder is not None:
+            settings = replace(settings, kind="image", folder=str(folder))
+        elif rows and settings.encoder == "auto":
+            settings = replace(settings, encoder="table-rows")
         result = Campaign.make(
             location,
             names,
             contents,
             settings,
+            descriptions=descriptions,
             encode_all=encode_all,
             progress=show_progress,
         )
@@ -974,10 +1065,13 @@ def create_campaign(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    if fetcher is not None:
+        _report_failed_links(fetcher)
     if labels is None:
         _report_unused_labels(items, names)
     if result.encoding is not None:
         echo_wrapped(result.encoding.sentence)
+        _report_names(location)
         if result.encoding.unencoded:
             unencoded = pluralize(result.encoding.unencoded, "item")
             typer.echo(f"{unencoded} will be encoded while you label.")
@@ -993,6 +1087,41 @@ def create_campaign(
             "holds at most half of all items."
         )
     return names
+
+
+def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:
+    from teeter.campaigns.image_links import ImageFetcher
+
+    # Who runs the command owns the credentials of this machine.
+    return ImageFetcher(folder, allow_private=allow_private, allow_stores=True)
+
+
+def _report_failed_links(fetcher: ImageFetcher) -> None:
+    for sentence in list(fetcher.errors.values())[:_NAMED_ITEMS]:
+        typer.echo(printable_line(sentence, limit=300), err=True)
+    if fetcher.errors:
+        count = pluralize(len(fetcher.errors), "image")
+        typer.echo(f"{count} could not be fetched. Add the same table again to retry.", err=True)
+
+
+def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
+    """Return the descriptions in a file, or those that stand beside the names of the classes."""
+    from teeter.campaigns.class_files import is_class_file
+    from teeter.campaigns.descriptions import parse_description_table, read_descriptions
+
+    if describe is not None:
+        return read_descriptions(describe)
+    if classes is None or not is_class_file(classes) or Path(classes).suffix.lower() == ".txt":
+        return {}
+    return parse_description_table(Path(classes).read_text(encoding="utf-8-sig"), Path(classes))
+
+
+def _report_names(location: str) -> None:
+    """Say whether models learn from the names of the classes."""
+    from teeter.campaigns.class_names import explain_names
+
+    with open_campaign(location) as opened:
+        echo_wrapped(explain_names(opened))
 
 
 def _classes_of(items: Sequence[Item]) -> list[str]:
@@ -1014,7 +1143,7 @@ def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     option = shlex.quote(unused.column)
     sentence = (
         f"The column {unused.column!r} holds {pluralize(unused.filled, 'value')} that were not "
-        f"imported. If they are labels, create the campaign again with --labels {option}."
+        f"imported as labels. If they are labels, create the campaign again with --labels {option}."
     )
     unknown_values = [value for value in unused.values if value not in classes]
     if unknown_values:
@@ -1029,12 +1158,11 @@ def _parse_classes(classes: str) -> list[str]:
     Raises:
         FileError: if it names a file that cannot be read.
     """
-    from teeter.campaigns.class_files import CLASS_FILE_SUFFIXES, read_class_file
+    from teeter.campaigns.class_files import is_class_file, read_class_file
 
-    path = Path(classes)
-    # A list of two or more names has a comma, which a file's name could have too.
-    is_file = path.suffix.lower() in CLASS_FILE_SUFFIXES and ("," not in classes or path.is_file())
-    return read_class_file(path) if is_file else split_names(classes)
+    if is_class_file(classes):
+        return read_class_file(Path(classes))
+    return split_names(classes)
 
 
 def _default_path(items: Path) -> Path:

@@ -30,10 +30,10 @@ class _EncoderRow:
 def encoders(as_json: JsonOption = False) -> None:
     """List the encoders, what they read, their weights and licences.
 
-    auto stands for the best installed encoder. The option --encoder also accepts the folder,
-    package or hub name of a sentence-transformers or transformers model; package.module:function;
-    and the address of an OpenAI-compatible embeddings endpoint with its model,
-    http://HOST/v1#MODEL.
+    auto stands for the best installed encoder. The option --encoder also accepts a
+    sentence-transformers or transformers model, given by its folder, its package or its name on the
+    hub; a Python function, written package.module:function; or a model behind an OpenAI-compatible
+    embeddings endpoint, written http://HOST/v1#MODEL.
     """
     from teeter.encoders import ContentKind, choose_encoder, names
 

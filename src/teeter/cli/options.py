@@ -5,6 +5,7 @@ An option is an ``Annotated`` alias, so that it has the same name, metavar and h
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,8 +14,10 @@ __all__ = [
     "DEFAULT_ANNOTATOR",
     "AnnotatorOption",
     "CampaignArgument",
+    "DescribeOption",
     "DeviceOption",
     "JsonOption",
+    "NamesOption",
     "SeedOption",
     "TextOption",
     "split_names",
@@ -32,6 +35,21 @@ CampaignArgument = Annotated[
         "postgresql://…#NAME.",
     ),
 ]
+DescribeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--describe",
+        metavar="FILE",
+        help="TOML or CSV file that says what the classes mean, for annotators and models.",
+    ),
+]
+NamesOption = Annotated[
+    bool,
+    typer.Option(
+        "--names/--no-names",
+        help="Let models learn from the names and descriptions of the classes.",
+    ),
+]
 AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Annotator name.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SeedOption = Annotated[
@@ -40,7 +58,9 @@ SeedOption = Annotated[
 TextOption = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="Column of texts. Default: text, or a similar common name."
+        metavar="COLUMN",
+        help="Column of texts, several columns separated by commas, or a template such as "
+        "'{title}: {body}'. Default: text, or a similar common name.",
     ),
 ]
 DeviceOption = Annotated[

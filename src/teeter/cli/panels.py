@@ -25,6 +25,7 @@ class Panel(StrEnum):
 
     START = "Start"
     LABEL = "Label"
+    SUGGESTIONS = "Suggestions"
     TEAM = "Team"
     FILES = "Files"
     RESEARCH = "Research"

@@ -96,7 +96,10 @@ def export_model(
 
 def predict_with_model(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Folder written by teeter campaign model.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="Model folder, as written by the command teeter campaign model."
+        ),
     ],
     source: SourceArgument,
     out: TargetArgument,

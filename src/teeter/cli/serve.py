@@ -7,10 +7,12 @@ soon as other machines can connect, everyone needs a token.
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import threading
 import webbrowser
+from dataclasses import replace
 from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
@@ -19,10 +21,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from teeter.cli.campaign import campaign_location, create_campaign
+from teeter.cli.options import DescribeOption, NamesOption
 from teeter.cli.output import spinner
 from teeter.errors import InputError, MissingExtraError, StoreError
 
 if TYPE_CHECKING:
+    from teeter.campaigns.language_model import LanguageModel
     from teeter.web.auth import SecurityConfig
     from teeter.web.tokens import Tokens
     from teeter.web.workspace import Workspace
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
 FIRST_PORT = 8765
+
+# What a header can hold: no spaces, semicolons or further directives.
+_ORIGIN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
 
 # Ports that are tried one after the other, unless one is given.
 _PORTS_TRIED = 20
@@ -81,6 +88,35 @@ EncoderOption = Annotated[
     typer.Option(
         metavar="NAME",
         help="With --classes: encoder that computes the features; see teeter encoders.",
+    ),
+]
+SuggestOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Ask a language model for suggestions: the address of an OpenAI-compatible "
+        "interface. The texts of items are sent there.",
+    ),
+]
+ModelOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --suggest: name of the language model.")
+]
+InputPriceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="AMOUNT", min=0, help="With --suggest: price of a million tokens of input."
+    ),
+]
+OutputPriceOption = Annotated[
+    float,
+    typer.Option(
+        metavar="AMOUNT", min=0, help="With --suggest: price of a million tokens of output."
+    ),
+]
+SuggestBudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="AMOUNT", min=0, help="With --suggest: what the replies of a campaign may cost."
     ),
 ]
 HostOption = Annotated[
@@ -144,6 +180,13 @@ ProxyOption = Annotated[
         help="Trust X-Forwarded-For and X-Forwarded-Proto from the proxy at this address.",
     ),
 ]
+FrameOriginOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ORIGIN",
+        help="Let pages of this origin, such as http://localhost:8888, show the page in a frame.",
+    ),
+]
 UploadOption = Annotated[
     int, typer.Option(metavar="MB", min=1, help="Maximum upload size in megabytes.")
 ]
@@ -163,6 +206,13 @@ def serve(
     database: DatabaseOption = None,
     classes: ClassesOption = None,
     encoder: EncoderOption = "auto",
+    describe: DescribeOption = None,
+    names: NamesOption = True,
+    suggest: SuggestOption = None,
+    model: ModelOption = None,
+    input_price: InputPriceOption = 0,
+    output_price: OutputPriceOption = 0,
+    suggest_budget: SuggestBudgetOption = None,
     host: HostOption = _LOOPBACK,
     port: PortOption = None,
     batch: BatchOption = _BATCH,
@@ -172,13 +222,15 @@ def serve(
     tokens: TokensOption = None,
     login: LoginOption = None,
     proxy: ProxyOption = None,
+    frame_origin: FrameOriginOption = None,
     upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
 ) -> None:
     """Label on a page in your browser.
 
     Prints the address of the page. The page needs pip install 'teeter[label]'. It needs no internet
-    access, and all data stays on this machine.
+    access, and all data stays on this machine. Only with --suggest, the texts of items are sent to
+    the language model at that address, which suggests labels; see teeter campaign suggest.
 
     Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
@@ -205,6 +257,12 @@ def serve(
 
     # Wrong options are reported before a port is opened.
     options = _uvicorn_options(proxy)
+    if frame_origin is not None and not _ORIGIN.fullmatch(frame_origin):
+        raise InputError(
+            f"--frame-origin needs a scheme, a host and a port, such as http://localhost:8888, not "
+            f"{frame_origin!r}."
+        )
+    language_model = _make_language_model(suggest, model, input_price, output_price, suggest_budget)
     listener = _listen(host, port)
     try:
         # After the port is known: the name of the cookie has it.
@@ -217,7 +275,11 @@ def serve(
             login=login,
             proxy=proxy,
         )
-        campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
+        security = replace(security, frame_origin=frame_origin)
+        campaigns = [
+            _find_campaign(location, classes, encoder, describe=describe, names=names)
+            for location in locations or []
+        ]
         _run(
             campaigns,
             security,
@@ -228,6 +290,7 @@ def serve(
             open_page=open_page,
             options=options,
             token_hint=_token_hint(host, tokens),
+            language_model=language_model,
         )
     finally:
         listener.close()
@@ -401,7 +464,43 @@ def _require_login(workspace: Workspace, token_hint: str | None) -> None:
         raise InputError(token_hint)
 
 
-def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Path:
+def _make_language_model(
+    url: str | None,
+    model: str | None,
+    input_price: float,
+    output_price: float,
+    budget: float | None,
+) -> LanguageModel | None:
+    """Return the language model to ask for suggestions; None if there is none.
+
+    Raises:
+        InputError: only one of the address and the model is given, or a value is invalid.
+    """
+    if url is None and model is None:
+        if budget is not None:
+            raise InputError("--suggest-budget needs --suggest.")
+        return None
+    if url is None or model is None:
+        raise InputError("Give both --suggest URL and --model NAME.")
+
+    from teeter.campaigns.chat_client import ChatClient
+    from teeter.campaigns.language_model import LanguageModel
+
+    # Made only to be checked: a key must not be sent unencrypted.
+    ChatClient(url, model)
+    return LanguageModel(
+        url, model, input_price=input_price, output_price=output_price, budget=budget
+    )
+
+
+def _find_campaign(
+    location: str,
+    classes: str | None,
+    encoder: str,
+    *,
+    describe: Path | None = None,
+    names: bool = True,
+) -> str | Path:
     """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
     if "://" in location:
         return location
@@ -422,7 +521,8 @@ def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Pa
             from teeter.campaigns import Settings
 
         # The server encodes the rest, so that the page opens within seconds.
-        create_campaign(path, file, classes, Settings(encoder=encoder), encode_all=False)
+        settings = Settings(encoder=encoder, names=names)
+        create_campaign(path, file, classes, settings, describe=describe, encode_all=False)
     return Path(file)
 
 
@@ -522,6 +622,7 @@ def _run(
     options: dict[str, Any],
     token_hint: str | None,
     path: str = "",
+    language_model: LanguageModel | None = None,
 ) -> None:
     """Serve campaigns until Ctrl-C.
 
@@ -536,6 +637,7 @@ def _run(
         options: options of uvicorn.
         token_hint: the error if no token exists; None if none is needed.
         path: what follows the address of the page.
+        language_model: the language model that suggests labels.
     """
     import uvicorn
 
@@ -543,7 +645,14 @@ def _run(
 
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):
-        app = make_app(campaigns, security=security, folder=folder, database=database, batch=batch)
+        app = make_app(
+            campaigns,
+            security=security,
+            folder=folder,
+            database=database,
+            batch=batch,
+            language_model=language_model,
+        )
         workspace: Workspace = app.state.workspace
         try:
             _require_login(workspace, token_hint)
@@ -559,6 +668,8 @@ def _run(
         # A page that asks for a token is opened from the link that the annotator was given.
         open_page = sys.stdout.isatty() and not workspace.auth.requires_login()
     _report_missing_images(workspace)
+    if language_model is not None:
+        typer.echo(f"The texts of items are sent to {language_model.url}.", err=True)
     if open_page:
         threading.Timer(_BROWSER_DELAY, webbrowser.open, [address]).start()
 

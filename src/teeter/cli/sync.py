@@ -66,6 +66,12 @@ ImagesOption = Annotated[
         help="URL prefix under which the images are served. Without it, the images are uploaded.",
     ),
 ]
+SuggestionsOption = Annotated[
+    bool,
+    typer.Option(
+        "--suggestions", help="Send suggestions as predictions. Annotators see them chosen."
+    ),
+]
 NewProjectOption = Annotated[
     bool,
     typer.Option(
@@ -94,6 +100,7 @@ def sync(
     train: TrainOption = True,
     images: ImagesOption = None,
     new_project: NewProjectOption = False,
+    suggestions: SuggestionsOption = False,
     once: OnceOption = False,
     watch: WatchOption = None,
     as_json: JsonOption = False,
@@ -115,7 +122,14 @@ def sync(
     with (
         open_campaign(file) as campaign,
         LabelStudio(
-            campaign, token, url, n=n, train=train, images=images, new_project=new_project
+            campaign,
+            token,
+            url,
+            n=n,
+            train=train,
+            images=images,
+            new_project=new_project,
+            suggestions=suggestions,
         ) as label_studio,
     ):
         if watch is None:

@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.file_checks import require_file
+from teeter.datasets.file_checks import parse_errors, require_file
 from teeter.datasets.parquet_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -25,7 +25,10 @@ __all__ = [
     "Column",
     "CsvRows",
     "Table",
+    "convert_arrow_table",
+    "convert_csv_rows",
     "is_missing",
+    "read_arrow_table",
     "read_csv_rows",
     "read_table",
     "require_ids",
@@ -60,7 +63,7 @@ class Table:
     path: Path
     columns: dict[str, Column]
     nested: tuple[str, ...] = ()
-    """The names of columns that are not read: structures, and lists that are no vectors."""
+    """The names of columns that are not read: structures, bytes, and lists that are no vectors."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -152,17 +155,8 @@ def read_table(path: str | Path) -> Table:
     """
     path = require_file(path, TABLE_SUFFIXES, "a table")
     if path.suffix.lower() == ".parquet":
-        table = _read_parquet(path)
-    else:
-        table = _read_csv(path)
-
-    if not table.columns:
-        raise FileError(
-            f"No column of {path} can be read: {', '.join(table.nested)} hold structures, or lists "
-            "with missing values or of different lengths."
-        )
-
-    return table
+        return convert_arrow_table(read_arrow_table(path), path)
+    return convert_csv_rows(read_csv_rows(path), path)
 
 
 def text_column(texts: Iterable[str]) -> Column:
@@ -206,8 +200,8 @@ def read_csv_rows(path: Path) -> CsvRows:
     return CsvRows(names, rows, delimiter)
 
 
-def _read_csv(path: Path) -> Table:
-    content = read_csv_rows(path)
+def convert_csv_rows(content: CsvRows, path: Path) -> Table:
+    """Return the named columns of a CSV file."""
     columns = {}
     columns_of_cells = zip(*content.rows, strict=True)
     for name, values in zip(content.names, columns_of_cells, strict=True):
@@ -368,15 +362,31 @@ def _require_names(names: Sequence[str], path: Path) -> None:
             raise FileError(f"{path} has {count} columns called {name!r}: names must differ.")
 
 
-def _read_parquet(path: Path) -> Table:
-    columns = {}
-    nested = []
+def read_arrow_table(path: Path) -> Any:
+    """Read a Parquet file as a ``pyarrow.Table``.
+
+    Raises:
+        FileError: if the file cannot be read, or has no rows.
+        MissingExtraError: if pyarrow is not installed.
+    """
     with open_parquet(path) as file:
         table = file.read()
-        _require_names(table.column_names, path)
-        if not table.num_rows:
-            raise FileError(f"{path} has {table.num_columns} columns and no rows.")
 
+    _require_names(table.column_names, path)
+    if not table.num_rows:
+        raise FileError(f"{path} has {table.num_columns} columns and no rows.")
+    return table
+
+
+def convert_arrow_table(table: Any, path: Path) -> Table:
+    """Return the columns of a ``pyarrow.Table`` that hold texts, numbers or vectors.
+
+    Raises:
+        FileError: if there is none.
+    """
+    columns = {}
+    nested = []
+    with parse_errors(path, "Parquet file"):
         for name in table.column_names:
             # pandas writes its index under such a name.
             if name.startswith("__index_level_"):
@@ -388,11 +398,17 @@ def _read_parquet(path: Path) -> Table:
             else:
                 columns[name] = column
 
+    if not columns:
+        raise FileError(
+            f"No column of {path} can be read: {', '.join(nested)} hold structures, or lists "
+            "with missing values or of different lengths."
+        )
     return Table(path, columns, tuple(nested))
 
 
 def _convert_column(column: Any) -> Column | None:
     """Return a pyarrow column as an array, or None if it is nested and no vector."""
+    import pyarrow
     from pyarrow import types
 
     # pandas writes categories as a dictionary of their values.
@@ -410,7 +426,11 @@ def _convert_column(column: Any) -> Column | None:
         return None
 
     # Dates and booleans too: ``table_features`` decides what a text stands for.
-    texts = column.cast("string").fill_null("")
+    try:
+        texts = column.cast("string").fill_null("")
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+        # Bytes that are no UTF-8, such as images.
+        return None
     return text_column(texts.to_pylist())
 
 

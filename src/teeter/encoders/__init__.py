@@ -11,6 +11,7 @@
 ``efficientnet``            images by a small network trained on ImageNet
 ``side_by_side``            the features of several encoders, each scaled
 ``pretrained``              any sentence-transformers or transformers model
+``table_rows``              rows of a table by their numbers, dates and categories
 ``function``                a function of the user
 ``endpoint``                texts by a server that offers OpenAI's embeddings interface
 ==========================  ======================================================================
@@ -47,6 +48,7 @@ from teeter.encoders.registry import (
     trust_encoder,
 )
 from teeter.encoders.static import StaticEncoder
+from teeter.encoders.table_rows import TableRowEncoder, format_card
 from teeter.encoders.tfidf import TfidfEncoder, encode_texts
 
 __all__ = [
@@ -62,12 +64,14 @@ __all__ = [
     "MultilingualEncoder",
     "PixelEncoder",
     "StaticEncoder",
+    "TableRowEncoder",
     "TfidfEncoder",
     "Vectors",
     "choose_encoder",
     "encode_images",
     "encode_texts",
     "encoders",
+    "format_card",
     "is_installed",
     "is_own_encoder",
     "make_encoder",

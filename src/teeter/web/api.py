@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,8 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.campaign import Settings
-from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
+from teeter.campaigns.columns import parse_column_filter
+from teeter.campaigns.db import Answer, ItemFilter, ItemQuery, ShownSuggestion
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.import_export import FORMATS
 from teeter.campaigns.shortcuts import shortcuts_by_class
@@ -76,6 +78,10 @@ _EXPORT_SECONDS = 600
 """How long a client waits for an export."""
 
 ItemIdQuery = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
+ColumnQuery = Annotated[
+    Sequence[Annotated[str, Query(max_length=5000)]],
+    Query(max_length=10, description="COLUMN=VALUE: items whose cell is exactly the value."),
+]
 RowIdQuery = Annotated[int | None, Query(ge=0, le=_MAX_ROW_ID)]
 
 
@@ -172,9 +178,17 @@ def create_campaign(
     keys: Annotated[
         str, Form(max_length=200, description="Comma-separated shortcuts of the first classes.")
     ] = "",
-    text: Annotated[str, Form(max_length=200, description="The column of texts.")] = "",
+    text: Annotated[
+        str, Form(max_length=1000, description="The column of texts, several, or a template.")
+    ] = "",
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200, description="The column of known labels.")] = "",
+    image: Annotated[
+        str, Form(max_length=200, description="A column of links to images, instead of texts.")
+    ] = "",
+    show: Annotated[
+        str, Form(max_length=1000, description="Comma-separated columns to show beside the items.")
+    ] = "",
     instructions: Annotated[str, Form(max_length=20_000)] = "",
     strategy: Annotated[str, Form(max_length=80)] = "ldm-s",
     encoder: Annotated[str, Form(max_length=200)] = AUTO,
@@ -197,6 +211,7 @@ def create_campaign(
     require_own_encoder(encoder)
     settings = Settings(
         keys=shortcuts,
+        show=[name.strip() for name in show.split(",") if name.strip()],
         instructions=instructions,
         strategy=strategy,
         encoder=encoder,
@@ -205,6 +220,12 @@ def create_campaign(
         budget=budget,
     )
     settings.require_strategy()
+
+    if image and workspace.database is not None:
+        raise InputError(
+            "A server with --database has no folder for images: create this campaign with teeter "
+            "campaign new."
+        )
 
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
@@ -221,7 +242,7 @@ def create_campaign(
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)
 
-    columns = ItemColumns(text or None, id_column or None, labels or None)
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
     return workspace.create_campaign(
         source, path, class_names, settings, owner=owner, columns=columns
     )
@@ -288,7 +309,10 @@ def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
     annotator = current_user(request)
 
     answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
-    receipt = service.record_answer(answer)
+    shown = None
+    if body.suggestion is not None:
+        shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
+    receipt = service.record_answer(answer, shown)
     get_workspace(request).trainer.ensure_questions(service.location, annotator)
     return receipt
 
@@ -323,7 +347,8 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
     status = get_workspace(request).find_suspects(service, again=again)
 
     suspects = [] if status.result is None else status.result.suspects
-    return SuspectsOut(state=status.state, detail=status.error, suspects=suspects)
+    columns = service.campaign.shown_columns([suspect.item for suspect in suspects])
+    return SuspectsOut(state=status.state, detail=status.error, suspects=suspects, columns=columns)
 
 
 @router.post("/campaigns/{slug}/train", status_code=202)
@@ -375,10 +400,22 @@ def list_items(
     after: RowIdQuery = None,
     before: RowIdQuery = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
+    column: ColumnQuery = (),
 ) -> ItemsOut:
-    """List items in the order in which they were added, after or before a row id."""
+    """List items in the order in which they were added, after or before a row id.
+
+    ``search`` looks in texts, ids and all columns. ``column`` may be repeated: each is a filter.
+    """
     service = require_permission(request, slug, Permission.REVIEW)
-    query = ItemQuery(search.strip(), label or None, state, after, before, count)
+    query = ItemQuery(
+        search=search.strip(),
+        label=label or None,
+        state=state,
+        after=after,
+        before=before,
+        count=count,
+        columns=tuple(parse_column_filter(text) for text in column),
+    )
     return service.list_items(query)
 
 

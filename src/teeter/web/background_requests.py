@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activity",
+    "AddItems",
     "CampaignCreated",
     "CreateCampaign",
     "DrawMap",
@@ -27,6 +28,7 @@ __all__ = [
     "ExportLabels",
     "FindSuspects",
     "ItemColumns",
+    "ItemsAdded",
     "MapFile",
     "MapKind",
     "Neighbour",
@@ -248,6 +250,32 @@ class ItemColumns:
     text: str | None = None
     id: str | None = None
     label: str | None = None
+    image: str | None = None
+    """A column of links to images, which are fetched; None for a table of texts."""
+
+
+@dataclass(frozen=True)
+class ItemsAdded:
+    """What happened to items that were added."""
+
+    new: int
+    duplicates: int
+    labelled: int
+    conflicts: int
+
+
+@dataclass(frozen=True)
+class AddItems(TaskRequest[ItemsAdded]):
+    """Store items, which are encoded by a later request."""
+
+    campaign: str
+    source: str
+    """A JSON file with a list of items, or a table."""
+    who: str
+    columns: ItemColumns | None = None
+    """The columns of a table; None for a list of items."""
+
+    is_urgent: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

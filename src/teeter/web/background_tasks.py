@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -17,7 +19,9 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
 from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.image_links import ImageFetcher
 from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
+from teeter.campaigns.items import Item
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature
@@ -29,6 +33,7 @@ from teeter.threads import limit_threads
 from teeter.web import projection
 from teeter.web.background_requests import (
     Activity,
+    AddItems,
     CampaignCreated,
     CreateCampaign,
     DrawMap,
@@ -38,6 +43,7 @@ from teeter.web.background_requests import (
     Explanation,
     ExportLabels,
     FindSuspects,
+    ItemsAdded,
     MapFile,
     MapKind,
     Neighbour,
@@ -140,6 +146,8 @@ class TaskHandlers:
                 return create_campaign(request, _report_encoding(report))
             case EncodeItems():
                 return self._encode(request, report)
+            case AddItems():
+                return add_items(self.campaign(request.campaign), request)
             case PredictTexts():
                 return self._predict(request, report)
             case WarmUp():
@@ -321,12 +329,12 @@ def create_campaign(
     # Checked before the items are read, which may take minutes.
     shortcuts_by_class(request.classes, request.settings.keys)
     columns = request.columns
-    items = read_items(source, text=columns.text, key=columns.id, label=columns.label)
-
-    folder = None
-    if source.is_dir():
-        folder = str(source.resolve())
-    settings = replace(request.settings, kind=detect_kind(source), folder=folder)
+    if columns.image is not None:
+        items, settings = _fetch_linked_images(request)
+    else:
+        items = read_items(source, text=columns.text, key=columns.id, label=columns.label)
+        folder = str(source.resolve()) if source.is_dir() else None
+        settings = replace(request.settings, kind=detect_kind(source), folder=folder)
 
     imported = Campaign.make(
         target,
@@ -345,6 +353,66 @@ def create_campaign(
         encoder=None if encoding is None else encoding.sentence,
         unreadable=0 if encoding is None else len(encoding.unreadable),
     )
+
+
+def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
+    """Store the items of a request. They have no features yet.
+
+    Raises:
+        InputError: an item cannot be added. Then none is.
+    """
+    source = Path(request.source)
+    items: Sequence[Any]
+    if request.columns is None:
+        items = json.loads(source.read_text())
+    else:
+        folder = None if campaign.settings.folder is None else Path(campaign.settings.folder)
+        items = read_items(
+            source,
+            text=request.columns.text,
+            key=request.columns.id,
+            label=request.columns.label,
+            image=request.columns.image,
+            folder=folder,
+            fetcher=None if folder is None else ImageFetcher(folder),
+        )
+
+    result = campaign.store(items, who=request.who)
+    return ItemsAdded(
+        new=result.new,
+        duplicates=len(result.duplicates),
+        labelled=result.labelled,
+        conflicts=len(result.conflicts),
+    )
+
+
+def _fetch_linked_images(request: CreateCampaign) -> tuple[Sequence[Item], Settings]:
+    """Fetch the images of a table of links into a folder beside the new campaign.
+
+    Returns:
+        The items, and the settings with that folder.
+    """
+    columns = request.columns
+    target = Path(request.campaign).resolve()
+    folder = target.with_name(f"{target.stem}.images")
+    is_new = not folder.exists()
+    folder.mkdir(exist_ok=True)
+
+    try:
+        # Links only: an upload has no files beside it, and its owner none of our credentials.
+        items = read_items(
+            Path(request.source),
+            key=columns.id,
+            label=columns.label,
+            image=columns.image,
+            folder=folder,
+            fetcher=ImageFetcher(folder),
+        )
+    except BaseException:
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return items, replace(request.settings, kind=ItemKind.IMAGE, folder=str(folder))
 
 
 def _load_libraries() -> None:

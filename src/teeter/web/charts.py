@@ -218,8 +218,14 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> Markup | None:
     if len(bins) < 2:
         return None
 
-    to_x = _Scale(0, 1, LEFT, WIDTH - RIGHT)
-    to_y = _Scale(0, 1, HEIGHT - BOTTOM, TOP)
+    # Most models are sure of most items, so the lower half is drawn only if something is in it.
+    is_upper_half = min(bin.low for bin in bins) >= 0.5 and bins[0].confidence >= 0.5
+    lowest = 0.5 if is_upper_half else 0.0
+    shares = [lowest + (1 - lowest) * k / 4 for k in range(5)]
+
+    # The last tick is centred below the end of the axis and needs room on its right.
+    to_x = _Scale(lowest, 1, LEFT, WIDTH - 2 * RIGHT)
+    to_y = _Scale(lowest, 1, HEIGHT - BOTTOM, TOP)
     upper = [_Point(to_x(bin.confidence), to_y(bin.high)) for bin in bins]
     lower = [_Point(to_x(bin.confidence), to_y(bin.low)) for bin in bins]
     described = "; ".join(f"{bin.confidence:.0%} sure, {bin.right:.0%} right" for bin in bins)
@@ -227,11 +233,11 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> Markup | None:
         _Chart(
             f"Confidence and share of right labels: {described}.",
             # What a perfectly calibrated model would show.
-            line=[_Point(to_x(0), to_y(0)), _Point(to_x(1), to_y(1))],
+            line=[_Point(to_x(lowest), to_y(lowest)), _Point(to_x(1), to_y(1))],
             band=[*upper, *reversed(lower)],
             dots=[_Point(to_x(bin.confidence), to_y(bin.right)) for bin in bins],
-            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
-            x_ticks=[_Tick(to_x(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)],
+            y_ticks=[_Tick(to_y(share), f"{share:.0%}") for share in shares],
+            x_ticks=[_Tick(to_x(share), f"{share:.0%}") for share in shares],
             x_label="confidence",
         )
     )

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
+from teeter.campaigns.columns import ColumnFilter, format_cell
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.finish.look import CoveragePoint, FinishReport
@@ -58,8 +59,10 @@ from teeter.web.schemas import (
     ModelRound,
     QuestionOut,
     RecentAnswer,
+    SourceOut,
 )
 from teeter.web.service import CampaignService
+from teeter.web.suggestions import describe_source
 
 __all__ = [
     "QUESTIONS_ON_PAGE",
@@ -99,10 +102,15 @@ _EXPORT_FORMATS = {
     "datasets": "A zipped folder for the Hugging Face datasets library.",
     "prodigy": "JSON lines for Prodigy.",
     "doccano": "JSON lines for doccano.",
+    "label-studio": "Tasks with annotations and predictions for Label Studio.",
+    "spacy": "Labelled texts for spaCy's textcat.",
+    "image-folder": "A zipped folder with the images of each class in a folder of its own.",
+    "cleanlab": "Labels with out-of-fold probabilities, as arrays for cleanlab.",
 }
 
 _templates = Jinja2Templates(directory=Path(__file__).parent / "templates")
 _templates.env.globals |= {
+    "format_cell": format_cell,
     "action_keys": action_keys,
     "key_caption": key_caption,
     "max_shortcuts": MAX_SHORTCUTS,
@@ -174,6 +182,12 @@ class CampaignPage:
             **context,
         )
 
+    def list_sources(self) -> list[SourceOut]:
+        """Return the sources of suggestions, with their measured accuracy."""
+        with self.service.campaign.database.reading() as connection:
+            reports = self.service.measure_sources(connection)
+        return [describe_source(report) for report in reports]
+
     def render_labelling(
         self,
         mode: LabelMode,
@@ -206,6 +220,7 @@ class CampaignPage:
             questions=questions,
             recent=recent,
             waiting=waiting,
+            sources=self.list_sources() if mode is LabelMode.LABEL else [],
         )
         return self.render("label.html", start=start, is_name_shared=is_name_shared)
 
@@ -521,13 +536,19 @@ def show_items(
     state: str = ItemFilter.ALL,
     after: RowIdQuery = None,
     before: RowIdQuery = None,
+    column: Annotated[str, Query(max_length=1000)] = "",
+    value: Annotated[str, Query(max_length=4000)] = "",
 ) -> Response:
     """Show a page of the table of items. htmx asks for the table only."""
     page = open_campaign_page(request, slug, "items", Permission.REVIEW)
 
     # An unknown state, as of an old bookmark, shows all items.
     filter_by = ItemFilter(state) if state in list(ItemFilter) else ItemFilter.ALL
-    query = ItemQuery(search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE)
+    # A value without a column, or a column without a value, narrows nothing yet.
+    filters = (ColumnFilter(column, value),) if column and value else ()
+    query = ItemQuery(
+        search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE, filters
+    )
     rows = page.service.list_items(query).items
 
     template = "part_items.html" if _wants_part(request) else "items.html"
@@ -538,6 +559,9 @@ def show_items(
         search=search,
         label=label,
         state=state,
+        columns=[shown.name for shown in page.service.campaign.columns],
+        column=column,
+        value=value,
         next_query=_next_query(rows, query),
         previous_query=_previous_query(rows, query),
     )
@@ -570,6 +594,9 @@ def _page_query(query: ItemQuery, direction: str, row_id: int) -> str:
         fields["label"] = query.label
     if query.state is not ItemFilter.ALL:
         fields["state"] = query.state
+    for column_filter in query.columns:
+        fields["column"] = column_filter.column
+        fields["value"] = column_filter.value
 
     fields[direction] = row_id
     return urlencode(fields)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from teeter.campaigns.agreement import AgreementScore
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import Answer
+from teeter.campaigns.db import Answer, SourceKind
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.snapshot import PairAgreement
@@ -22,16 +22,19 @@ from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.web.background_requests import Explanation
 
 __all__ = [
+    "AddedItems",
     "AgreementOut",
     "AnswerIn",
     "AnswerOut",
     "CampaignOut",
     "ChangedPrediction",
+    "ClassDescriptionIn",
     "ClassOut",
     "ConfirmationIn",
     "ConsensusIn",
     "CreatedCampaign",
     "DecisionIn",
+    "DescribeIn",
     "DisagreementOut",
     "DisagreementsOut",
     "EncodeIn",
@@ -51,11 +54,13 @@ __all__ = [
     "MemberOut",
     "ModelRound",
     "NameIn",
+    "NamesIn",
     "PersonIn",
     "PickOut",
     "PredictIn",
     "PredictedText",
     "PredictionsOut",
+    "PredictionsStored",
     "ProgressOut",
     "QuestionOut",
     "QuestionsOut",
@@ -63,6 +68,13 @@ __all__ = [
     "SessionIn",
     "SessionOut",
     "ShareOut",
+    "ShownColumn",
+    "ShownSuggestionIn",
+    "SourceOut",
+    "SourceRemoved",
+    "SuggestIn",
+    "SuggestStarted",
+    "SuggestionOut",
     "SuspectsOut",
     "TokenOut",
     "TrainedModel",
@@ -124,11 +136,14 @@ class SessionOut(BaseModel):
 
 
 class ClassOut(BaseModel):
-    """A class and its shortcut on the page."""
+    """A class, what it means, and its shortcut on the page."""
 
     name: str
     shortcut: str | None
     """The keyboard shortcut; None if there are more classes than shortcuts."""
+    description: str = ""
+    examples: list[str] = Field(default_factory=list)
+    """Texts that belong to the class."""
 
 
 class CampaignOut(BaseModel):
@@ -214,6 +229,18 @@ class PredictionsOut(BaseModel):
     predictions: list[PredictedText]
 
 
+class AddedItems(BaseModel):
+    """What happened to items that were added."""
+
+    new: int
+    duplicates: int
+    """Number of items whose content the campaign had already."""
+    labelled: int
+    """Number of items that got the label that they came with."""
+    conflicts: int
+    """Number of items that keep another label than the one that they came with."""
+
+
 class TrainedModel(BaseModel):
     """The result of a training run."""
 
@@ -242,7 +269,7 @@ class JobOut(BaseModel):
     state: JobState
     detail: str | None = None
     """Why the work failed."""
-    result: CreatedCampaign | EncodedItems | TrainedModel | None = None
+    result: CreatedCampaign | EncodedItems | AddedItems | TrainedModel | None = None
     done: int | None = None
     """Number of items encoded so far, while an encoding runs."""
     total: int | None = None
@@ -252,6 +279,13 @@ class JobOut(BaseModel):
 
 
 # Items
+
+
+class ShownColumn(BaseModel):
+    """A cell that is shown beside an item. It may hold Markdown, never HTML."""
+
+    name: str
+    value: str
 
 
 class ItemContent(BaseModel):
@@ -264,6 +298,8 @@ class ItemContent(BaseModel):
     """The length of the whole text, if ``text`` is only its beginning."""
     features: list[float] | None = None
     """The first features of an item that consists of features."""
+    columns: list[ShownColumn] = Field(default_factory=list)
+    """The columns that the campaign's settings show."""
 
 
 class PickOut(BaseModel):
@@ -290,12 +326,42 @@ class PickOut(BaseModel):
         return self.arm.is_random or self.is_shared
 
 
+class ShareOut(BaseModel):
+    """A share, with its 95 % confidence interval."""
+
+    share: float
+    low: float
+    high: float
+    total: int
+    """Number of items that the share was measured on."""
+
+    @classmethod
+    def from_estimate(cls, estimate: AccuracyEstimate | None) -> ShareOut | None:
+        """Return an estimate as it is sent; None if there is no estimate."""
+        if estimate is None:
+            return None
+        return cls(share=estimate.share, low=estimate.low, high=estimate.high, total=estimate.total)
+
+
+class SuggestionOut(BaseModel):
+    """What a source suggests about an item."""
+
+    source: str
+    label: str
+    probability: float | None
+    """The probability that the source gives the class, if it gives one."""
+    accuracy: ShareOut | None
+    """The measured accuracy of the source; None before it is measured."""
+
+
 class QuestionOut(BaseModel):
     """An item to label."""
 
     item: str
     content: ItemContent
     pick: PickOut
+    suggestion: SuggestionOut | None = None
+    """A suggestion to accept or not; None for items that are answered blind."""
     explanation: Explanation | None = None
     """The explanation of the prediction; None if it is not computed yet or must not be shown."""
 
@@ -356,6 +422,8 @@ class ItemOut(BaseModel):
     audit: bool
     """Whether the item is in the audit set, which measures accuracy and is never trained on."""
     answers: list[Answer]
+    row: dict[str, Any] = Field(default_factory=dict)
+    """All columns that the item came with. Annotators see only those that the settings show."""
 
 
 class LabelsOut(BaseModel):
@@ -371,6 +439,13 @@ class LabelsOut(BaseModel):
 
 # What clients send ends in In, what they get in Out. Limits here are the first line of defence:
 # a request that breaks one is refused with 422 before any code of ours sees it.
+class ShownSuggestionIn(_RequestBody):
+    """The suggestion that the annotator saw."""
+
+    source: Annotated[str, Field(max_length=200)]
+    label: Label
+
+
 class AnswerIn(_RequestBody):
     """An answer about an item."""
 
@@ -379,6 +454,8 @@ class AnswerIn(_RequestBody):
     label: Label | None = None
     """The class, if the kind is ``label``."""
     comment: Comment | None = None
+    suggestion: ShownSuggestionIn | None = None
+    """The suggestion that the annotator saw; None if none was shown."""
 
 
 class AnswerOut(BaseModel):
@@ -437,23 +514,6 @@ class UndoOut(BaseModel):
 # Progress
 
 
-class ShareOut(BaseModel):
-    """A share, with its 95 % confidence interval."""
-
-    share: float
-    low: float
-    high: float
-    total: int
-    """Number of items that the share was measured on."""
-
-    @classmethod
-    def from_estimate(cls, estimate: AccuracyEstimate | None) -> ShareOut | None:
-        """Return an estimate as it is sent; None if there is no estimate."""
-        if estimate is None:
-            return None
-        return cls(share=estimate.share, low=estimate.low, high=estimate.high, total=estimate.total)
-
-
 class ModelRound(BaseModel):
     """A trained model."""
 
@@ -505,6 +565,8 @@ class SuspectsOut(BaseModel):
     detail: str | None = None
     """Why the search failed."""
     suspects: list[SuspectLabel] = Field(default_factory=list)
+    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By item id, the columns that the campaign's settings show."""
 
 
 # Teams
@@ -617,6 +679,90 @@ class MemberChanged(BaseModel):
     """Number of the member's open items that were released to others."""
 
 
+# Classes and suggestions
+
+
+class ClassDescriptionIn(_RequestBody):
+    """What a class means."""
+
+    description: Annotated[str, Field(max_length=4000)] = ""
+    examples: list[Annotated[str, Field(max_length=4000)]] = Field(
+        default_factory=list, max_length=20
+    )
+
+
+class DescribeIn(_RequestBody):
+    """Descriptions of classes, in place of those that they have."""
+
+    classes: dict[Label, ClassDescriptionIn]
+
+
+class NamesIn(_RequestBody):
+    """Whether models learn from the names and descriptions of the classes."""
+
+    use: bool
+
+
+class SourceOut(BaseModel):
+    """A source of suggestions, and how far people agree with it. None means not known yet."""
+
+    name: str
+    kind: SourceKind
+    items: int
+    """Number of items that it has said something about."""
+    accuracy: ShareOut | None
+    """Share of its suggestions on control and audit items that equal the label.
+
+    Annotators do not see suggestions there.
+    """
+    shown: ShareOut | None
+    """Share of labels on picked items that equal the suggestion, where annotators saw it."""
+    blind: ShareOut | None
+    """The same where they did not see it."""
+    sent_to: str | None = None
+    """The host that texts are sent to, for a language model."""
+    cost: float | None = None
+    """What a language model has cost so far."""
+    tokens: int | None = None
+    remaining_budget: float | None = None
+    invalid: int | None = None
+    """Number of replies that named no class."""
+
+
+class PredictionsStored(BaseModel):
+    """What became of a file of predictions."""
+
+    source: str
+    stored: int
+    unknown_items: int
+    """Predictions about items that the campaign does not have."""
+    unknown_labels: dict[str, int]
+    """Predicted classes that the campaign does not have, and how often they occur."""
+    missing: int
+    """Items without a prediction of this source."""
+
+
+class SourceRemoved(BaseModel):
+    """A source that was removed with its suggestions."""
+
+    name: str
+
+
+class SuggestIn(_RequestBody):
+    """How many items to ask the server's language model about."""
+
+    limit: int | None = Field(default=None, ge=1, le=10_000_000)
+    """None for all."""
+
+
+class SuggestStarted(BaseModel):
+    """The language model that is being asked in the background."""
+
+    source: str
+    sent_to: str
+    """The host that the texts are sent to."""
+
+
 # Pages
 
 
@@ -647,3 +793,5 @@ class LabelPageStart(BaseModel):
     """Newest first."""
     waiting: int = 0
     """Disagreements that need a decision."""
+    sources: list[SourceOut] = Field(default_factory=list)
+    """The sources of suggestions."""

@@ -19,14 +19,25 @@ import numpy as np
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
-from teeter.campaigns.db import Answer, Connection, ItemQuery, ModelSummary, Pick, StoredItem
+from teeter.campaigns.db import (
+    Answer,
+    ClassDescription,
+    Connection,
+    ItemQuery,
+    ModelSummary,
+    Pick,
+    ShownSuggestion,
+    StoredItem,
+)
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import look
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.people import require_name
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.shown_columns import read_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     CampaignSnapshot,
@@ -34,6 +45,7 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
+from teeter.campaigns.suggestions import SourceReport, measure_sources, visible_suggestions
 from teeter.errors import FileError, InputError, StoreError, UnknownItemError
 from teeter.paths import resolve_inside
 from teeter.web.background_requests import Explanation
@@ -53,6 +65,8 @@ from teeter.web.schemas import (
     QuestionOut,
     RecentAnswer,
     ShareOut,
+    ShownColumn,
+    SuggestionOut,
     UndoneAnswer,
     UndoOut,
 )
@@ -65,11 +79,17 @@ _MAX_TEXT = 20_000
 _MAX_FEATURES = 256
 """Features of an item that are sent to the page."""
 
+_MIN_SEARCHED = 500
+"""Items that one search for a value in a column looks at."""
+
 _MAX_EXCERPT = 160
 """Characters of a text in a table."""
 
 _WRITE_TIMEOUT = 10
 """Seconds that an answer waits for another process that writes. The page waits 20 for us."""
+
+_MEASURE_SECONDS = 10.0
+"""How long a measured accuracy of a source is used. Measuring reads all answers."""
 
 _TEAM_CHECK_SECONDS = 5.0
 """How long it may take until a second annotator is noticed."""
@@ -210,10 +230,23 @@ class CampaignService:
             return answers.has_several_annotators(connection, except_for=IMPORTED)
 
     def list_classes(self) -> list[ClassOut]:
-        """Return the classes with their shortcuts."""
-        # Read every time: classes can be added while the server runs.
+        """Return the classes with their shortcuts and descriptions."""
+        # Read every time: classes can be added and described while the server runs.
         shortcuts = shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
-        return [ClassOut(name=name, shortcut=shortcut) for name, shortcut in shortcuts.items()]
+        descriptions = self.campaign.descriptions
+
+        described = []
+        for name, shortcut in shortcuts.items():
+            description = descriptions.get(name, ClassDescription())
+            described.append(
+                ClassOut(
+                    name=name,
+                    shortcut=shortcut,
+                    description=description.description,
+                    examples=list(description.examples),
+                )
+            )
+        return described
 
     def newest_model(self) -> NewestModel:
         """Return the version of the newest model, and when it was trained."""
@@ -256,6 +289,7 @@ class CampaignService:
         with self.campaign.database.reading() as connection:
             picks = repository.picks.open_picks(connection, annotator, n)
             rows = repository.items.by_id(connection, [pick.item for pick in picks])
+            suggestions = self._find_suggestions(connection, list(rows.values()))
 
             for stored_pick in picks:
                 pick = self._describe_pick(stored_pick)
@@ -267,9 +301,46 @@ class CampaignService:
                 # Control, audit and shared items are labelled without the model's opinion.
                 if not pick.is_blind:
                     question.explanation = explanations.get(stored_pick.item)
+                    question.suggestion = suggestions.get(stored_pick.item)
                 questions.append(question)
 
         return questions
+
+    # Suggestions
+
+    def _suggestion_version(self, connection: Connection) -> tuple[int, tuple[int, ...]]:
+        """Return a value that changes with the sources, and every few seconds with the answers."""
+        seconds = int(time.monotonic() / _MEASURE_SECONDS)
+        return seconds, self.campaign.repository.suggestions.revision(connection)
+
+    @cached_by(_suggestion_version)
+    def measure_sources(self, connection: Connection) -> list[SourceReport]:
+        """Return the sources of suggestions with their accuracy, a few seconds old at most."""
+        return measure_sources(self.campaign.repository, connection, self.campaign.settings)
+
+    def _find_suggestions(
+        self, connection: Connection, rows: Sequence[StoredItem]
+    ) -> dict[str, SuggestionOut]:
+        """Return the suggestion to show with each item, by item id."""
+        reports = self.measure_sources(connection)
+        accuracies = {report.name: report.accuracy for report in reports}
+        visible = visible_suggestions(
+            self.campaign.repository,
+            connection,
+            self.campaign.settings,
+            reports,
+            [row.row_id for row in rows],
+        )
+
+        shown = {}
+        for item, suggestion in visible.items():
+            shown[item] = SuggestionOut(
+                source=suggestion.source,
+                label=suggestion.label,
+                probability=suggestion.probability,
+                accuracy=ShareOut.from_estimate(accuracies[suggestion.source]),
+            )
+        return shown
 
     def assign_ready_items(self, annotator: str, n: int) -> bool:
         """Assign items that need no picking, until n items wait for an annotator.
@@ -322,12 +393,21 @@ class CampaignService:
             values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
             content.features = [round(value, 5) for value in values]
 
+        names = self.campaign.settings.show
+        shown = read_shown_columns(self.campaign.repository, connection, names, [row.row_id])
+        for name, value in shown.get(row.row_id, {}).items():
+            content.columns.append(ShownColumn(name=name, value=value))
+
         return content
 
     # Answers
 
-    def record_answer(self, answer: Answer) -> AnswerOut:
+    def record_answer(self, answer: Answer, shown: ShownSuggestion | None = None) -> AnswerOut:
         """Record an answer. It is on disk when this returns.
+
+        Args:
+            answer: the answer.
+            shown: the suggestion that the annotator saw, if any.
 
         Raises:
             UnknownNameError: there is no such item or class.
@@ -335,7 +415,7 @@ class CampaignService:
             StoreError: the answer could not be stored, or the file was moved meanwhile.
         """
         # Idempotent: a page that got no response sends the answer again, and it counts once.
-        receipt = self.campaign.answer(answer)
+        receipt = self.campaign.answer(answer, shown=shown)
         # A file that was moved while it was written to is not where people look for the answer.
         self._require_file()
         return AnswerOut(new=receipt.recorded, labelled=self.count_items().labelled)
@@ -481,12 +561,17 @@ class CampaignService:
     ) -> list[StoredItem]:
         """Return the items of a page.
 
-        The database finds items that any annotator gave a class. Those whose label is another one
-        are left out here, so it takes as many searches as are needed to fill the page.
+        The database finds items that any annotator gave a class, and items with a text in any
+        column. Those that do not fit exactly are left out here, so it takes as many searches as are
+        needed to fill the page.
         """
         items = self.campaign.repository.items
         labels = snapshot.labels
         is_backwards = query.before is not None
+        is_narrowed = query.label is not None or bool(query.columns)
+        count = query.count
+        if query.columns:
+            query = replace(query, count=max(count, _MIN_SEARCHED))
 
         page: list[StoredItem] = []
         while True:
@@ -494,14 +579,19 @@ class CampaignService:
             matches = rows
             if query.label is not None:
                 matches = [row for row in rows if labels.get(row.item_id) == query.label]
+            if query.columns:
+                row_ids = [row.row_id for row in matches]
+                tables = self.campaign.repository.tables
+                fitting = tables.matching_items(connection, row_ids, query.columns)
+                matches = [row for row in matches if row.row_id in fitting]
 
             if is_backwards:
-                page = [*matches, *page][-query.count :]
+                page = [*matches, *page][-count:]
             else:
-                page = [*page, *matches][: query.count]
+                page = [*page, *matches][:count]
 
-            is_last_search = query.label is None or len(rows) < query.count
-            if is_last_search or len(page) == query.count:
+            is_last_search = not is_narrowed or len(rows) < query.count
+            if is_last_search or len(page) == count:
                 return page
 
             if is_backwards:
@@ -527,6 +617,7 @@ class CampaignService:
             content = self.read_content(row, connection)
             snapshot = self.read_snapshot(connection)
 
+        all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
         if only_by is not None:
             answers = [answer for answer in answers if answer.annotator == only_by]
             snapshot = _snapshot_of_answers(row.item_id, answers)
@@ -542,6 +633,7 @@ class CampaignService:
             annotators=summary.annotators,
             audit=row.audit,
             answers=answers,
+            row=all_columns,
         )
 
     def find_image(self, item: str) -> Path:

@@ -84,6 +84,7 @@ def _render_team(
         status=200 if error is None else 422,
         members=team.list_members(),
         agreement=team.describe_agreement(),
+        sources=page.list_sources(),
         roles=ROLES,
         has_members=team.has_members(),
         notice=notice,

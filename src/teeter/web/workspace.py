@@ -11,12 +11,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
+from teeter.campaigns.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker
@@ -28,6 +29,7 @@ from teeter.web.background_requests import (
     EncodeItems,
     FindSuspects,
     ItemColumns,
+    ItemsAdded,
     MapFile,
     MapKind,
     PickAhead,
@@ -37,6 +39,7 @@ from teeter.web.background_requests import (
 from teeter.web.campaign_database import CampaignDatabase
 from teeter.web.campaign_tokens import CampaignTokens
 from teeter.web.schemas import (
+    AddedItems,
     CampaignOut,
     CreatedCampaign,
     EncodedItems,
@@ -46,6 +49,7 @@ from teeter.web.schemas import (
     TrainedModel,
 )
 from teeter.web.service import CampaignService, NewestModel, make_slug
+from teeter.web.suggester import Suggester
 
 __all__ = ["CampaignOwner", "JobStatus", "Workspace"]
 
@@ -56,6 +60,9 @@ _MAX_JOBS = 200
 
 _MAX_READY_ITEMS = 500
 """Items that are picked before the first annotator comes."""
+
+_ENCODE_PAUSE = 2.0
+"""Seconds after which items that were added are encoded, if no others come."""
 
 _SUSPECTS = 100
 """Labels that may be wrong to search for."""
@@ -105,6 +112,7 @@ class Workspace:
         database: the URL of a database. Open all its campaigns too, and create new ones there
             rather than in the folder.
         batch: number of items that are picked at a time.
+        language_model: ask this language model for suggestions. Texts are sent to its server.
 
     Raises:
         FileError: the folder does not exist.
@@ -119,6 +127,7 @@ class Workspace:
         folder: Path | None = None,
         database: str | None = None,
         batch: int = 20,
+        language_model: LanguageModel | None = None,
     ) -> None:
         if folder is not None and not folder.is_dir():
             raise FileError(f"{folder} is not a folder.")
@@ -143,7 +152,13 @@ class Workspace:
         """By the slug of a campaign and the kind of map."""
         self._searches: dict[str, Future[SuspectsFound]] = {}
         """The newest search for wrong labels, by the slug of a campaign."""
+        self._encode_timers: dict[str, threading.Timer] = {}
+        """By the slug of a campaign to which items were added."""
         self._lock = threading.Lock()
+
+        self.suggester: Suggester | None = None
+        if language_model is not None:
+            self.suggester = Suggester(language_model, lambda: self.services.values())
 
         self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
         for location in locations:
@@ -220,6 +235,18 @@ class Workspace:
         if service is None:
             raise UnknownResourceError(f"There is no campaign {slug[:100]!r}.")
         return service
+
+    def require_suggester(self) -> Suggester:
+        """Return what asks a language model for suggestions.
+
+        Raises:
+            InputError: the server was started without one.
+        """
+        if self.suggester is None:
+            raise InputError(
+                "This server has no language model: start it with --suggest URL --model NAME."
+            )
+        return self.suggester
 
     def describe_news(self, service: CampaignService) -> str:
         """Return what is being done for a campaign in the background, in one sentence."""
@@ -473,6 +500,46 @@ class Workspace:
 
         return self._add_job(describe)
 
+    def follow_addition(self, service: CampaignService, adding: Future[ItemsAdded]) -> JobStarted:
+        """Follow items that are being added as a job, and encode them afterwards."""
+
+        def encode_added(added: Future[ItemsAdded]) -> None:
+            if not added.cancelled() and added.exception() is None:
+                self.encode_soon(service)
+
+        def describe() -> JobOut:
+            status = self._read_status(adding)
+            job = JobOut(state=status.state, detail=status.error)
+            if status.result is not None:
+                job.result = AddedItems(**asdict(status.result))
+            return job
+
+        adding.add_done_callback(encode_added)
+        return self._add_job(describe)
+
+    def encode_soon(self, service: CampaignService) -> None:
+        """Encode new items when no others have come for a moment.
+
+        A client that adds many items sends one request after the other, and an encoding in between
+        would keep the next one waiting.
+        """
+        timer = threading.Timer(_ENCODE_PAUSE, self._encode_added, [service])
+        timer.daemon = True
+        with self._lock:
+            previous = self._encode_timers.get(service.slug)
+            self._encode_timers[service.slug] = timer
+        if previous is not None:
+            previous.cancel()
+        timer.start()
+
+    def _encode_added(self, service: CampaignService) -> None:
+        try:
+            if service.has_unencoded_items():
+                self.encode(service)
+        except TeeterError as error:
+            # The next start of the server encodes them.
+            logger.warning("The items of %s cannot be encoded: %s", service.name, error)
+
     def _add_progress(self, job: JobOut, location: str) -> None:
         """Add the progress of an encoding to the state of a job."""
         status = self.slow_worker.status(location)
@@ -593,7 +660,13 @@ class Workspace:
 
     def close(self) -> None:
         """Stop the workers, close the campaigns and remove temporary files."""
+        with self._lock:
+            timers = list(self._encode_timers.values())
+        for timer in timers:
+            timer.cancel()
         # Workers first: they may still be writing to these campaigns.
+        if self.suggester is not None:
+            self.suggester.close()
         self.trainer.stop()
         self.slow_worker.stop()
         for service in self.services.values():

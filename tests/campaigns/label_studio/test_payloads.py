@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from teeter.campaigns.db import ShownSuggestion
 from teeter.campaigns.label_studio.payloads import Annotation, LabelStudioTask, NewTask, Project
 
 
@@ -71,3 +72,23 @@ def test_a_new_task_carries_its_item_and_its_score() -> None:
         "meta": {"teeter": {"item": "n1", "rank": 2}},
         "predictions": [{"model_version": "teeter", "score": 0.5, "result": []}],
     }
+
+
+def test_a_suggestion_is_a_prediction_that_annotators_see() -> None:
+    suggestion = ShownSuggestion("old model", "even")
+    task = NewTask("n1", {"text": "hello"}, rank=2, score=0.5, overlap=2, suggestion=suggestion)
+    body = task.to_json()
+    (prediction,) = body["predictions"]
+    assert prediction["result"] == [
+        {
+            "from_name": "label",
+            "to_name": "item",
+            "type": "choices",
+            "value": {"choices": ["even"]},
+        }
+    ]
+
+    read = {"id": 1, "annotations": [], "is_labeled": False, "updated_at": "2026-01-01T00:00:00Z"}
+    assert LabelStudioTask.model_validate({**read, "data": body["data"]}).suggestion == suggestion
+    foreign = {**read, "data": {"teeter_suggestion": "even"}}
+    assert LabelStudioTask.model_validate(foreign).suggestion is None

@@ -11,6 +11,7 @@ from campaigns.fake_label_studio import FakeLabelStudio
 from campaigns.label_studio_backends import LabelStudioBackend
 from campaigns.label_studio_scenarios import true_label, valid_answers, wrong_label
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.suggestions import is_answered_blind
 
 
 def test_an_overlap_lets_several_annotators_answer_the_same_items(
@@ -52,6 +53,32 @@ def test_a_deleted_task_keeps_its_answers_and_is_sent_again_for_the_missing_ones
 
     overlaps = {task["data"]["teeter_item"]: task["overlap"] for task in studio.tasks.values()}
     assert overlaps == {"n0": 1, "n1": 2}
+
+
+def test_suggestions_are_sent_only_if_asked_for_and_come_back_with_the_answer(
+    backend: LabelStudioBackend, studio: FakeLabelStudio
+) -> None:
+    campaign = backend.create_campaign(count=12)
+    campaign.add_predictions([{"id": f"n{k}", "label": "even"} for k in range(12)], "old model")
+    backend.sync(campaign, n=4)
+    assert all("teeter_suggestion" not in task["data"] for task in studio.tasks.values())
+
+    backend.annotate(4, true_label)
+    backend.sync(campaign, n=6, suggestions=True)
+    new_tasks = [task for task in studio.tasks.values() if "teeter_suggestion" in task["data"]]
+    shown = {task["data"]["teeter_item"] for task in new_tasks}
+    picked = {f"n{k}" for k in range(4, 10) if not is_answered_blind(f"n{k}", 0)}
+    assert shown == picked
+    project = next(iter(studio.projects.values()))
+    assert project["show_collab_predictions"] is True
+
+    backend.annotate(6, true_label)
+    backend.sync(campaign, n=6, suggestions=True)
+    (report,) = campaign.sources()
+    assert report.shown is not None
+    assert report.shown.total == len(shown)
+    assert report.blind is not None
+    assert report.blind.total == 10 - len(shown)
 
 
 @pytest.mark.slow

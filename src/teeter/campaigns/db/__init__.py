@@ -11,6 +11,7 @@ from teeter.campaigns.db.answers import Answer, AnswerReceipt, UndoResult
 from teeter.campaigns.db.campaigns import StoredCampaign
 from teeter.campaigns.db.database import Database
 from teeter.campaigns.db.decisions import Decision
+from teeter.campaigns.db.descriptions import ClassDescription
 from teeter.campaigns.db.encodings import ItemFeatures, StoredEncoding
 from teeter.campaigns.db.finishes import StoredCertificate, StoredFinish
 from teeter.campaigns.db.items import ItemFilter, ItemQuery, StoredItem
@@ -18,6 +19,14 @@ from teeter.campaigns.db.label_studio_links import ImportedAnnotation, ProjectLi
 from teeter.campaigns.db.locks import LockName
 from teeter.campaigns.db.picks import BatchOrigin, Pick
 from teeter.campaigns.db.repository import CampaignRepository
+from teeter.campaigns.db.suggestions import (
+    ModelReply,
+    ModelUsage,
+    ShownSuggestion,
+    Source,
+    SourceKind,
+    Suggestion,
+)
 from teeter.campaigns.db.trained_models import ModelSummary, StoredModel
 
 __all__ = [
@@ -25,6 +34,7 @@ __all__ = [
     "AnswerReceipt",
     "BatchOrigin",
     "CampaignRepository",
+    "ClassDescription",
     "Connection",
     "Database",
     "Decision",
@@ -33,14 +43,20 @@ __all__ = [
     "ItemFilter",
     "ItemQuery",
     "LockName",
+    "ModelReply",
     "ModelSummary",
+    "ModelUsage",
     "Pick",
     "ProjectLink",
+    "ShownSuggestion",
+    "Source",
+    "SourceKind",
     "StoredCampaign",
     "StoredCertificate",
     "StoredEncoding",
     "StoredFinish",
     "StoredItem",
     "StoredModel",
+    "Suggestion",
     "UndoResult",
 ]

@@ -146,6 +146,8 @@ class EncodingRepository:
         """Remove an encoding and its vectors."""
         # Vectors refer to their encoding, so they are deleted before it.
         connection.execute(schema.vectors.delete().where(VECTORS.encoding_id == row_id))
+        of_encoding = schema.text_vectors.c.encoding_id == row_id
+        connection.execute(schema.text_vectors.delete().where(of_encoding))
         connection.execute(schema.encodings.delete().where(ENCODINGS.id == row_id))
 
     def revision(self, connection: Connection) -> tuple[int, int]:

@@ -10,8 +10,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, or_, select, update
 
+from teeter.campaigns.columns import ColumnFilter
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.imported_tables import items_with_text
 from teeter.campaigns.db.schema import ANSWERS, CLASSES, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
@@ -30,6 +32,9 @@ __all__ = [
 
 _MOST_COMPARED_IDS = 2000
 """Item ids that are compared with an unknown one, to suggest the one that was meant."""
+
+_MOST_COMPARED_ITEMS = 2000
+"""Stored items that new ones are compared with one and all."""
 
 _MOST_IDS_IN_LINE = 1000
 """Item ids in one line of the history."""
@@ -80,7 +85,7 @@ class ItemQuery:
     """Which items to list. The fields narrow the list together."""
 
     search: str = ""
-    """Part of the text or of the item id, in upper or lower case."""
+    """Part of the text, of the item id or of a column, in upper or lower case."""
     label: str | None = None
     """A class that an annotator gave, or that a reviewer decided on."""
     state: ItemFilter = ItemFilter.ALL
@@ -89,6 +94,8 @@ class ItemQuery:
     before: int | None = None
     """The row id that the page ends before."""
     count: int = 50
+    columns: tuple[ColumnFilter, ...] = ()
+    """Columns whose cells must be equal to a text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +168,26 @@ class ItemRepository:
         query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
         rows = connection.execute(query)
         return [_stored_item(row) for row in rows]
+
+    def comparable(self, connection: Connection, items: Sequence[Item]) -> list[StoredItem]:
+        """Return the stored items that ``deduplicate`` must compare with: those alike, or all.
+
+        A few items that are added to many must not read all of them.
+        """
+        if self.count(connection) <= _MOST_COMPARED_ITEMS + 4 * len(items):
+            return self.all(connection)
+
+        alike: dict[int, StoredItem] = {}
+        values_of_columns = (
+            (ITEMS.digest, {item.digest for item in items}),
+            (ITEMS.key, {item.key for item in items}),
+        )
+        for column, values in values_of_columns:
+            for part in chunks(sorted(values)):
+                query = select(schema.items).where(self._in_campaign(), column.in_(part))
+                for row in connection.execute(query):
+                    alike[row.id] = _stored_item(row)
+        return [alike[row_id] for row_id in sorted(alike)]
 
     def count(self, connection: Connection) -> int:
         """Return the number of items."""
@@ -255,7 +282,10 @@ class ItemRepository:
         """
         require_valid_unicode(query.search, "search")
         require_valid_unicode(query.label or "", "class")
-        statement = select(schema.items).where(self._in_campaign(), *self._conditions(query))
+        for column_filter in query.columns:
+            require_valid_unicode(column_filter.value, "value of a column")
+        conditions = self._conditions(connection, query)
+        statement = select(schema.items).where(self._in_campaign(), *conditions)
 
         # Backwards from the end of the page, so that the limit keeps the items next to it.
         if query.before is not None:
@@ -271,14 +301,22 @@ class ItemRepository:
         rows = connection.execute(statement)
         return [_stored_item(row) for row in rows]
 
-    def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
+    def _conditions(self, connection: Connection, query: ItemQuery) -> list[ColumnElement[bool]]:
         conditions: list[ColumnElement[bool]] = []
 
         if query.search:
             # autoescape: a user who searches for 100% means the character, not any text.
             in_content = ITEMS.content.icontains(query.search, autoescape=True)
             in_id = ITEMS.key.icontains(query.search, autoescape=True)
-            conditions.append(or_(in_content, in_id))
+            in_columns = ITEMS.id.in_(items_with_text(connection, query.search, ignore_case=True))
+            conditions.append(or_(in_content, in_id, in_columns))
+
+        # Wider than the filter, too: the text may be in another column.
+        for column_filter in query.columns:
+            # Lists and objects are stored without the spaces that people see.
+            text = "" if column_filter.value[:1] in ("[", "{") else column_filter.value
+            rows = items_with_text(connection, text, ignore_case=False)
+            conditions.append(ITEMS.id.in_(rows))
 
         # Wider than the label of the item, which the consensus of all answers gives: the caller
         # narrows it down.
@@ -323,7 +361,8 @@ class ItemRepository:
         """
         # Compared again inside the write transaction: others may have added items since the caller
         # did so.
-        result = deduplicate(items, self.all(connection))
+        items = list(items)
+        result = deduplicate(items, self.comparable(connection, items))
         now = self._scope.now()
 
         rows = []

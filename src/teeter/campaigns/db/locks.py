@@ -30,6 +30,8 @@ class LockName(StrEnum):
     """Computing the features of items: one process encodes, the others wait for it."""
     LABEL_STUDIO = "label_studio"
     """Creating the campaign's project in Label Studio, and sending tasks to it."""
+    WEBHOOKS = "webhooks"
+    """Sending events to webhooks: one process sends."""
 
 
 class LockRepository:

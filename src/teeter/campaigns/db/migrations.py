@@ -125,15 +125,47 @@ def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
     return insert_row(connection, schema.encodings, values)
 
 
+def _add_imported_tables(connection: Connection) -> None:
+    schema.imported_tables.create(connection)
+    schema.imported_rows.create(connection)
+
+
+def _add_webhooks(connection: Connection) -> None:
+    schema.webhooks.create(connection)
+    schema.webhook_deliveries.create(connection)
+
+
+def _add_answered_requests(connection: Connection) -> None:
+    schema.answered_requests.create(connection)
+
+
 def _add_finishes(connection: Connection) -> None:
     schema.finishes.create(connection)
     schema.certificates.create(connection)
+
+
+def _add_suggestions(connection: Connection) -> None:
+    """Add the tables of class descriptions and suggestions, which start empty."""
+    new_tables = (
+        schema.class_descriptions,
+        schema.text_vectors,
+        schema.sources,
+        schema.suggestions,
+        schema.model_replies,
+        schema.shown_suggestions,
+    )
+    for table in new_tables:
+        table.create(connection)
 
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "initial", _create_tables),
     Migration(2, "encodings", _add_encodings),
     Migration(3, "finishes", _add_finishes),
+    Migration(4, "suggestions", _add_suggestions),
+    Migration(5, "imported tables", _add_imported_tables),
+    Migration(6, "webhooks", _add_webhooks),
+    Migration(7, "answered requests", _add_answered_requests),
 )
 """All migrations, in the order of their versions."""
 

@@ -13,16 +13,21 @@ from teeter.campaigns.db.answers import AnswerRepository
 from teeter.campaigns.db.campaigns import StoredCampaign, read_campaign, write_settings
 from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.decisions import DecisionRepository
+from teeter.campaigns.db.descriptions import DescriptionRepository
 from teeter.campaigns.db.encodings import EncodingRepository
 from teeter.campaigns.db.finishes import FinishRepository
 from teeter.campaigns.db.history import HistoryRepository
+from teeter.campaigns.db.idempotency import IdempotencyRepository
+from teeter.campaigns.db.imported_tables import ImportedTableRepository
 from teeter.campaigns.db.items import ItemRepository
 from teeter.campaigns.db.label_studio_links import LabelStudioRepository
 from teeter.campaigns.db.locks import LockRepository
 from teeter.campaigns.db.people import PeopleRepository
 from teeter.campaigns.db.picks import PickRepository
 from teeter.campaigns.db.scope import CampaignScope
+from teeter.campaigns.db.suggestions import SuggestionRepository
 from teeter.campaigns.db.trained_models import ModelRepository
+from teeter.campaigns.db.webhooks import WebhookRepository
 
 __all__ = ["CampaignRepository"]
 
@@ -46,7 +51,9 @@ class CampaignRepository:
         # Each gets those it calls, so that the order shows who depends on whom.
         self.history = HistoryRepository(scope)
         self.classes = ClassRepository(scope, self.history)
+        self.descriptions = DescriptionRepository(scope, self.classes, self.history)
         self.items = ItemRepository(scope, self.history)
+        self.tables = ImportedTableRepository(scope)
         self.encodings = EncodingRepository(scope, self.items)
         self.models = ModelRepository(scope)
         self.picks = PickRepository(scope, self.items, self.models, self.history)
@@ -65,9 +72,14 @@ class CampaignRepository:
             picks=self.picks,
             history=self.history,
         )
+        self.webhooks = WebhookRepository(scope, self.history)
+        self.suggestions = SuggestionRepository(
+            scope, items=self.items, classes=self.classes, history=self.history
+        )
         self.finishes = FinishRepository(scope, self.history)
         self.people = PeopleRepository(scope)
         self.locks = LockRepository(scope)
+        self.requests = IdempotencyRepository(scope)
         self.label_studio = LabelStudioRepository(scope)
 
     def campaign(self, connection: Connection) -> StoredCampaign:

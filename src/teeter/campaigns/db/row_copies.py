@@ -17,6 +17,8 @@ __all__ = ["copy_rows", "delete_rows"]
 _TABLES = (
     schema.classes,
     schema.items,
+    schema.imported_tables,
+    schema.imported_rows,
     schema.encodings,
     schema.vectors,
     schema.models,
@@ -29,9 +31,16 @@ _TABLES = (
     schema.label_studio_answers,
     schema.finishes,
     schema.certificates,
+    schema.class_descriptions,
+    schema.text_vectors,
+    schema.sources,
+    schema.suggestions,
+    schema.model_replies,
+    schema.shown_suggestions,
     schema.history,
 )
-"""The tables to copy, each after those that its foreign keys point to. Locks stay behind."""
+"""The tables to copy, each after those that its foreign keys point to. Locks and answered
+requests stay behind, and so do webhooks: two campaigns must not tell a receiver the same."""
 
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""
@@ -87,7 +96,13 @@ def delete_rows(connection: Connection, campaign_id: int) -> None:
         campaign_id: the campaign's row id.
     """
     # Those with foreign keys go before those that the keys point to.
-    for table in (schema.locks, *reversed(_TABLES)):
+    own_tables = (
+        schema.locks,
+        schema.answered_requests,
+        schema.webhook_deliveries,
+        schema.webhooks,
+    )
+    for table in (*own_tables, *reversed(_TABLES)):
         if "campaign_id" in table.c:
             is_of_campaign = table.c.campaign_id == campaign_id
         else:

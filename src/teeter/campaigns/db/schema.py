@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -23,42 +24,64 @@ from sqlalchemy import (
 )
 
 __all__ = [
+    "ANSWERED_REQUESTS",
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
     "CERTIFICATES",
     "CLASSES",
+    "CLASS_DESCRIPTIONS",
     "DECISIONS",
     "ENCODINGS",
     "FINISHES",
     "HISTORY",
+    "IMPORTED_ROWS",
+    "IMPORTED_TABLES",
     "ITEMS",
     "LABEL_STUDIO",
     "LABEL_STUDIO_ANSWERS",
     "LOCKS",
     "MAX_ROW_ID",
     "MODELS",
+    "MODEL_REPLIES",
     "PEOPLE",
     "PICKS",
+    "SHOWN_SUGGESTIONS",
+    "SOURCES",
+    "SUGGESTIONS",
+    "TEXT_VECTORS",
     "VECTORS",
+    "WEBHOOKS",
+    "WEBHOOK_DELIVERIES",
+    "answered_requests",
     "answers",
     "batches",
     "campaigns",
     "certificates",
+    "class_descriptions",
     "classes",
     "decisions",
     "encodings",
     "finishes",
     "history",
+    "imported_rows",
+    "imported_tables",
     "items",
     "label_studio",
     "label_studio_answers",
     "locks",
     "metadata",
+    "model_replies",
     "models",
     "people",
     "picks",
+    "shown_suggestions",
+    "sources",
+    "suggestions",
+    "text_vectors",
     "vectors",
+    "webhook_deliveries",
+    "webhooks",
 ]
 
 MAX_ROW_ID = 2**31 - 1
@@ -107,6 +130,29 @@ items = Table(
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
     Index("items_by_annotators_missing", "campaign_id", "annotators_missing"),
+)
+
+imported_tables = Table(
+    "imported_tables",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("added", Text, nullable=False),
+    Column("columns", Text, nullable=False),  # JSON: names and types, in the order of the file
+    Column("arrow_schema", LargeBinary),  # of a Parquet file; NULL for other files
+    Index("imported_tables_by_campaign", "campaign_id"),
+)
+
+imported_rows = Table(
+    "imported_rows",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("table_id", Integer, ForeignKey("imported_tables.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("key", Text, nullable=False),  # the id it came with, which a duplicate has of its own
+    Column("cells", Text, nullable=False),  # a JSON array; see campaigns.columns
+    Index("imported_rows_by_item", "item_id"),
+    Index("imported_rows_by_table", "table_id"),
 )
 
 encodings = Table(
@@ -260,6 +306,84 @@ label_studio_answers = Table(
     Index("label_studio_answers_by_annotation", "link_id", "annotation"),
 )
 
+class_descriptions = Table(
+    "class_descriptions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    Column("description", Text, nullable=False),
+    Column("examples", Text, nullable=False),  # JSON list of texts
+    UniqueConstraint("class_id"),
+)
+
+# A cache: texts that are no items, such as class names, as an encoder sees them.
+text_vectors = Table(
+    "text_vectors",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("encoding_id", Integer, ForeignKey("encodings.id"), nullable=False),
+    Column("digest", Text, nullable=False),  # of the text
+    Column("vector", LargeBinary, nullable=False),  # float32
+    UniqueConstraint("encoding_id", "digest"),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # SourceKind
+    Column("detail", Text, nullable=False),  # JSON
+    Column("added", Text, nullable=False),
+    Column("revision", Integer, nullable=False),  # changes whenever suggestions are written
+    UniqueConstraint("campaign_id", "name"),
+)
+
+suggestions = Table(
+    "suggestions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    Column("probability", Float),  # NULL: the source gave none
+    Column("at", Text, nullable=False),
+    UniqueConstraint("source_id", "item_id"),
+    Index("suggestions_by_item", "item_id"),
+)
+
+# What a language model replied, by content: nothing is paid for twice.
+model_replies = Table(
+    "model_replies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("digest", Text, nullable=False),  # of the model, the prompt and the text
+    Column("class_id", Integer, ForeignKey("classes.id")),  # NULL: the reply named no class
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cost", Float, nullable=False),
+    Column("at", Text, nullable=False),
+    UniqueConstraint("campaign_id", "digest"),
+)
+
+# Which suggestion stood on the page when an answer was given.
+shown_suggestions = Table(
+    "shown_suggestions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("answer_id", Integer, ForeignKey("answers.id"), nullable=False),
+    Column("source_id", Integer, ForeignKey("sources.id"), nullable=False),
+    Column("class_id", Integer, ForeignKey("classes.id"), nullable=False),
+    UniqueConstraint("answer_id"),
+)
+
 finishes = Table(
     "finishes",
     metadata,
@@ -301,21 +425,77 @@ history = Table(
     Column("detail", Text, nullable=False),  # JSON
 )
 
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),  # signs payloads, so it cannot be a hash
+    Column("events", Text, nullable=False),  # JSON: WebhookEvent
+    Column("allow_private", Boolean, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("removed", Text),
+    Column("history_id", Integer, nullable=False),  # the last line that was turned into events
+    Index("webhooks_by_campaign", "campaign_id"),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _campaign_id(),
+    Column("webhook_id", Integer, ForeignKey("webhooks.id"), nullable=False),
+    Column("history_id", Integer, nullable=False),
+    Column("event", Text, nullable=False),  # WebhookEvent
+    Column("payload", Text, nullable=False),  # JSON
+    Column("created", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt", Text, nullable=False),
+    Column("delivered", Text),
+    Column("given_up", Text),
+    Column("status", Integer),  # of the last answer
+    Column("error", Text),
+    Index("webhook_deliveries_by_next_attempt", "campaign_id", "delivered", "next_attempt"),
+)
+
+answered_requests = Table(
+    "answered_requests",
+    metadata,
+    _campaign_id(),
+    Column("key", Text, nullable=False),  # the annotator's hash and their Idempotency-Key
+    Column("fingerprint", Text, nullable=False),  # a hash of what was asked
+    Column("response", Text, nullable=False),  # JSON
+    Column("at", Text, nullable=False),
+    PrimaryKeyConstraint("campaign_id", "key"),
+)
+
 # The columns of the tables, for queries: ITEMS.key instead of items.c.key.
+ANSWERED_REQUESTS = answered_requests.c
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c
 CERTIFICATES = certificates.c
 CLASSES = classes.c
+CLASS_DESCRIPTIONS = class_descriptions.c
 DECISIONS = decisions.c
 ENCODINGS = encodings.c
 FINISHES = finishes.c
 HISTORY = history.c
+IMPORTED_ROWS = imported_rows.c
+IMPORTED_TABLES = imported_tables.c
 ITEMS = items.c
 LABEL_STUDIO = label_studio.c
 LABEL_STUDIO_ANSWERS = label_studio_answers.c
 LOCKS = locks.c
 MODELS = models.c
+MODEL_REPLIES = model_replies.c
 PEOPLE = people.c
 PICKS = picks.c
+SHOWN_SUGGESTIONS = shown_suggestions.c
+SOURCES = sources.c
+SUGGESTIONS = suggestions.c
+TEXT_VECTORS = text_vectors.c
 VECTORS = vectors.c
+WEBHOOKS = webhooks.c
+WEBHOOK_DELIVERIES = webhook_deliveries.c

@@ -72,6 +72,7 @@ def make_certificate(
         "wrong_draws": report.wrong,
         "items_left": report.left,
         "items_labelled_by_model": report.covered,
+        "promise": report.describe_error(),
         "promises": [asdict(promise) for promise in report.promises if promise.items],
         "class_shares": [asdict(share) for share in report.class_shares],
         "method": METHOD,
@@ -128,7 +129,6 @@ def certificate_page(content: Mapping[str, Any]) -> str:
             ["class", "share", "95% confidence interval"], shares
         )
 
-    of_each = " of each predicted class" if content["per_class"] else ""
     facts = [
         ("Campaign", content["campaign"]),
         ("Issued", content["issued"]),
@@ -156,9 +156,8 @@ def certificate_page(content: Mapping[str, Any]) -> str:
 <body>
 <h1>Labels by a model, certified</h1>
 <p class="id">Certificate {escape(content["id"])}</p>
-<p class="promise">With {content["confidence"]:.0%} confidence, at most {content["error"]:.1%} of
-the model's labels{of_each} are wrong. It labels {content["items_labelled_by_model"]:,} of
-{content["items_left"]:,} items that are left.</p>
+<p class="promise">The model labels {content["items_labelled_by_model"]:,} of the
+{content["items_left"]:,} items that are left. {escape(content["promise"])}</p>
 <table>{fact_rows}</table>
 <h2>Numbers</h2>
 {_table(columns, rows)}

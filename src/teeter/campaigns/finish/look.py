@@ -164,13 +164,29 @@ class FinishReport:
             sentences.append(f"{self.waiting_draws:,} random items are waiting for an answer.")
         return sentences
 
+    def describe_error(self) -> str:
+        """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
+        counted = sum(promise.counted for promise in self.promises)
+        limit = sum(promise.limit for promise in self.promises)
+        of_each = " of each class" if self.per_class else ""
+        if counted == self.covered:
+            return (
+                f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its "
+                f"labels{of_each} are wrong."
+            )
+        # More labels than the reserve: the promise is about a few items more than are left.
+        return (
+            f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its labels"
+            f"{of_each} for {counted:,} items are wrong, which is {limit:,}; people have labelled "
+            f"{counted - self.covered:,} of these items since."
+        )
+
     def _describe_promise(self) -> str:
         if self.covered:
             return (
                 f"You can stop now for {self.coverage:.0%} of the items: the model may label "
-                f"{self.covered:,} of the {self.left:,} items that are left. With "
-                f"{self.confidence:.0%} confidence, at most {self.error:.1%} of its labels are "
-                "wrong."
+                f"{self.covered:,} of the {self.left:,} items that are left. "
+                f"{self.describe_error()}"
             )
         if self.draws:
             return (

@@ -214,7 +214,7 @@ class LabelStudioClient:
         response = self._request("POST", "/api/projects/", json=project.to_json())
         return self._parse(Project, response).id
 
-    def update_project(self, project_id: int, **values: str) -> None:
+    def update_project(self, project_id: int, **values: str | bool) -> None:
         """Change fields of a project."""
         self._request("PATCH", f"/api/projects/{project_id}/", json=values)
 

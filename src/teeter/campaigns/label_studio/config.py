@@ -11,23 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from teeter.campaigns.label_studio.payloads import CHOICES_TAG, OBJECT_TAG
 from teeter.campaigns.settings import Settings
 from teeter.errors import ServerError
 
 __all__ = [
     "CHOICES_TAG",
+    "OBJECT_TAG",
     "add_missing_classes",
     "build_label_config",
     "chosen_class",
     "format_instructions",
     "format_title",
 ]
-
-CHOICES_TAG = "label"
-"""Name of the tag that holds the classes."""
-
-OBJECT_TAG = "item"
-"""Name of the tag that shows the item."""
 
 MAX_INLINE_CLASSES = 30
 """With more classes than this, a searchable list replaces the buttons."""

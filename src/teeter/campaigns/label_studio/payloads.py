@@ -13,9 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
+from teeter.campaigns.db import ShownSuggestion
+
 __all__ = [
+    "CHOICES_TAG",
     "ITEM_FIELD",
     "MODEL_VERSION",
+    "OBJECT_TAG",
     "Annotation",
     "FileUpload",
     "ImportResponse",
@@ -28,6 +32,15 @@ __all__ = [
 
 ITEM_FIELD = "teeter_item"
 """Field of a task's data that holds the item id; teeter recognises its own tasks by it."""
+
+SUGGESTION_FIELD = "teeter_suggestion"
+"""Field of a task's data that holds the suggestion that is shown with it."""
+
+CHOICES_TAG = "label"
+"""Name of the tag of the labelling interface that holds the classes."""
+
+OBJECT_TAG = "item"
+"""Name of the tag that shows the item."""
 
 MODEL_VERSION = "teeter"
 """Model version of teeter's predictions. Label Studio sorts tasks only by the scores of predictions
@@ -104,6 +117,14 @@ class LabelStudioTask(BaseModel):
     updated_at: Timestamp
 
     @property
+    def suggestion(self) -> ShownSuggestion | None:
+        """What annotators see chosen in advance, or None."""
+        match self.data.get(SUGGESTION_FIELD):
+            case {"source": str(source), "label": str(label)}:
+                return ShownSuggestion(source, label)
+        return None
+
+    @property
     def item_id(self) -> str | None:
         """The id of the campaign's item, or None if teeter did not create the task."""
         item_id = self.data.get(ITEM_FIELD)
@@ -165,6 +186,8 @@ class NewTask:
     """Prediction score, from 0 to 1. Label Studio serves the lowest first."""
     overlap: int
     """How many annotations the task needs."""
+    suggestion: ShownSuggestion | None = None
+    """What annotators see chosen in advance, if anything."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the task as the import request takes it.
@@ -172,13 +195,24 @@ class NewTask:
         The overlap is not part of it: Label Studio takes it only as a later change of the task.
         """
         # A prediction without a result shows nothing to annotators; it only carries the score.
-        prediction = {
+        prediction: dict[str, Any] = {
             "model_version": MODEL_VERSION,
             "score": self.score,
             "result": [],
         }
+        data: dict[str, Any] = {**self.content, ITEM_FIELD: self.item_id}
+        if self.suggestion is not None:
+            choice = {
+                "from_name": CHOICES_TAG,
+                "to_name": OBJECT_TAG,
+                "type": "choices",
+                "value": {"choices": [self.suggestion.label]},
+            }
+            prediction["result"] = [choice]
+            # Read back with the answer, which is stored with what the annotator saw.
+            data[SUGGESTION_FIELD] = asdict(self.suggestion)
         return {
-            "data": {**self.content, ITEM_FIELD: self.item_id},
+            "data": data,
             "meta": {
                 "teeter": {
                     "item": self.item_id,

@@ -143,6 +143,7 @@ def import_annotations(
                 ),
                 asked_of=LABEL_STUDIO_ANNOTATOR,
                 at=format_time(annotation.changed_at),
+                shown=task.suggestion,
                 allow_repeat=True,
                 connection=connection,
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import ImportedAnnotation, Pick, ProjectLink
+from teeter.campaigns.db import ImportedAnnotation, Pick, ProjectLink, ShownSuggestion
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.label_studio.client import LabelStudioClient
 from teeter.campaigns.label_studio.payloads import MODEL_VERSION, LabelStudioTask, NewTask
@@ -20,6 +20,7 @@ from teeter.campaigns.label_studio.task_data import (
     upload_images,
 )
 from teeter.campaigns.label_studio.tasks import ProjectTasks
+from teeter.campaigns.suggestions import measure_sources, visible_suggestions
 
 __all__ = ["ScoredPick", "TaskPusher"]
 
@@ -40,7 +41,12 @@ class TaskPusher:
     """Creates the tasks of a campaign in Label Studio."""
 
     def __init__(
-        self, campaign: Campaign, client: LabelStudioClient, image_prefix: str | None = None
+        self,
+        campaign: Campaign,
+        client: LabelStudioClient,
+        image_prefix: str | None = None,
+        *,
+        suggestions: bool = False,
     ) -> None:
         """Prepare to create tasks.
 
@@ -49,10 +55,12 @@ class TaskPusher:
             client: Connection to Label Studio.
             image_prefix: URL below which the images are served already. Without it they are
                 uploaded to Label Studio.
+            suggestions: Send suggestions as predictions, which annotators see.
         """
         self.campaign = campaign
         self.client = client
         self.image_prefix = image_prefix
+        self.suggestions = suggestions
 
     def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[ScoredPick]:
         """Return the open picks that have no task to answer, best first."""
@@ -98,6 +106,9 @@ class TaskPusher:
 
         if new_tasks:
             self._require_sorting_by_score(project_id)
+        if any(task.suggestion is not None for task in new_tasks):
+            # A project hides predictions unless suggestions were asked for.
+            self.client.update_project(project_id, show_collab_predictions=True)
         return len(new_tasks)
 
     def _require_sorting_by_score(self, project_id: int) -> None:
@@ -109,6 +120,7 @@ class TaskPusher:
         item_ids = [scored.pick.item for scored in scored_picks]
         contents = self._task_contents(project_id, item_ids)
         missing_answers = self._count_missing_answers(item_ids)
+        suggestions = self._find_suggestions([scored.pick for scored in scored_picks])
 
         new_tasks = []
         for scored in scored_picks:
@@ -119,9 +131,29 @@ class TaskPusher:
                 rank=scored.pick.rank,
                 score=scored.score,
                 overlap=missing_answers[item_id],
+                suggestion=suggestions.get(item_id),
             )
             new_tasks.append(task)
         return new_tasks
+
+    def _find_suggestions(self, picks: Sequence[Pick]) -> dict[str, ShownSuggestion]:
+        """Return what to suggest about items by item id, except for those answered blind."""
+        if not self.suggestions:
+            return {}
+
+        # Random and shared items measure the model and the annotators.
+        picked = [pick.item for pick in picks if not pick.arm.is_random]
+        item_ids = [item for item in picked if not self.campaign.is_shared(item)]
+
+        repository = self.campaign.repository
+        settings = self.campaign.settings
+        with self.campaign.database.reading() as connection:
+            items = repository.items.by_id(connection, item_ids)
+            row_ids = [item.row_id for item in items.values()]
+            reports = measure_sources(repository, connection, settings)
+            visible = visible_suggestions(repository, connection, settings, reports, row_ids)
+
+        return {item: ShownSuggestion(entry.source, entry.label) for item, entry in visible.items()}
 
     def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
         """Return how many annotators still have to answer each item, at least 1."""

@@ -89,6 +89,7 @@ def sync_campaign(
     train: bool = True,
     new_project: bool = False,
     images: str | None = None,
+    suggestions: bool = False,
 ) -> SyncResult:
     """Sync a campaign with Label Studio once.
 
@@ -100,6 +101,7 @@ def sync_campaign(
         train: Train a model on new answers before items are picked.
         new_project: Create another project. The answers stay in the campaign.
         images: URL prefix below which images are served already. Without it they are uploaded.
+        suggestions: Send suggestions as predictions, which annotators see on picked items.
 
     Raises:
         ServerUnavailableError: Label Studio does not answer; a later sync may succeed.
@@ -107,7 +109,14 @@ def sync_campaign(
         InputError: an argument is invalid.
     """
     with LabelStudio(
-        campaign, token, url, n=n, train=train, new_project=new_project, images=images
+        campaign,
+        token,
+        url,
+        n=n,
+        train=train,
+        new_project=new_project,
+        images=images,
+        suggestions=suggestions,
     ) as label_studio:
         return label_studio.sync()
 
@@ -137,6 +146,7 @@ class LabelStudio:
         train: bool = True,
         new_project: bool = False,
         images: str | None = None,
+        suggestions: bool = False,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -150,6 +160,7 @@ class LabelStudio:
             train: Train a model on new answers before items are picked.
             new_project: Create another project at the first sync.
             images: URL prefix below which images are served already. Without it they are uploaded.
+            suggestions: Send suggestions as predictions, which annotators see on picked items.
             transport: Replaces the network in tests.
             sleep: Waits for a number of seconds.
 
@@ -165,7 +176,7 @@ class LabelStudio:
         )
         self.n = n
         self.train = train
-        self._pusher = TaskPusher(campaign, self.client, images)
+        self._pusher = TaskPusher(campaign, self.client, images, suggestions=suggestions)
         self._sleep = sleep
         self._needs_new_project = new_project
 

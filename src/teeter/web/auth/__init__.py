@@ -56,7 +56,7 @@ def security_middleware(authenticator: Authenticator) -> list[Middleware]:
     return [
         # First, so that all others see the client's own address and scheme.
         Middleware(ForwardedHeadersMiddleware, proxy=config.proxy),
-        Middleware(SecurityHeadersMiddleware),
+        Middleware(SecurityHeadersMiddleware, frame_origin=config.frame_origin),
         # Container engines ask by any host name, without a login and even if a database is away.
         Middleware(HealthMiddleware),
         Middleware(FailClosedMiddleware),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers
@@ -13,7 +14,8 @@ from teeter.web.auth.http_middleware import HttpMiddleware, refuse
 
 __all__ = ["BodyLimitMiddleware"]
 
-_UPLOAD_PATH = "/api/v1/campaigns"
+_UPLOAD_PATH = re.compile(r"/api/v1/campaigns(/[^/]+/items/file)?")
+"""Where files are sent: new campaigns, and items for one."""
 
 _MAX_DIGITS = 20
 """Longer numbers are attacks: Python itself refuses to parse numbers of thousands of digits."""
@@ -34,7 +36,7 @@ class BodyLimitMiddleware(HttpMiddleware):
         """Pass a request on with a body that raises when it exceeds its limits."""
         max_bytes = self._config.body_limit
         seconds = self._config.body_seconds
-        if scope["path"] == _UPLOAD_PATH and scope["method"] == "POST":
+        if scope["method"] == "POST" and _UPLOAD_PATH.fullmatch(scope["path"]):
             max_bytes = self._config.upload_limit
             seconds = self._config.upload_seconds
 

@@ -31,6 +31,8 @@ class SecurityConfig:
     """Logins without a token. If there are any, everybody needs a login."""
     proxy: str | None = None
     """Address or network of a reverse proxy, whose ``X-Forwarded-…`` headers are believed."""
+    frame_origin: str | None = None
+    """The only origin whose pages may show this server's in a frame; None for none."""
     default_annotator: str = "me"
     """Annotator of a session without a token, until a name is chosen."""
     body_limit: int = 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from teeter.web.auth.http_middleware import HttpMiddleware, is_static
 
@@ -35,6 +35,16 @@ class SecurityHeadersMiddleware(HttpMiddleware):
     answers that stay in a shared browser's cache after logout.
     """
 
+    def __init__(self, app: ASGIApp, frame_origin: str | None = None) -> None:
+        super().__init__(app)
+        self._headers = dict(_HEADERS)
+        if frame_origin is not None:
+            policy = _HEADERS["content-security-policy"]
+            allowed = policy.replace("frame-ancestors 'none'", f"frame-ancestors {frame_origin}")
+            self._headers["content-security-policy"] = allowed
+            # The older header knows no single origin, and would forbid this one too.
+            del self._headers["x-frame-options"]
+
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and add the headers to its response."""
         # Static files are public; "no-cache" lets a browser keep them and ask whether they changed.
@@ -44,7 +54,7 @@ class SecurityHeadersMiddleware(HttpMiddleware):
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("cache-control", cache_control)
-                for name, value in _HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

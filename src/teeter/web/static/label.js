@@ -33,6 +33,9 @@ const outbox = new Outbox({
   onFailed: handleFailure,
 });
 
+const HIDDEN_KEY = "teeter-suggestions-hidden";
+const suggestSwitch = byId("suggest");  // null if the campaign has no suggestions
+
 const buttons = start.classes.map(makeClassButton);
 const finder = new ClassFinder(buttons, (name) => answer("label", name));
 
@@ -144,6 +147,7 @@ function addExplanation(items) {
   const explained = items.find((item) => item.item === current.item);
   if (explained) {
     Object.assign(current, explained);
+    drawSuggestion();
     drawWhy();
   }
 }
@@ -162,13 +166,15 @@ async function fetchSuspects() {
       ...suspect,
       isSuspect: true,
       answer: suspect.label,
-      content: { kind: start.kind, text: suspect.content },
+      content: { kind: start.kind, text: suspect.content, columns: columnsOf(result.columns[suspect.item]) },
     }));
   }
 
   isFinished = true;
   preloadImages();
 }
+
+const columnsOf = (cells) => Object.entries(cells ?? {}).map(([name, value]) => ({ name, value }));
 
 async function fetchDisagreements() {
   const began = performance.now();
@@ -220,13 +226,27 @@ function answer(kind, label) {
     remember(item, label ?? kind);
     outbox.post("decisions", { item: item.item, label: label ?? null, comment });
   } else {
+    // Stored with the answer, to measure whether suggestions influence people.
+    const shown = visibleSuggestion();
+    const suggestion = shown && { source: shown.source, label: shown.label };
     remember(item, label ?? kind);
-    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment });
+    outbox.post("answers", { item: item.item, kind, label: label ?? null, comment, suggestion });
   }
 
   byId("comment").value = "";
   finder.clear();
   showNext();
+}
+
+// The suggestion that stands on the page; null if there is none, or if it is hidden.
+function visibleSuggestion() {
+  if (!current?.suggestion || !suggestSwitch?.checked) return null;
+  return current.isCorrection || current.isSuspect ? null : current.suggestion;
+}
+
+function acceptSuggestion() {
+  const suggestion = visibleSuggestion();
+  if (suggestion) answer("label", suggestion.label);
 }
 
 function remember(item, answer) {
@@ -316,7 +336,38 @@ function draw() {
     button.disabled = !current;
   }
 
+  drawSuggestion();
   drawWhy();
+}
+
+function drawSuggestion() {
+  const place = byId("suggestion");
+  if (!place) return;
+
+  const suggestion = visibleSuggestion();
+  place.replaceChildren();
+  if (!suggestion) return;
+
+  const button = element("button", {
+    type: "button",
+    class: "accept",
+    "aria-keyshortcuts": place.dataset.key,
+    on: { click: (event) => { releaseFocus(event); acceptSuggestion(); } },
+  }, element("kbd", { text: place.dataset.key }), ` ${suggestion.label}`);
+  place.append(
+    element("span", { class: "soft", text: "Suggestion" }),
+    button,
+    element("span", { class: "soft", text: describeSource(suggestion) }));
+}
+
+// Where a suggestion comes from, and how far it can be trusted.
+function describeSource({ source, probability, accuracy }) {
+  const sure = probability === null ? "" : ` (${percent(probability)} sure)`;
+  if (!accuracy) return `by ${source}${sure}, accuracy not measured yet`;
+
+  const only = accuracy.share < 0.5 ? "only " : "";
+  const items = accuracy.total === 1 ? "1 control item" : `${accuracy.total.toLocaleString()} control items`;
+  return `by ${source}${sure}, right on ${only}${percent(accuracy.share)} of ${items}`;
 }
 
 function describeMode() {
@@ -480,12 +531,23 @@ const actions = {
   help: () => byId("help").showModal(),
 };
 
+
 // Each button of an action has its key: the same ones as in the terminal.
 const actionButtons = [...document.querySelectorAll("[data-do]")];
 const actionByKey = new Map(actionButtons.map((button) => [button.dataset.key, actions[button.dataset.do]]));
+if (suggestSwitch) {
+  actionByKey.set(byId("suggestion").dataset.key, acceptSuggestion);
+  suggestSwitch.checked = localStorage.getItem(HIDDEN_KEY) !== "1";
+  suggestSwitch.addEventListener("change", () => {
+    localStorage.setItem(HIDDEN_KEY, suggestSwitch.checked ? "0" : "1");
+    suggestSwitch.blur();
+    drawSuggestion();
+  });
+}
+
 const classByKey = new Map(start.classes.filter((entry) => entry.shortcut).map((entry) => [entry.shortcut, entry.name]));
 
-function makeClassButton({ name, shortcut }) {
+function makeClassButton({ name, shortcut, description }) {
   const key = typesToFind ? null : shortcut;
 
   const button = element("button", {
@@ -493,6 +555,7 @@ function makeClassButton({ name, shortcut }) {
     class: "choice",
     "data-label": name,
     "aria-keyshortcuts": key,
+    title: description || null,
     on: { click: (event) => { releaseFocus(event); answer("label", name); } },
   });
 

@@ -1,5 +1,7 @@
 // What the pages share: elements built from plain text (never from HTML), requests to the server, and how an item looks.
 
+import { renderMarkdown } from "./markdown.js";
+
 /** What the server wrote into the page: the campaign, the annotator and the first items. */
 export const start = JSON.parse(document.getElementById("start")?.textContent ?? "{}");
 
@@ -81,8 +83,19 @@ async function refreshToken() {
   else csrfToken = session.csrf;
 }
 
-/** Return an element that shows an item. */
+/** Return an element that shows an item, with its columns beside it. */
 export function showItem(item) {
+  const columns = item.content?.columns ?? [];
+  if (!columns.length) return showContent(item);
+
+  const cells = columns.flatMap(({ name, value }) => [
+    element("dt", { text: name }),
+    element("dd", {}, ...renderMarkdown(value)),
+  ]);
+  return element("div", { class: "beside" }, showContent(item), element("dl", { class: "columns" }, ...cells));
+}
+
+function showContent(item) {
   // An answer that an earlier page could not send has no content.
   const content = item.content ?? {};
   if (content.kind === "image") return element("img", { src: imageUrl(item.item), alt: `Image ${item.item}` });

@@ -1,0 +1,247 @@
+"""Read what classes mean from a file, and find class names that mean nothing.
+
+A description helps three readers: annotators see it beside the class, an encoder places the class
+among the items by it, and a language model gets it as its instructions.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from teeter.campaigns.class_files import name_column
+from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.items import require_valid_unicode
+from teeter.datasets.file_checks import parse_errors
+from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.registry import did_you_mean
+
+__all__ = [
+    "class_texts",
+    "is_meaningful",
+    "parse_description_table",
+    "read_descriptions",
+    "readable_name",
+    "require_known_classes",
+    "validate_description",
+]
+
+MAX_DESCRIPTION = 4_000
+"""Characters of a description. It stands beside a button, and in every prompt."""
+
+MAX_EXAMPLES = 20
+"""Examples of a class."""
+
+_EXPECTED_FORM = (
+    'write TOML with lines such as spam = "Unwanted advertising.", or a CSV file with the columns '
+    "name, description and example"
+)
+
+_GENERIC_WORDS = frozenset(
+    (
+        *("category", "cat", "class", "cls", "cluster", "code", "group", "id", "item", "kind"),
+        *("label", "lbl", "level", "number", "option", "tag", "target", "topic", "type"),
+        *("other", "unknown", "misc", "none", "na", "nan", "null", "true", "false", "yes", "no"),
+    )
+)
+"""Words that say that something is a class, or answer a question that only annotators know."""
+
+_WORD = re.compile(r"[^\W\d_]+", re.UNICODE)
+
+_WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where a new word begins inside ``cardArrival`` or ``PINChange``."""
+
+
+def readable_name(name: str) -> str:
+    """Return a class name as words, the way a text would say it.
+
+    Example:
+        >>> readable_name("card_arrival"), readable_name("lostOrStolenCard"), readable_name("Spam")
+        ('card arrival', 'lost or stolen card', 'Spam')
+    """
+    spaced = re.sub(r"[_\-./]+", " ", _WORD_BORDER.sub(" ", name))
+    words = spaced.split()
+    # Only a border that was inserted makes a word of a sentence begin with a capital.
+    if _WORD_BORDER.search(name):
+        words = [word if word.isupper() and len(word) > 1 else word.lower() for word in words]
+    return " ".join(words)
+
+
+def is_meaningful(name: str) -> bool:
+    """Return whether a class name says what belongs to the class.
+
+    Numbers, single letters and words such as "class" or "yes" do not.
+
+    Example:
+        >>> names = ["0", "class_a", "Label 12", "yes", "C1", "spam"]
+        >>> [name for name in names if is_meaningful(name)]
+        ['spam']
+    """
+    words = _WORD.findall(readable_name(name).lower())
+    # Scripts without spaces have whole names in one or two characters.
+    return any(
+        word not in _GENERIC_WORDS and (len(word) > 1 or not word.isascii()) for word in words
+    )
+
+
+def class_texts(name: str, description: ClassDescription | None) -> list[str]:
+    """Return the texts that stand for a class: its name, description and examples.
+
+    A name that means nothing is left out. The list is empty if there is nothing else.
+
+    Example:
+        >>> class_texts("card_arrival", ClassDescription("A card that was ordered.", ("No card!",)))
+        ['card arrival', 'A card that was ordered.', 'No card!']
+        >>> class_texts("7", None)
+        []
+    """
+    texts = [readable_name(name)] if is_meaningful(name) else []
+    if description is not None:
+        texts += [description.description] if description.description else []
+        texts += description.examples
+    return texts
+
+
+def read_descriptions(path: Path) -> dict[str, ClassDescription]:
+    """Return the descriptions of classes in a file, by class name.
+
+    A .toml file has a line ``NAME = "description"`` per class, or a table ``[NAME]`` with
+    ``description`` and ``examples``. A .csv or .tsv file has a column ``name`` (or ``class`` or
+    ``label``), a column ``description``, and any number of columns whose names begin with
+    ``example``.
+
+    Raises:
+        FileError: there is no such file, or it cannot be read.
+        InputError: a description is too long, or is no text.
+    """
+    if not path.is_file():
+        raise FileError(f"There is no file {path} to read descriptions of classes from.")
+
+    suffix = path.suffix.lower()
+    with parse_errors(path, "file of class descriptions"):
+        # Spreadsheet programs write a byte order mark.
+        text = path.read_text(encoding="utf-8-sig")
+
+    if suffix == ".toml":
+        descriptions = _parse_toml(text, path)
+    elif suffix in (".csv", ".tsv"):
+        descriptions = parse_description_table(text, path)
+    else:
+        raise FileError(f"Cannot read descriptions from {path}: {_EXPECTED_FORM}.")
+
+    if not descriptions:
+        raise FileError(f"{path} describes no class: {_EXPECTED_FORM}.")
+    return descriptions
+
+
+def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(
+            f"{path} is no valid TOML: {error}. Quote names that have spaces."
+        ) from None
+
+    descriptions = {}
+    for name, entry in tables.items():
+        if isinstance(entry, str):
+            entry = {"description": entry}
+        if not isinstance(entry, Mapping):
+            raise InputError(f"{name} in {path} is no text: {_EXPECTED_FORM}.")
+
+        unknown = sorted(set(entry) - {"description", "examples"})
+        if unknown:
+            raise InputError(
+                f"{name} in {path} has the entry {unknown[0]!r}: only description and examples are "
+                "known."
+            )
+        descriptions[name] = validate_description(
+            name, entry.get("description", ""), entry.get("examples", [])
+        )
+    return descriptions
+
+
+def parse_description_table(text: str, path: Path) -> dict[str, ClassDescription]:
+    """Return the descriptions in a CSV or TSV table; empty if it has no column for them.
+
+    Args:
+        text: the content of the file.
+        path: the file, whose suffix tells the delimiter.
+
+    Raises:
+        InputError: a class stands in the table twice, or a description is too long.
+    """
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    # Not split into lines first: a quoted cell may have several.
+    rows = [row for row in csv.reader(text.splitlines(True), delimiter=delimiter) if any(row)]
+    if not rows:
+        return {}
+
+    header = [cell.strip().lower() for cell in rows[0]]
+    position = name_column(header)
+    example_columns = [k for k, column in enumerate(header) if column.startswith("example")]
+    if position is None or not ("description" in header or example_columns):
+        return {}
+
+    descriptions: dict[str, ClassDescription] = {}
+    for row in rows[1:]:
+        # Spreadsheet programs leave out empty cells at the end of a line.
+        cells = [cell.strip() for cell in row] + [""] * (len(header) - len(row))
+        name = cells[position]
+        if not name:
+            continue
+        if name in descriptions:
+            raise InputError(f"{path} describes {name!r} twice: describe each class once.")
+
+        description = cells[header.index("description")] if "description" in header else ""
+        examples = [cells[k] for k in example_columns if cells[k]]
+        descriptions[name] = validate_description(name, description, examples)
+
+    return descriptions
+
+
+def validate_description(name: str, description: Any, examples: Any) -> ClassDescription:
+    """Return a description as it is stored.
+
+    Raises:
+        InputError: it is no text, too long, or has too many examples.
+    """
+    is_list = isinstance(examples, Sequence) and not isinstance(examples, str)
+    if not isinstance(description, str) or not is_list:
+        raise InputError(f"The description of {name} must be a text, and its examples a list.")
+
+    texts = [example.strip() for example in examples if isinstance(example, str)]
+    if len(texts) != len(examples):
+        raise InputError(f"The examples of {name} must be texts.")
+    if len(texts) > MAX_EXAMPLES:
+        raise InputError(f"{name} has {len(texts)} examples: give at most {MAX_EXAMPLES}.")
+
+    for text in (description, *texts):
+        require_valid_unicode(text, "description")
+        if len(text) > MAX_DESCRIPTION:
+            raise InputError(
+                f"A description of {name} has {len(text):,} characters: shorten it to at most "
+                f"{MAX_DESCRIPTION:,}."
+            )
+
+    return ClassDescription(description.strip(), tuple(text for text in texts if text))
+
+
+def require_known_classes(
+    descriptions: Mapping[str, ClassDescription], classes: Sequence[str]
+) -> None:
+    """Check that every described class exists.
+
+    Raises:
+        UnknownNameError: names the first class that does not.
+    """
+    for name in descriptions:
+        if name not in classes:
+            raise UnknownNameError(
+                f"There is a description of {name!r}, which is not a class. "
+                f"{did_you_mean(name, classes)}"
+            )

@@ -1,0 +1,233 @@
+"""Images by link: fetched once into the campaign's folder, and shown and encoded from there.
+
+The server fetches, never the browser of an annotator: a link would tell its owner who labels what
+and when, and may need credentials that annotators do not have. A file is stored under the hash of
+its link, so that an import that was interrupted fetches only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from teeter.campaigns.outbound_http import Resolver, send_request
+from teeter.errors import (
+    FileError,
+    InputError,
+    MissingExtraError,
+    PermissionDeniedError,
+    ServerError,
+    TeeterError,
+)
+from teeter.files import atomic_write
+
+__all__ = ["ImageFetcher", "is_link", "replace_image_links"]
+
+MAX_IMAGE_BYTES = 20_000_000
+"""The largest image that is fetched."""
+
+CACHE_FOLDER = "linked_images"
+"""The folder inside the campaign's folder that fetched images are stored in."""
+
+_WORKERS = 8
+_TIMEOUT_SECONDS = 30.0
+_MAX_REDIRECTS = 5
+_HASH_LENGTH = 40
+
+_LINK = re.compile(r"(https?|s3|gs)://", re.IGNORECASE)
+_WEB_LINK = re.compile(r"https?://", re.IGNORECASE)
+
+_SUFFIX_BY_SIGNATURE = {
+    b"\x89PNG\r\n\x1a\n": ".png",
+    b"\xff\xd8\xff": ".jpg",
+    b"GIF8": ".gif",
+    b"BM": ".bmp",
+    b"II*\x00": ".tif",
+    b"MM\x00*": ".tif",
+}
+"""The formats of images by their first bytes. A link may end in anything."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+def is_link(text: str) -> bool:
+    """Return whether a text is a link to an image rather than a path.
+
+    Example:
+        >>> is_link("https://example.org/cat.png"), is_link("photos/cat.png")
+        (True, False)
+    """
+    return _LINK.match(text) is not None
+
+
+class ImageFetcher:
+    """Fetches images into the campaign's folder.
+
+    Args:
+        folder: The campaign's folder of images.
+        allow_private: Whether links may lead into the server's own network.
+        allow_stores: Whether ``s3://`` and ``gs://`` links are read, with the credentials of this
+            machine. Never for links of people who do not own these.
+        max_bytes: The largest image.
+        progress: Called with the number of images that are there, and of all.
+        resolve: Returns the addresses of a host; by default the system's resolver.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        allow_private: bool = False,
+        allow_stores: bool = False,
+        max_bytes: int = MAX_IMAGE_BYTES,
+        progress: Progress | None = None,
+        resolve: Resolver | None = None,
+    ) -> None:
+        self.folder = folder
+        self.allow_private = allow_private
+        self.allow_stores = allow_stores
+        self.max_bytes = max_bytes
+        self.errors: dict[str, str] = {}
+        """Why links could not be fetched, in one sentence each."""
+        self._progress = progress
+        self._resolve = resolve
+
+    def fetch_all(self, links: Iterable[str]) -> dict[str, str]:
+        """Fetch images, several at a time, and note those that fail in ``errors``.
+
+        Returns:
+            By link, the path of its file inside the folder.
+        """
+        wanted = list(dict.fromkeys(links))
+        paths: dict[str, str] = {}
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="fetch") as pool:
+            results = pool.map(self._try_to_fetch, wanted)
+            for count, (link, path) in enumerate(zip(wanted, results, strict=True), start=1):
+                if path is not None:
+                    paths[link] = path
+                if self._progress is not None:
+                    self._progress(count, len(wanted))
+        return paths
+
+    def _try_to_fetch(self, link: str) -> str | None:
+        try:
+            return self.fetch(link)
+        except (TeeterError, OSError) as error:
+            self.errors[link] = str(error)
+            return None
+
+    def fetch(self, link: str) -> str:
+        """Fetch an image, unless it is there already, and return its path inside the folder.
+
+        Raises:
+            InputError: If the link is not valid, or its address is not public.
+            ServerError: If there is no image to be had.
+            FileError: If what was fetched is not an image.
+        """
+        name = hashlib.sha256(link.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+        # Two levels, because a folder with a million files is slow to list.
+        cache = self.folder / CACHE_FOLDER / name[:2]
+        stored = next(cache.glob(f"{name}.*"), None)
+        if stored is None:
+            content = self._download(link)
+            stored = cache / f"{name}{_suffix_of(content, link)}"
+            cache.mkdir(parents=True, exist_ok=True)
+            atomic_write(stored, content)
+
+        return stored.relative_to(self.folder).as_posix()
+
+    def _download(self, link: str) -> bytes:
+        if not _WEB_LINK.match(link):
+            return self._read_from_store(link)
+
+        response = send_request(
+            "GET",
+            link,
+            timeout=_TIMEOUT_SECONDS,
+            max_bytes=self.max_bytes,
+            max_redirects=_MAX_REDIRECTS,
+            allow_private=self.allow_private,
+            resolve=self._resolve,
+        )
+        if response.status != 200:
+            raise ServerError(f"{link[:200]} answers with status {response.status}.")
+        return response.body
+
+    def _read_from_store(self, link: str) -> bytes:
+        if not self.allow_stores:
+            raise PermissionDeniedError(
+                f"{link[:200]} would be read with the credentials of the server: who runs it can "
+                "add such images with teeter campaign new or add."
+            )
+        try:
+            import fsspec
+        except ImportError:
+            raise MissingExtraError(
+                "Reading s3:// and gs:// links needs fsspec: pip install 'teeter[links]'."
+            ) from None
+
+        try:
+            with fsspec.open(link, "rb") as file:
+                content: bytes = file.read(self.max_bytes + 1)
+        except ImportError as error:
+            # fsspec says which package reads this kind of store.
+            raise MissingExtraError(f"Cannot read {link[:200]}: {error}.") from None
+        except Exception as error:  # Every store has errors of its own.
+            raise ServerError(f"Cannot read {link[:200]}: {type(error).__name__}.") from None
+
+        if len(content) > self.max_bytes:
+            raise ServerError(f"{link[:200]} has more than {self.max_bytes:,} bytes.")
+        return content
+
+
+def _suffix_of(content: bytes, link: str) -> str:
+    for signature, suffix in _SUFFIX_BY_SIGNATURE.items():
+        if content.startswith(signature):
+            return suffix
+    # "RIFF", four bytes of length, "WEBP".
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return ".webp"
+    raise FileError(f"{link[:200]} is not an image of a known format.")
+
+
+def replace_image_links(entries: Sequence[Any], fetcher: ImageFetcher) -> list[Any]:
+    """Return items whose images are files: links are fetched, and stay as their ids.
+
+    Args:
+        entries: Items as ``Campaign.add`` takes them.
+        fetcher: Fetches the images.
+
+    Raises:
+        InputError: If an image cannot be fetched. Nothing is added then.
+    """
+    links = [_link_of(entry) for entry in entries]
+    paths = fetcher.fetch_all(link for link in links if link is not None)
+    for link in links:
+        if link is not None and link not in paths:
+            raise InputError(f"Cannot fetch an image: {fetcher.errors[link]}")
+
+    replaced: list[Any] = []
+    for entry, link in zip(entries, links, strict=True):
+        if link is None:
+            replaced.append(entry)
+        elif isinstance(entry, Mapping):
+            replaced.append({"id": link, "link": link, **entry, "image": paths[link]})
+        else:
+            item_id = entry[0] if isinstance(entry, tuple) else link
+            replaced.append({"id": item_id, "link": link, "image": paths[link]})
+    return replaced
+
+
+def _link_of(entry: Any) -> str | None:
+    """Return the link of an item that has one instead of a path."""
+    content = entry
+    if isinstance(entry, Mapping):
+        content = entry.get("image")
+    elif isinstance(entry, tuple) and len(entry) == 2:
+        content = entry[1]
+
+    return content if isinstance(content, str) and is_link(content) else None

@@ -1,0 +1,403 @@
+"""Get suggestions from a language model, within a budget, and never twice for the same text.
+
+Every reply is stored together with its suggestion before the next request is sent in its place. If
+the process is killed, only requests that were on their way are sent again, with the same
+idempotency key.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from enum import StrEnum
+
+from teeter.campaigns.chat_client import (
+    MAX_REPLY_TOKENS,
+    ChatClient,
+    ChatReply,
+    Prompt,
+    build_prompt,
+    estimate_input_tokens,
+    normalize_endpoint,
+)
+from teeter.campaigns.db import (
+    CampaignRepository,
+    Connection,
+    Database,
+    ModelReply,
+    ModelUsage,
+    Source,
+    SourceKind,
+    StoredItem,
+    Suggestion,
+)
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.suggestions import validate_source_name
+from teeter.errors import InputError
+
+__all__ = [
+    "LanguageModel",
+    "StopReason",
+    "SuggestionRun",
+    "ask_language_model",
+    "require_texts",
+]
+
+MAX_PARALLEL = 32
+"""Requests that may be on their way at once."""
+
+_PRICED_TOKENS = 1_000_000
+"""Prices are given for so many tokens."""
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model, and what it may cost."""
+
+    url: str
+    """The address of an OpenAI-compatible interface, such as ``http://127.0.0.1:8080/v1``."""
+    model: str
+    source: str | None = None
+    """What its suggestions are called. Default: the name of the model."""
+    input_price: float = 0.0
+    """The price of a million tokens of input."""
+    output_price: float = 0.0
+    """The price of a million tokens of output."""
+    budget: float | None = None
+    """What all replies together may cost; None for no limit."""
+    parallel: int = 4
+    """Requests that are on their way at once."""
+
+    def __post_init__(self) -> None:
+        """Raise InputError if a value is invalid."""
+        normalize_endpoint(self.url)
+        validate_source_name(self.source_name)
+        if not 1 <= self.parallel <= MAX_PARALLEL:
+            raise InputError(
+                f"Cannot send {self.parallel} requests at once: choose 1 to {MAX_PARALLEL}."
+            )
+        for name in ("input_price", "output_price", "budget"):
+            value = getattr(self, name)
+            # Written so that NaN is refused, too.
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} is {value}: it must be 0 or more.")
+        if self.budget is not None and not (self.input_price or self.output_price):
+            raise InputError(
+                "A budget needs the prices of the language model, for a million tokens each."
+            )
+
+    @property
+    def source_name(self) -> str:
+        """What its suggestions are called."""
+        return self.source or self.model
+
+    def cost(self, input_tokens: int, output_tokens: int) -> float:
+        """Return the price of so many tokens."""
+        input_cost = self.input_price * input_tokens
+        output_cost = self.output_price * output_tokens
+        return (input_cost + output_cost) / _PRICED_TOKENS
+
+
+class StopReason(StrEnum):
+    """Why a run ended."""
+
+    DONE = "done"
+    """There is nothing left to ask about."""
+    LIMIT = "limit"
+    """The number of items was limited."""
+    BUDGET = "budget"
+    STOPPED = "stopped"
+    """The caller stopped it."""
+
+
+@dataclass(frozen=True)
+class SuggestionRun:
+    """What a run did."""
+
+    source: str
+    suggested: int
+    """Items that got a suggestion."""
+    paid: int
+    """Items that the model was asked about."""
+    cached: int
+    """Items whose text had a stored reply."""
+    invalid: int
+    """Items about which the reply named no class."""
+    stop_reason: StopReason
+    usage: ModelUsage
+    """What the model has used in this campaign, with all earlier runs."""
+    remaining_budget: float | None
+
+
+def require_texts(settings: Settings) -> None:
+    """Refuse campaigns whose items are no texts.
+
+    Raises:
+        InputError: a language model cannot read the items.
+    """
+    if settings.kind != ItemKind.TEXT:
+        raise InputError(
+            f"The items of this campaign are {settings.kind}s: only texts can be sent to a "
+            "language model."
+        )
+
+
+def ask_language_model(
+    database: Database,
+    repository: CampaignRepository,
+    settings: Settings,
+    model: LanguageModel,
+    *,
+    who: str,
+    limit: int | None = None,
+    only_urgent: bool = False,
+    again: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    stop: threading.Event | None = None,
+    client: ChatClient | None = None,
+) -> SuggestionRun:
+    """Ask a language model about the items that it has said nothing about.
+
+    Args:
+        database: the campaign's database.
+        repository: the campaign's rows in it.
+        settings: the campaign's settings. The instructions are part of the prompt.
+        model: the language model.
+        who: the name for the history.
+        limit: the number of items to ask about at most.
+        only_urgent: ask only about items that measure the model or that annotators get next.
+        again: ask about all items, after the descriptions or instructions have changed. Replies to
+            the same prompt are still not paid for twice.
+        progress: called with the number of items done and of all.
+        stop: set to end the run early. Requests that are on their way are waited for.
+        client: sends the requests. Default: one for the address of the model.
+
+    Raises:
+        InputError: the items are no texts, or the name belongs to predictions of a file.
+        ServerError: the server refuses requests. What was stored stays.
+        ServerUnavailableError: the server cannot be reached.
+    """
+    require_texts(settings)
+    client = client or ChatClient(model.url, model.model)
+
+    with database.writing() as connection:
+        source = _register_source(repository, connection, model, client.url, who)
+    with database.reading() as connection:
+        prompt = build_prompt(
+            repository.classes.names(connection),
+            repository.descriptions.all(connection),
+            settings.instructions,
+        )
+        items = repository.suggestions.items_to_ask(
+            connection, source, only_urgent=only_urgent, again=again
+        )
+
+    run = _Run(database, repository, model, source, prompt, client)
+    return run.execute(items, limit, progress, stop or threading.Event())
+
+
+def _register_source(
+    repository: CampaignRepository,
+    connection: Connection,
+    model: LanguageModel,
+    url: str,
+    who: str,
+) -> Source:
+    """Store what is known of a language model, and return it as a source."""
+    for existing in repository.suggestions.sources(connection):
+        is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
+        if existing.name == model.source_name and not is_same_kind:
+            raise InputError(
+                f"{existing.name!r} is the name of {existing.kind} from a file: give the language "
+                "model another name."
+            )
+
+    # Never the key, which is in the environment only.
+    detail = {
+        "url": url,
+        "model": model.model,
+        "input_price": model.input_price,
+        "output_price": model.output_price,
+        "budget": model.budget,
+    }
+    source = Source(model.source_name, SourceKind.LANGUAGE_MODEL, detail)
+    return repository.suggestions.write_source(connection, source, who)
+
+
+@dataclass
+class _Counts:
+    """What a run has done so far."""
+
+    suggested: int = 0
+    paid: int = 0
+    cached: int = 0
+    invalid: int = 0
+
+    @property
+    def done(self) -> int:
+        return self.paid + self.cached
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One run over the items that a language model is to be asked about.
+
+    Requests are sent by threads. Only the thread that executes the run uses the database.
+    """
+
+    database: Database
+    repository: CampaignRepository
+    model: LanguageModel
+    source: Source
+    prompt: Prompt
+    client: ChatClient
+
+    def execute(
+        self,
+        items: Sequence[StoredItem],
+        limit: int | None,
+        progress: Callable[[int, int], None] | None,
+        stop: threading.Event,
+    ) -> SuggestionRun:
+        """Use stored replies, then ask about the other items."""
+        # Stored replies first: they cost nothing, and count against no limit.
+        counts = _Counts()
+        waiting = self._use_stored_replies(items, counts)
+        reason = StopReason.DONE
+        if limit is not None and len(waiting) > limit:
+            waiting = waiting[:limit]
+            reason = StopReason.LIMIT
+
+        total = counts.done + sum(len(same_text) for same_text in waiting)
+        spent = self._usage().cost
+        pending: dict[Future[ChatReply], tuple[list[StoredItem], float]] = {}
+        queue = deque(waiting)
+
+        # Threads only wait for the network, so they are cheap. Leaving the block waits for them.
+        with ThreadPoolExecutor(self.model.parallel, thread_name_prefix="teeter-chat") as pool:
+            try:
+                while queue or pending:
+                    while queue and len(pending) < self.model.parallel:
+                        if stop.is_set():
+                            reason = StopReason.STOPPED
+                            queue.clear()
+                            break
+
+                        expected = self._expected_cost(queue[0][0])
+                        reserved = sum(cost for _, cost in pending.values())
+                        if not self._is_affordable(spent + reserved + expected):
+                            # A cheaper reply than expected may leave room for the next request.
+                            if not pending:
+                                reason = StopReason.BUDGET
+                                queue.clear()
+                            break
+
+                        same_text = queue.popleft()
+                        future = pool.submit(
+                            self.client.ask, self.prompt, same_text[0].content or ""
+                        )
+                        pending[future] = (same_text, expected)
+
+                    finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        same_text, _ = pending[future]
+                        # An error ends the run. The others are waited for below.
+                        spent += self._store(same_text, future.result(), counts)
+                        del pending[future]
+                    if progress is not None:
+                        progress(counts.done, total)
+            except BaseException:
+                self._store_finished(pending, counts)
+                raise
+
+        usage = self._usage()
+        remaining = None
+        if self.model.budget is not None:
+            remaining = max(0.0, self.model.budget - usage.cost)
+        return SuggestionRun(
+            source=self.source.name,
+            suggested=counts.suggested,
+            paid=counts.paid,
+            cached=counts.cached,
+            invalid=counts.invalid,
+            stop_reason=reason,
+            usage=usage,
+            remaining_budget=remaining,
+        )
+
+    def _use_stored_replies(
+        self, items: Sequence[StoredItem], counts: _Counts
+    ) -> list[list[StoredItem]]:
+        """Store suggestions whose replies are known; return the other items, grouped by text."""
+        items_by_digest: dict[str, list[StoredItem]] = {}
+        for item in items:
+            digest = self.prompt.digest(self.model.model, item.content or "")
+            items_by_digest.setdefault(digest, []).append(item)
+
+        with self.database.reading() as connection:
+            replies = self.repository.suggestions.find_replies(connection, items_by_digest)
+
+        suggestions = []
+        for digest, label in replies.items():
+            for item in items_by_digest.pop(digest):
+                counts.cached += 1
+                if label is None:
+                    counts.invalid += 1
+                else:
+                    suggestions.append(Suggestion(item.item_id, label))
+        counts.suggested += len(suggestions)
+        if suggestions:
+            with self.database.writing() as connection:
+                self.repository.suggestions.write(connection, self.source, suggestions)
+
+        return list(items_by_digest.values())
+
+    def _expected_cost(self, item: StoredItem) -> float:
+        """Return what a request may cost at most."""
+        input_tokens = estimate_input_tokens(self.prompt, item.content or "")
+        return self.model.cost(input_tokens, MAX_REPLY_TOKENS)
+
+    def _is_affordable(self, cost: float) -> bool:
+        return self.model.budget is None or cost <= self.model.budget
+
+    def _store(self, same_text: Sequence[StoredItem], reply: ChatReply, counts: _Counts) -> float:
+        """Store a reply with its suggestions, in one transaction, and return its cost."""
+        cost = self.model.cost(reply.input_tokens, reply.output_tokens)
+        stored = ModelReply(
+            digest=self.prompt.digest(self.model.model, same_text[0].content or ""),
+            label=reply.label,
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+            cost=cost,
+        )
+        suggestions = []
+        if reply.label is not None:
+            suggestions = [Suggestion(item.item_id, reply.label) for item in same_text]
+
+        # Together, so that a reply that was paid for never lacks its suggestion.
+        with self.database.writing() as connection:
+            self.repository.suggestions.add_reply(connection, self.source, stored)
+            self.repository.suggestions.write(connection, self.source, suggestions)
+
+        counts.paid += 1
+        counts.suggested += len(suggestions)
+        if reply.label is None:
+            counts.invalid += 1
+        return cost
+
+    def _store_finished(
+        self, pending: Mapping[Future[ChatReply], tuple[list[StoredItem], float]], counts: _Counts
+    ) -> None:
+        """Wait for requests on their way, and store the replies that come: they are paid for."""
+        wait(pending)
+        for future, (same_text, _) in pending.items():
+            if future.exception() is None:
+                self._store(same_text, future.result(), counts)
+
+    def _usage(self) -> ModelUsage:
+        with self.database.reading() as connection:
+            return self.repository.suggestions.usage(connection, self.source)

@@ -1,0 +1,220 @@
+"""HTTP requests to addresses that a user named, which must not reach into the server's own network.
+
+Who may name an address on a server could otherwise make it fetch ``http://127.0.0.1:5432`` or a
+cloud's metadata service, and read the answer (server-side request forgery). So a host name is
+resolved once, every address that it has must be public, and the connection goes to that very
+address: a name server that answers differently the second time changes nothing. The host name still
+stands in the request and in the TLS handshake, where its certificate is checked. Redirects are
+followed by hand, each with the same checks. Proxies of the environment are not used, because they
+would resolve the name themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from teeter.errors import InputError, ServerError
+from teeter.version import __version__
+
+__all__ = ["HttpResponse", "PrivateAddressError", "Resolver", "require_http_url", "send_request"]
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver: TypeAlias = Callable[[str, int], Sequence[str]]
+"""Returns the addresses of a host name and a port."""
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv6 addresses that a gateway translates to the IPv4 address in their last 32 bits."""
+
+_CHUNK = 64 * 1024
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_URL = 4_000
+
+
+class PrivateAddressError(InputError):
+    """An address is not public, and private ones are not allowed."""
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Their names are in lower case."""
+    body: bytes
+
+
+def require_http_url(url: str) -> SplitResult:
+    """Return the parts of an ``http`` or ``https`` address.
+
+    Raises:
+        InputError: If it is none, or holds a password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InputError(f"{url[:200]!r} is not an address.") from None
+
+    is_printable = url.isprintable() and " " not in url and len(url) <= _MAX_URL
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_printable:
+        raise InputError(f"{url[:200]!r} is not an http or https address.")
+    if parts.username is not None or port == 0:
+        raise InputError(f"The address of {parts.hostname} must have no user, password or port 0.")
+    return parts
+
+
+def send_request(
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    timeout: float = 10.0,
+    max_bytes: int = 1_000_000,
+    max_redirects: int = 0,
+    allow_private: bool = False,
+    resolve: Resolver | None = None,
+) -> HttpResponse:
+    """Send a request and return the answer.
+
+    Args:
+        method: ``GET`` or ``POST``.
+        url: An ``http`` or ``https`` address.
+        headers: Further headers.
+        body: What is sent.
+        timeout: Seconds that the whole exchange may take.
+        max_bytes: The largest body of an answer.
+        max_redirects: How many redirects are followed.
+        allow_private: Whether loopback and private addresses may be used.
+        resolve: Returns the addresses of a host; by default the system's resolver.
+
+    Raises:
+        InputError: If the address is not valid.
+        PrivateAddressError: If it is not public and must be.
+        ServerError: If there is no answer, or a larger one than allowed.
+    """
+    deadline = time.monotonic() + timeout
+    for _ in range(max_redirects + 1):
+        parts = require_http_url(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        address = _pick_address(str(parts.hostname), port, allow_private, resolve or _resolve)
+
+        with _connected(parts, port, address, deadline) as connection:
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            all_headers = {**_default_headers(parts), **(headers or {})}
+            connection.request(method, path, body=body, headers=all_headers)
+            response = _read_response(connection, deadline, max_bytes)
+
+        location = response.headers.get("location")
+        if response.status not in _REDIRECTS or not location or max_redirects == 0:
+            return response
+        url = urljoin(url, location)
+
+    raise ServerError(f"{url[:200]} redirects more than {max_redirects} times.")
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
+
+
+def _pick_address(host: str, port: int, allow_private: bool, resolve: Resolver) -> str:
+    """Return the address to connect to, after all addresses of the host were checked."""
+    try:
+        addresses = list(resolve(host, port))
+    except (OSError, UnicodeError):
+        raise ServerError(f"The name {host} cannot be resolved.") from None
+    if not addresses:
+        raise ServerError(f"The name {host} has no address.")
+
+    if not allow_private:
+        for text in addresses:
+            if not _is_public(ipaddress.ip_address(text.partition("%")[0])):
+                raise PrivateAddressError(
+                    f"{host} has the address {text}, which is not public: name a public host, or "
+                    "allow private addresses."
+                )
+    return addresses[0]
+
+
+def _is_public(address: Address) -> bool:
+    """Return whether an address, and the one inside it, belongs to the public internet."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return _is_public(inner)
+        # A tunnel leads to whatever the addresses inside it name.
+        if address.teredo is not None:
+            return False
+
+    return address.is_global and not address.is_multicast
+
+
+@contextlib.contextmanager
+def _connected(
+    parts: SplitResult, port: int, address: str, deadline: float
+) -> Iterator[http.client.HTTPConnection]:
+    """Connect to an address under the name of its host."""
+    host = str(parts.hostname)
+    connection = http.client.HTTPConnection(host, port, timeout=_seconds_until(deadline))
+    try:
+        raw = socket.create_connection((address, port), timeout=_seconds_until(deadline))
+        connection.sock = raw
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection.sock = context.wrap_socket(raw, server_hostname=host)
+        yield connection
+    except (OSError, http.client.HTTPException) as error:
+        # The reason only: the message of an error may repeat what a server has sent.
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else None
+        reason = reason or type(error).__name__
+        raise ServerError(f"{host} does not answer: {reason}.") from None
+    finally:
+        connection.close()
+
+
+def _default_headers(parts: SplitResult) -> dict[str, str]:
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
+    return {
+        "host": host if parts.port is None else f"{host}:{parts.port}",
+        "user-agent": f"teeter/{__version__}",
+        "accept-encoding": "identity",
+        "connection": "close",
+    }
+
+
+def _read_response(
+    connection: http.client.HTTPConnection, deadline: float, max_bytes: int
+) -> HttpResponse:
+    # Kept, because the connection forgets a socket that the server closes after its answer.
+    raw = connection.sock
+    answer = connection.getresponse()
+    content = bytearray()
+    while chunk := answer.read1(_CHUNK):
+        content += chunk
+        if len(content) > max_bytes:
+            raise ServerError(f"{connection.host} answers with more than {max_bytes:,} bytes.")
+        # A server that sends a byte now and then must not hold the connection for ever.
+        raw.settimeout(_seconds_until(deadline))
+
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    return HttpResponse(answer.status, headers, bytes(content))
+
+
+def _seconds_until(deadline: float) -> float:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError(None, "it took too long")
+    return seconds

@@ -1,0 +1,287 @@
+"""What is known about the classes before the first label: their names, and what sources predict.
+
+Each text that stands for a class (its name, its description, its examples) becomes a
+pseudo-example: the features of the text, with the class as its label. A source of predictions gives
+one pseudo-example per class: the mean features of the items that it puts there. A source at chance
+puts the same mixture into every class, so its pseudo-examples are all alike and teach next to
+nothing.
+
+A pseudo-example weighs as much as one label. Its share in a class with n labels is 1 / (n + 1), so
+it fades as labels arrive, and from ``FADED_LABELS`` labels per class on it is left out. Names and
+predictions may mislead, so every training asks the labels there are (``prior_choice``): a source
+must agree with them more than by chance, and models that use a prior must predict at least as many
+labels out of fold as models without it. docs/explanation/priors.md has what this rule gains with
+good priors and costs with bad ones.
+
+Nothing here loads torch or scikit-learn: the server reads priors too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.campaigns.classifiers import ClassifierKind, PseudoExamples
+from teeter.campaigns.descriptions import class_texts
+from teeter.campaigns.enums import ItemKind
+from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.db import CampaignRepository, Connection, Database
+    from teeter.campaigns.saved_models import FeatureScaler
+    from teeter.campaigns.settings import Settings
+
+__all__ = [
+    "CLASS_NAMES",
+    "FADED_LABELS",
+    "ClassPrior",
+    "PriorReader",
+    "explain_unused_names",
+    "has_faded",
+]
+
+Vectors: TypeAlias = npt.NDArray[np.float32]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+logger = logging.getLogger("teeter")
+
+CLASS_NAMES = "class names"
+"""The origin of pseudo-examples that stand for names, descriptions and examples of classes."""
+
+FADED_LABELS = 50
+"""Labels per class from which on pseudo-examples are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPrior:
+    """Pseudo-examples of the classes, by origin."""
+
+    features: Vectors
+    """(M, D), scaled like the items."""
+    labels: Integers
+    """(M,) class indices."""
+    origins: tuple[str, ...]
+    """(M,) ``CLASS_NAMES``, or the name of a source."""
+    predicted: Mapping[str, Integers] = field(default_factory=dict)
+    """By source, (N,) the class index that it predicts for each item; -1 for none."""
+
+    @property
+    def origin_names(self) -> list[str]:
+        """The origins, each once, in their order."""
+        return list(dict.fromkeys(self.origins))
+
+    def examples(self, origins: Sequence[str]) -> PseudoExamples | None:
+        """Return the pseudo-examples of some origins; None if there are none."""
+        rows = [row for row, origin in enumerate(self.origins) if origin in origins]
+        if not rows:
+            return None
+        return PseudoExamples(self.features[rows], self.labels[rows])
+
+
+def has_faded(n_labels: int, n_classes: int) -> bool:
+    """Return whether there are so many labels that pseudo-examples are left out."""
+    return n_labels >= FADED_LABELS * n_classes
+
+
+def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
+    """Return why the names of classes cannot be used in a campaign; None if they can."""
+    if not settings.names:
+        return "The class names are not used, as you asked with --no-names."
+    if settings.kind != ItemKind.TEXT:
+        return (
+            f"The class names are not used: no built-in encoder puts {settings.kind}s and words "
+            "into the same space."
+        )
+    if settings.head != ClassifierKind.LINEAR:
+        return f"The class names are not used: the head {settings.head} has no use for them."
+    if encoder is not None and _is_users_encoder(encoder):
+        return "The class names are not used: the features of the items came with them."
+    return None
+
+
+def _is_users_encoder(encoder: str) -> bool:
+    from teeter.campaigns.encoding import USER_ENCODER
+
+    return encoder == USER_ENCODER
+
+
+class PriorReader:
+    """Reads the prior of a campaign, and keeps it until something changes.
+
+    Args:
+        database: the campaign's database.
+        repository: the campaign's rows in it.
+    """
+
+    def __init__(self, database: Database, repository: CampaignRepository) -> None:
+        self._database = database
+        self._repository = repository
+        self._prior: ClassPrior | None = None
+        self._revision: tuple[object, ...] | None = None
+
+    def read(
+        self,
+        settings: Settings,
+        *,
+        keys: Sequence[str],
+        features: Vectors,
+        scaler: FeatureScaler,
+    ) -> ClassPrior | None:
+        """Return the prior of a campaign, or None if nothing is known about its classes.
+
+        Args:
+            settings: the campaign's settings.
+            keys: the ids of the items with features.
+            features: (N, D) their scaled features.
+            scaler: how they were scaled.
+        """
+        if settings.head != ClassifierKind.LINEAR:
+            return None
+
+        repository = self._repository
+        with self._database.reading() as connection:
+            classes = repository.classes.names(connection)
+            descriptions = repository.descriptions.all(connection)
+            encoding = repository.encodings.revision(connection)
+            sources = repository.suggestions.revision(connection)
+        texts = {}
+        if settings.names:
+            texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
+
+        # All that the prior depends on: it is read again only if one of these changes.
+        revision = (encoding, sources, repr(texts), len(keys), scaler.size)
+        if revision == self._revision:
+            return self._prior
+
+        parts = [self._read_names(settings, texts, scaler)]
+        parts += self._read_sources(classes, keys, features)
+        self._prior = _join([part for part in parts if part is not None])
+        self._revision = revision
+        return self._prior
+
+    def _read_names(
+        self, settings: Settings, texts: Mapping[str, Sequence[str]], scaler: FeatureScaler
+    ) -> ClassPrior | None:
+        """Return the pseudo-examples of names and descriptions."""
+        with self._database.reading() as connection:
+            current = self._repository.encodings.current(connection)
+
+        n_meaningful = sum(bool(of_class) for of_class in texts.values())
+        if n_meaningful < 2 or current is None:
+            return None
+        if explain_unused_names(settings, current.encoder) is not None:
+            return None
+
+        # One list for all classes: an encoder is fast if it gets all texts at once.
+        all_texts = [text for of_class in texts.values() for text in of_class]
+        labels = [k for k, of_class in enumerate(texts.values()) for _ in of_class]
+        vectors = self._encode(settings, current.row_id, all_texts)
+        if vectors is None or vectors.shape[1] != len(scaler.centre):
+            return None
+
+        # With the scale of the items, not of the names: both must be in one space.
+        scaled = (vectors - scaler.centre) / scaler.size
+        return ClassPrior(
+            scaled.astype(np.float32),
+            np.array(labels, dtype=np.int64),
+            (CLASS_NAMES,) * len(labels),
+        )
+
+    def _encode(self, settings: Settings, encoding_id: int, texts: Sequence[str]) -> Vectors | None:
+        """Return the vectors (M, D) of texts, computed once and then stored."""
+        from teeter.campaigns.encoding import load_encoder
+
+        digests = [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
+        with self._database.reading() as connection:
+            stored = self._repository.descriptions.text_vectors(connection, encoding_id, digests)
+        if all(digest in stored for digest in digests):
+            return np.stack([stored[digest] for digest in digests])
+
+        try:
+            with self._database.reading() as connection:
+                encoder = load_encoder(self._repository, connection, settings)
+            if encoder is None:
+                return None
+            vectors = encoder.encode(texts).vectors
+        except (InputError, MissingExtraError, ServerError) as error:
+            # A campaign can be labelled where its encoder is missing; only its prior is not known.
+            logger.info("The class names are not used. %s", error)
+            return None
+
+        try:
+            with self._database.writing() as connection:
+                self._repository.descriptions.write_text_vectors(
+                    connection, encoding_id, dict(zip(digests, vectors, strict=True))
+                )
+        except StoreError as error:
+            # Only a cache: a campaign that cannot be written to can still be read.
+            logger.info("The vectors of the class names are not stored. %s", error)
+        return np.asarray(vectors, dtype=np.float32)
+
+    def _read_sources(
+        self, classes: Sequence[str], keys: Sequence[str], features: Vectors
+    ) -> list[ClassPrior]:
+        """Return a pseudo-example per source and class: the mean of the items it puts there."""
+        row_of_item = {item: row for row, item in enumerate(keys)}
+        with self._database.reading() as connection:
+            suggestions_by_source = self._read_suggestions(connection)
+
+        priors = []
+        for source, suggestions in suggestions_by_source.items():
+            rows_of_class: dict[str, list[int]] = {}
+            for item, label in suggestions:
+                if item in row_of_item:
+                    rows_of_class.setdefault(label, []).append(row_of_item[item])
+            # What is always the same tells no classes apart.
+            if len(rows_of_class) < 2:
+                continue
+
+            means = []
+            labels = []
+            predicted = np.full(len(keys), -1, dtype=np.int64)
+            for k, name in enumerate(classes):
+                rows = rows_of_class.get(name)
+                if rows is not None:
+                    means.append(features[rows].mean(axis=0))
+                    labels.append(k)
+                    predicted[rows] = k
+            prior = ClassPrior(
+                np.stack(means),
+                np.array(labels, dtype=np.int64),
+                (source,) * len(labels),
+                {source: predicted},
+            )
+            priors.append(prior)
+        return priors
+
+    def _read_suggestions(self, connection: Connection) -> dict[str, list[tuple[str, str]]]:
+        """Return the items and classes that each source suggests."""
+        repository = self._repository.suggestions
+        by_source = {}
+        for source in repository.sources(connection):
+            suggestions = repository.of_source(connection, source)
+            by_source[source.name] = [(entry.item, entry.label) for entry in suggestions]
+        return by_source
+
+
+def _join(priors: Sequence[ClassPrior]) -> ClassPrior | None:
+    if not priors:
+        return None
+
+    origins: tuple[str, ...] = ()
+    predicted: dict[str, Integers] = {}
+    for prior in priors:
+        origins += prior.origins
+        predicted |= prior.predicted
+    return ClassPrior(
+        np.concatenate([prior.features for prior in priors]),
+        np.concatenate([prior.labels for prior in priors]),
+        origins,
+        predicted,
+    )

@@ -1,0 +1,276 @@
+"""Tell other systems what happens in a campaign: signed requests that are repeated until confirmed.
+
+Deliveries are made from the history (``db.webhooks``), so none is lost when a process is killed. A
+receiver confirms one with a status from 200 to 299. Anything else is tried again, later each time,
+for three days. A receiver may get an event twice, if its confirmation was lost; the ``id`` of the
+payload is the same then.
+
+The header ``Teeter-Signature`` is the HMAC-SHA256 of the time in ``Teeter-Timestamp``, a full stop
+and the body, in hexadecimal digits. ``verify_signature`` checks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import random
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.db import LockName
+from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
+from teeter.campaigns.outbound_http import PrivateAddressError, require_http_url, send_request
+from teeter.errors import InputError, TeeterError
+
+__all__ = [
+    "DeliveryCounts",
+    "StoredDelivery",
+    "StoredWebhook",
+    "WebhookEvent",
+    "add_webhook",
+    "deliver_due",
+    "list_deliveries",
+    "list_webhooks",
+    "remove_webhook",
+    "sign_payload",
+    "verify_signature",
+]
+
+SIGNATURE_HEADER = "Teeter-Signature"
+TIMESTAMP_HEADER = "Teeter-Timestamp"
+
+MAX_WEBHOOKS = 20
+"""Webhooks of one campaign."""
+
+_TIMEOUT_SECONDS = 10.0
+_LOCK_SECONDS = 60.0
+"""Seconds after which another process may deliver although one seems to."""
+
+_MOST_AT_ONCE = 100
+"""Deliveries of one call, so that one campaign does not keep the others waiting."""
+
+_FIRST_PAUSE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 3600.0
+_MAX_AGE_SECONDS = 3 * 24 * 3600.0
+"""After this time a delivery is given up."""
+
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_ERROR = 300
+
+
+@dataclass(frozen=True)
+class DeliveryCounts:
+    """What a call of ``deliver_due`` did."""
+
+    delivered: int = 0
+    failed: int = 0
+    """Attempts that are repeated later, or were the last one."""
+
+
+def add_webhook(
+    campaign: Campaign,
+    url: str,
+    events: Iterable[str] = tuple(WebhookEvent),
+    *,
+    secret: str | None = None,
+    allow_private: bool = False,
+    who: str = "me",
+) -> StoredWebhook:
+    """Send events of a campaign to an address from now on.
+
+    Args:
+        campaign: The campaign.
+        url: An ``http`` or ``https`` address. It is resolved at every delivery.
+        events: Some of ``WebhookEvent``.
+        secret: What payloads are signed with; a random one by default.
+        allow_private: Whether the address may be in the server's own network. Only who runs the
+            server should decide this.
+        who: The name for the history.
+
+    Returns:
+        The webhook, with its secret.
+
+    Raises:
+        InputError: If the address or an event is not valid, or there are too many webhooks.
+    """
+    require_http_url(url)
+    names = set(events)
+    unknown = names - set(WebhookEvent)
+    if unknown or not names:
+        raise InputError(
+            f"{', '.join(sorted(unknown)) or 'Nothing'} is not an event: choose from "
+            f"{', '.join(WebhookEvent)}."
+        )
+
+    repository = campaign.repository.webhooks
+    with campaign.database.writing() as connection:
+        if len(repository.all(connection)) >= MAX_WEBHOOKS:
+            raise InputError(f"A campaign has at most {MAX_WEBHOOKS} webhooks: remove one first.")
+        return repository.add(
+            connection,
+            url=url,
+            secret=secret or secrets.token_urlsafe(32),
+            events=[WebhookEvent(name) for name in names],
+            allow_private=allow_private,
+            who=who,
+        )
+
+
+def remove_webhook(campaign: Campaign, number: int, *, who: str = "me") -> None:
+    """Remove a webhook by its number.
+
+    Raises:
+        UnknownResourceError: If there is no such webhook.
+    """
+    with campaign.database.writing() as connection:
+        campaign.repository.webhooks.remove(connection, number, who)
+
+
+def list_webhooks(campaign: Campaign) -> list[StoredWebhook]:
+    """Return the webhooks of a campaign."""
+    with campaign.database.reading() as connection:
+        return campaign.repository.webhooks.all(connection)
+
+
+def list_deliveries(campaign: Campaign, count: int = 20) -> list[StoredDelivery]:
+    """Return the events that were sent or wait, newest first."""
+    with campaign.database.reading() as connection:
+        return campaign.repository.webhooks.recent(connection, count)
+
+
+def sign_payload(secret: str, timestamp: str, body: bytes) -> str:
+    """Return the signature of a payload.
+
+    Example:
+        >>> sign_payload("secret", "1700000000", b"{}")[:16]
+        'b8569b78799ff9e3'
+    """
+    message = timestamp.encode() + b"." + body
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def verify_signature(
+    secret: str, headers: Mapping[str, str], body: bytes, *, max_age: float = 300.0
+) -> bool:
+    """Return whether a request was signed with a secret, and is not an old one sent again.
+
+    Args:
+        secret: The secret of the webhook.
+        headers: The headers of the request, by names in any case.
+        body: Its body, exactly as it was received.
+        max_age: Seconds that it may be old.
+    """
+    by_name = {name.lower(): value for name, value in headers.items()}
+    timestamp = by_name.get(TIMESTAMP_HEADER.lower(), "")
+    signature = by_name.get(SIGNATURE_HEADER.lower(), "")
+    if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > max_age:
+        return False
+
+    # In constant time: a comparison that stops early tells how much of a forgery is right.
+    return hmac.compare_digest(sign_payload(secret, timestamp, body).encode(), signature.encode())
+
+
+def deliver_due(campaign: Campaign) -> DeliveryCounts:
+    """Send what is due to the webhooks of a campaign.
+
+    A server calls this again and again. One process delivers at a time; another one returns at
+    once. A webhook whose receiver fails is left alone until the next call, so that a receiver that
+    is away does not keep the others waiting.
+    """
+    repository = campaign.repository
+    with campaign.database.reading() as connection:
+        has_work = repository.webhooks.has_news(connection)
+        has_work = has_work or bool(repository.webhooks.due(connection, 1))
+    if not has_work:
+        return DeliveryCounts()
+
+    with campaign.database.writing() as connection:
+        lock = repository.locks.acquire(connection, LockName.WEBHOOKS, _LOCK_SECONDS)
+        if lock is None:
+            return DeliveryCounts()
+        repository.webhooks.enqueue(connection)
+        due = repository.webhooks.due(connection, _MOST_AT_ONCE)
+
+    delivered = 0
+    failing = set()
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS - 2 * _TIMEOUT_SECONDS
+        for delivery in due:
+            if delivery.webhook.row_id in failing:
+                continue
+            if time.monotonic() > deadline:
+                break
+            if _deliver(campaign, delivery):
+                delivered += 1
+            else:
+                failing.add(delivery.webhook.row_id)
+    finally:
+        with campaign.database.writing() as connection:
+            repository.locks.release(connection, LockName.WEBHOOKS, lock)
+
+    return DeliveryCounts(delivered, len(failing))
+
+
+def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
+    """Attempt a delivery, note what happened, and return whether it was confirmed."""
+    payload = {"campaign": campaign.name, **json.loads(delivery.payload)}
+    body = json.dumps(payload, ensure_ascii=True).encode()
+    timestamp = str(int(time.time()))
+    headers = {
+        "Content-Type": "application/json",
+        "Teeter-Event": delivery.event,
+        "Teeter-Delivery": str(delivery.row_id),
+        TIMESTAMP_HEADER: timestamp,
+        SIGNATURE_HEADER: sign_payload(delivery.webhook.secret, timestamp, body),
+    }
+
+    status = None
+    is_final = False
+    try:
+        response = send_request(
+            "POST",
+            delivery.webhook.url,
+            headers=headers,
+            body=body,
+            timeout=_TIMEOUT_SECONDS,
+            max_bytes=_MAX_ANSWER_BYTES,
+            allow_private=delivery.webhook.allow_private,
+        )
+        status = response.status
+        error = f"The receiver answered with status {status}."
+    except PrivateAddressError as problem:
+        # It stays as it is until the owner allows it, which makes a new webhook.
+        is_final = True
+        error = str(problem)
+    except TeeterError as problem:
+        error = str(problem)
+
+    webhooks = campaign.repository.webhooks
+    with campaign.database.writing() as connection:
+        if status is not None and 200 <= status < 300:
+            webhooks.note_delivered(connection, delivery.row_id, status)
+            return True
+
+        pause = None if is_final else _pause_before_next(campaign, delivery)
+        webhooks.note_failure(
+            connection, delivery.row_id, status=status, error=error[:_MAX_ERROR], pause=pause
+        )
+        return False
+
+
+def _pause_before_next(campaign: Campaign, delivery: StoredDelivery) -> float | None:
+    """Return the seconds until the next attempt; None if the delivery is too old."""
+    created = datetime.fromisoformat(delivery.created)
+    now = datetime.fromisoformat(campaign.repository.scope.now())
+    if (now - created).total_seconds() > _MAX_AGE_SECONDS:
+        return None
+
+    # From the 10th attempt on it is the longest pause, whatever the power of two is.
+    pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(delivery.attempts, 20))
+    # Many deliveries that failed together must not all come back together.
+    return pause * random.uniform(0.8, 1.2)

@@ -1,0 +1,394 @@
+"""A campaign on another machine, with the same methods as ``teeter.Campaign``.
+
+Everything goes over the server's REST API, with the HTTP client of Python's standard library. A
+request that changes something carries an ``Idempotency-Key``, so that it can be repeated when the
+connection breaks: it is done once.
+"""
+
+from __future__ import annotations
+
+import http.cookiejar
+import io
+import json
+import time
+import urllib.error
+import urllib.request
+import uuid
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from teeter.campaigns.results import ImportResult, ModelInfo, Question
+from teeter.errors import (
+    InputError,
+    PermissionDeniedError,
+    ServerError,
+    ServerUnavailableError,
+    UnknownItemError,
+    UnknownNameError,
+)
+from teeter.files import atomic_write
+from teeter.version import __version__
+
+__all__ = ["RemoteCampaign", "connect"]
+
+_API = "/api/v1"
+_MAX_ITEMS = 1000
+"""Items of one request, and below, characters of one."""
+_MAX_CHARACTERS = 700_000
+
+_ATTEMPTS = 4
+_FIRST_PAUSE = 0.5
+_POLL_SECONDS = 0.3
+_TIMEOUT_SECONDS = 330.0
+"""Seconds that one request may take. The server gives up adding items before."""
+
+_FOLDER_FORMAT = "datasets"
+
+
+def connect(url: str, token: str | None = None, *, campaign: str | None = None) -> RemoteCampaign:
+    """Return a campaign of a server that ``teeter serve`` runs.
+
+    Args:
+        url: The address of the server, or of a page of the campaign.
+        token: The token of the user; None for a server without logins.
+        campaign: The name of the campaign, as in the addresses of its pages. It may be left out if
+            the server has one campaign only.
+
+    Raises:
+        ServerUnavailableError: If the server does not answer.
+        PermissionDeniedError: If the token is wrong or missing.
+        UnknownNameError: If there is no such campaign.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise InputError(f"{url!r} is not the address of a server: write http://HOST:PORT.")
+
+    # The address of a page is what people copy: /c/NAME/progress.
+    folders = parts.path.split("/")
+    if campaign is None and len(folders) > 2 and folders[1] == "c":
+        campaign = folders[2]
+
+    server = _Server(f"{parts.scheme}://{parts.netloc}", token)
+    names = [entry["slug"] for entry in server.get("/campaigns")]
+    if campaign is None and len(names) == 1:
+        campaign = names[0]
+    if campaign not in names:
+        listed = ", ".join(names) or "none"
+        asked = "Which campaign" if campaign is None else f"There is no campaign {campaign!r}"
+        raise UnknownNameError(f"{asked}: this server has {listed}.")
+    return RemoteCampaign(server, str(campaign))
+
+
+class RemoteCampaign:
+    """A campaign on a server. Use ``teeter.connect`` to get one.
+
+    The annotator is the user of the token. What a method returns has the types of
+    ``teeter.Campaign`` where these are simple, and the JSON of the REST API where they are not.
+    """
+
+    def __init__(self, server: _Server, name: str) -> None:
+        self._server = server
+        self.name = name
+
+    def _get(self, path: str, **query: Any) -> Any:
+        return self._server.get(f"/campaigns/{quote(self.name)}{path}", **query)
+
+    def _post(self, path: str, body: Mapping[str, Any], method: str = "POST") -> Any:
+        address = f"/campaigns/{quote(self.name)}{path}"
+        return self._server.send(method, address, body)
+
+    # Items and classes
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in their order."""
+        return tuple(entry["name"] for entry in self._get("/classes")["classes"])
+
+    def add_class(self, name: str) -> None:
+        """Add a class. Labels stay as they are."""
+        self._post("/classes", {"name": name})
+
+    def add(self, items: Iterable[Any]) -> ImportResult:
+        """Add items, a thousand at a time. They are encoded in the background.
+
+        Args:
+            items: Texts, pairs of an id and a text, or dictionaries, as ``Campaign.add`` takes
+                them. Images are links.
+
+        Returns:
+            The counts. Duplicates and conflicts are not listed one by one.
+        """
+        kind = self._get("")["kind"]
+        new = 0
+        labelled = 0
+        for part in _split_items(_as_item(entry, kind) for entry in items):
+            added = self._post("/items", {"items": part})
+            new += added["new"]
+            labelled += added["labelled"]
+        return ImportResult(new=new, duplicates=(), labelled=labelled)
+
+    def items(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Yield the items in their order, page by page.
+
+        Args:
+            **filters: ``search``, ``label``, ``state``, and ``column``, such as
+                ``column="customer=ACME"`` or a list of such filters.
+        """
+        after = None
+        while True:
+            query = {**filters, "count": 500}
+            if after is not None:
+                query["after"] = after
+            page = self._get("/items", **query)
+            yield from page["items"]
+            after = page["after"]
+            if after is None:
+                return
+
+    def row(self, item: str) -> dict[str, Any]:
+        """Return the columns that an item came with."""
+        row: dict[str, Any] = self._get("/item", id=item)["row"]
+        return row
+
+    # Settings
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the campaign."""
+        settings: dict[str, Any] = self._get("/settings")
+        return settings
+
+    def change_settings(self, **changes: Any) -> dict[str, Any]:
+        """Change settings, such as ``instructions`` or ``show``, and return all of them."""
+        settings: dict[str, Any] = self._post("/settings", changes, "PATCH")
+        return settings
+
+    # Labelling
+
+    def ask(self, n: int) -> list[Question]:
+        """Return n items to label; fewer if fewer are left. See ``Campaign.ask``."""
+        while True:
+            answer = self._get("/questions", n=n)
+            questions = answer["questions"]
+            if questions or answer["finished"]:
+                return [_question(fields) for fields in questions]
+            time.sleep(_POLL_SECONDS)
+
+    def tell(self, item: str, label: str, *, comment: str | None = None) -> None:
+        """Record the class of an item. It is on the server's disk when this returns."""
+        self._answer(item, "label", label, comment)
+
+    def skip(self, item: str, *, comment: str | None = None) -> None:
+        """Skip an item: it may be asked about again after the next training."""
+        self._answer(item, "skip", None, comment)
+
+    def mark_unsure(self, item: str, *, comment: str | None = None) -> None:
+        """Say that an item's class cannot be told."""
+        self._answer(item, "unsure", None, comment)
+
+    def flag(self, item: str, *, comment: str | None = None) -> None:
+        """Say that an item does not belong in the campaign."""
+        self._answer(item, "flag", None, comment)
+
+    def _answer(self, item: str, kind: str, label: str | None, comment: str | None) -> None:
+        body = {"item": str(item), "kind": kind, "label": label, "comment": comment}
+        self._post("/answers", body)
+
+    def undo(self, *, item: str | None = None) -> dict[str, Any] | None:
+        """Take back your last answer, and return it; None if there is none."""
+        undone: dict[str, Any] | None = self._post("/undo", {"item": item})["undone"]
+        return undone
+
+    # Models and results
+
+    def train(self) -> ModelInfo | None:
+        """Train a model now, and return it; None if fewer than two classes have labels."""
+        result = self._wait_for_job(self._post("/train", {})["job"])
+        trained = result["trained"]
+        if trained is None:
+            return None
+        return ModelInfo(trained["version"], trained["labels"], tuple(trained["classes"]))
+
+    def _wait_for_job(self, job: str) -> dict[str, Any]:
+        while True:
+            state = self._server.get(f"/jobs/{quote(job)}")
+            if state["state"] == "failed":
+                raise ServerError(str(state["detail"]))
+            if state["state"] == "done":
+                result: dict[str, Any] = state["result"]
+                return result
+            time.sleep(_POLL_SECONDS)
+
+    def predict(self, contents: Sequence[str]) -> list[tuple[str, float]]:
+        """Return the most probable class of new texts, each with a calibrated probability."""
+        predictions: list[tuple[str, float]] = []
+        for start in range(0, len(contents), _MAX_ITEMS):
+            part = list(contents[start : start + _MAX_ITEMS])
+            answer = self._post("/predict", {"texts": part})
+            predicted = answer["predictions"]
+            predictions += [(entry["label"], entry["probability"]) for entry in predicted]
+        return predictions
+
+    def labels(self) -> dict[str, str]:
+        """Return the label of every labelled item by id."""
+        rows = self.items(state="labelled")
+        return {row["item"]: row["label"] for row in rows if row["label"] is not None}
+
+    def status(self) -> dict[str, Any]:
+        """Return the progress of the campaign, with the advice on whether to stop."""
+        status: dict[str, Any] = self._get("/progress")["status"]
+        return status
+
+    def export(self, path: str | Path, form: str | None = None) -> None:
+        """Write labels, predictions and all columns to a file, or to a folder for ``datasets``.
+
+        Args:
+            path: The file. Its ending gives the format: .csv, .jsonl or .parquet.
+            form: The format by name. See ``Campaign.export``.
+        """
+        target = Path(path)
+        form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT
+        query = urlencode({"form": form})
+        content = self._server.read(f"/campaigns/{quote(self.name)}/export?{query}")
+
+        if form != _FOLDER_FORMAT:
+            atomic_write(target, content)
+            return
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            archive.extractall(target)
+
+
+class _Server:
+    """The REST API of a server, for one user."""
+
+    def __init__(self, origin: str, token: str | None) -> None:
+        self._origin = origin
+        self._token = token
+        self._csrf: str | None = None
+        cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
+        self._opener = urllib.request.build_opener(cookies)
+
+    def get(self, path: str, **query: Any) -> Any:
+        """Return the JSON that the server answers with."""
+        if query:
+            path += "?" + urlencode(query, doseq=True)
+        return json.loads(self.read(path))
+
+    def read(self, path: str) -> bytes:
+        """Return the body that the server answers with."""
+        return self._request("GET", path, None)
+
+    def send(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+        """Send JSON, and return the JSON that the server answers with."""
+        if self._token is None and self._csrf is None:
+            self._csrf = self.get("/session")["csrf"]
+        return json.loads(self._request(method, path, json.dumps(body).encode()))
+
+    def _request(self, method: str, path: str, body: bytes | None) -> bytes:
+        headers = {"user-agent": f"teeter/{__version__}", "accept": "application/json"}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {self._token}"
+        if body is not None:
+            headers["content-type"] = "application/json"
+            # The same in every attempt: the server does the request once.
+            headers["idempotency-key"] = uuid.uuid4().hex
+        if self._csrf is not None:
+            headers["x-csrf-token"] = self._csrf
+
+        request = urllib.request.Request(
+            f"{self._origin}{_API}{path}", data=body, headers=headers, method=method
+        )
+        pause = _FIRST_PAUSE
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+                    content: bytes = response.read()
+                    return content
+            except urllib.error.HTTPError as error:
+                # 503: the database is away, or the server is busy. Anything else would fail again.
+                if error.code != 503 or attempt == _ATTEMPTS - 1:
+                    raise _as_error(error) from None
+            except (OSError, http.client.HTTPException) as error:
+                if attempt == _ATTEMPTS - 1:
+                    reason = getattr(error, "reason", error)
+                    raise ServerUnavailableError(
+                        f"{self._origin} does not answer: {reason}."
+                    ) from None
+            time.sleep(pause)
+            pause *= 2
+
+        raise ServerUnavailableError(f"{self._origin} does not answer.")
+
+
+def _as_error(error: urllib.error.HTTPError) -> Exception:
+    """Return the error that stands for an answer of the server."""
+    try:
+        sentence = str(json.loads(error.read())["detail"])
+    except (ValueError, KeyError, TypeError):
+        sentence = f"The server answered with status {error.code}."
+
+    if error.code in (401, 403):
+        return PermissionDeniedError(sentence)
+    if error.code == 404:
+        return UnknownItemError(sentence)
+    if error.code == 422:
+        return InputError(sentence)
+    if error.code == 503:
+        return ServerUnavailableError(sentence)
+    return ServerError(sentence)
+
+
+_ITEM_FIELDS = ("id", "text", "image", "features", "label")
+
+
+def _as_item(entry: Any, kind: str) -> dict[str, Any]:
+    """Return an item as the REST API takes it."""
+    if isinstance(entry, str):
+        return {kind: entry}
+    if isinstance(entry, tuple) and len(entry) == 2:
+        return {"id": str(entry[0]), kind: entry[1]}
+    if not isinstance(entry, Mapping):
+        raise InputError(f"An item cannot be of type {type(entry).__name__}.")
+
+    item = {name: entry[name] for name in _ITEM_FIELDS if entry.get(name) is not None}
+    if "id" in item:
+        item["id"] = str(item["id"])
+    if "features" in item:
+        item["features"] = [float(value) for value in item["features"]]
+    columns = {name: value for name, value in entry.items() if name not in _ITEM_FIELDS}
+    if columns:
+        item["columns"] = columns
+    return item
+
+
+def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield items in parts that fit into one request."""
+    part: list[dict[str, Any]] = []
+    characters = 0
+    for item in items:
+        size = len(json.dumps(item))
+        if part and (len(part) == _MAX_ITEMS or characters + size > _MAX_CHARACTERS):
+            yield part
+            part = []
+            characters = 0
+        part.append(item)
+        characters += size
+    if part:
+        yield part
+
+
+def _question(fields: Mapping[str, Any]) -> Question:
+    pick = fields["pick"]
+    reason = dict(pick["scores"])
+    if pick["predicted"] is not None:
+        reason["predicted"] = pick["predicted"]
+        reason["probability"] = pick["probability"]
+    return Question(
+        item=fields["item"],
+        content=fields["content"]["text"],
+        arm=pick["arm"],
+        rank=pick["rank"],
+        reason=reason,
+    )

@@ -1,0 +1,121 @@
+"""The REST API of classes and suggestions: descriptions, predictions and language models."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Annotated
+
+from fastapi import APIRouter, File, Form, Request, UploadFile
+
+from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.enums import Permission
+from teeter.web.permissions import current_user, get_workspace, require_permission
+from teeter.web.schemas import (
+    ClassOut,
+    DescribeIn,
+    NameIn,
+    NamesIn,
+    PredictionsStored,
+    SourceOut,
+    SourceRemoved,
+    SuggestIn,
+    SuggestStarted,
+)
+from teeter.web.suggestions import SuggestionService, describe_source
+from teeter.web.uploads import save_upload
+
+__all__ = ["router", "upload_predictions"]
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+
+SourceField = Annotated[
+    str, Form(max_length=80, description="What the predictions are called on the page.")
+]
+
+
+# Classes
+
+
+@router.get("/classes")
+def list_classes(request: Request, slug: str) -> list[ClassOut]:
+    """Return the classes, what they mean, and their shortcuts."""
+    return require_permission(request, slug, Permission.ANSWER).list_classes()
+
+
+@router.post("/classes/describe")
+def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassOut]:
+    """Say what classes mean. An empty description removes what was there."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    descriptions = {}
+    for name, given in body.classes.items():
+        descriptions[name] = ClassDescription(given.description, tuple(given.examples))
+
+    SuggestionService(service, current_user(request)).describe_classes(descriptions)
+    return service.list_classes()
+
+
+@router.post("/classes/names")
+def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
+    """Let models learn from the names and descriptions of the classes, or not."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    SuggestionService(service, current_user(request)).use_names(body.use)
+    return body
+
+
+# Suggestions
+
+
+@router.get("/sources")
+def list_sources(request: Request, slug: str) -> list[SourceOut]:
+    """Return the sources of suggestions, and how far people agree with each."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    return [describe_source(report) for report in service.campaign.sources()]
+
+
+@router.post("/predictions")
+def add_predictions(
+    request: Request,
+    slug: str,
+    *,
+    file: Annotated[
+        UploadFile,
+        File(description="CSV, JSONL or Parquet with id, label and optionally probability."),
+    ],
+    source: SourceField,
+) -> PredictionsStored:
+    """Add the predictions of another model as suggestions. They never become labels."""
+    return upload_predictions(request, slug, file, source)
+
+
+def upload_predictions(
+    request: Request, slug: str, file: UploadFile, source: str
+) -> PredictionsStored:
+    """Store an uploaded file of predictions, and remove the file."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    workspace = get_workspace(request)
+
+    path = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
+    try:
+        return SuggestionService(service, current_user(request)).add_predictions(path, source)
+    finally:
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+
+@router.post("/sources/remove")
+def remove_source(request: Request, slug: str, body: NameIn) -> SourceRemoved:
+    """Remove a source and all its suggestions."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    SuggestionService(service, current_user(request)).remove_source(body.name)
+    return SourceRemoved(name=body.name)
+
+
+@router.post("/suggest", status_code=202)
+def ask_language_model(request: Request, slug: str, body: SuggestIn) -> SuggestStarted:
+    """Ask the server's language model about all items that it has said nothing about.
+
+    The texts of the items are sent to the server that was named when this one was started.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    suggester = get_workspace(request).require_suggester()
+    suggester.ask_about_all(service, body.limit)
+    return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)

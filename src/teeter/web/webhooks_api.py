@@ -1,0 +1,133 @@
+"""The REST API of webhooks: add and remove them, and list their deliveries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
+from teeter.campaigns.enums import Permission
+from teeter.campaigns.webhooks import (
+    add_webhook,
+    list_deliveries,
+    list_webhooks,
+    remove_webhook,
+)
+from teeter.web.permissions import current_user, require_permission
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}/webhooks")
+
+_MAX_NUMBER = 2**31 - 1
+
+
+class WebhookIn(BaseModel):
+    """An address to send events to. It must be public, unless who runs the server allows others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str = Field(min_length=1, max_length=2000)
+    events: list[WebhookEvent] = Field(
+        default_factory=lambda: list(WebhookEvent), min_length=1, max_length=len(WebhookEvent)
+    )
+
+
+class WebhookOut(BaseModel):
+    """A webhook."""
+
+    id: int
+    url: str
+    events: list[WebhookEvent]
+    allow_private: bool
+    created: str
+
+
+class NewWebhookOut(WebhookOut):
+    """A new webhook, with the secret of its signatures. It is shown only once."""
+
+    secret: str
+
+
+class DeliveryOut(BaseModel):
+    """An event that was sent, or is to be sent."""
+
+    id: int
+    webhook: int
+    event: WebhookEvent
+    created: str
+    attempts: int
+    next_attempt: str | None
+    """When it is tried again; None if it is not."""
+    delivered: str | None
+    given_up: str | None
+    status: int | None
+    error: str | None
+
+
+class WebhookNumberIn(BaseModel):
+    """The number of a webhook."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: int = Field(ge=1, le=_MAX_NUMBER)
+
+
+@router.get("")
+def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
+    """List the webhooks of a campaign."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
+
+
+@router.post("", status_code=201)
+def create_webhook(request: Request, slug: str, body: WebhookIn) -> NewWebhookOut:
+    """Send events to an address from now on. The secret of the signatures is shown only once."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    webhook = add_webhook(service.campaign, body.url, body.events, who=current_user(request))
+    return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
+
+
+@router.post("/remove")
+def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[WebhookOut]:
+    """Remove a webhook, and return those that are left."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    remove_webhook(service.campaign, body.id, who=current_user(request))
+    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
+
+
+@router.get("/deliveries")
+def get_deliveries(
+    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=500)] = 50
+) -> list[DeliveryOut]:
+    """List the events that were sent or wait, newest first."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
+
+
+def _describe(webhook: StoredWebhook) -> dict[str, Any]:
+    return {
+        "id": webhook.row_id,
+        "url": webhook.url,
+        "events": sorted(webhook.events),
+        "allow_private": webhook.allow_private,
+        "created": webhook.created,
+    }
+
+
+def _describe_delivery(delivery: StoredDelivery) -> DeliveryOut:
+    is_waiting = delivery.delivered is None and delivery.given_up is None
+    return DeliveryOut(
+        id=delivery.row_id,
+        webhook=delivery.webhook.row_id,
+        event=delivery.event,
+        created=delivery.created,
+        attempts=delivery.attempts,
+        next_attempt=delivery.next_attempt if is_waiting else None,
+        delivered=delivery.delivered,
+        given_up=delivery.given_up,
+        status=delivery.status,
+        error=delivery.error,
+    )

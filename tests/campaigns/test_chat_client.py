@@ -1,0 +1,248 @@
+"""One request per text, sent as data; every trouble with the server is one clear error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
+from teeter.campaigns import chat_client
+from teeter.campaigns.chat_client import (
+    ChatClient,
+    build_prompt,
+    normalize_endpoint,
+    parse_label,
+)
+from teeter.campaigns.db import ClassDescription
+from teeter.errors import InputError, ServerError, ServerUnavailableError
+
+CLASSES = ("spam", "ham")
+PROMPT = build_prompt(
+    CLASSES, {"spam": ClassDescription("Advertising.", ("Win now!",))}, "Judge the sender."
+)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeLanguageModel]:
+    with fake_language_model() as running:
+        yield running
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def client(server: FakeLanguageModel, pauses: list[float]) -> ChatClient:
+    return ChatClient(server.url, "tiny", sleep=pauses.append)
+
+
+def test_a_request_has_the_classes_the_instructions_and_the_text_as_data(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    text = 'A "quoted"\ntext'
+    reply = client.ask(PROMPT, text)
+    assert reply == chat_client.ChatReply("ham", 100, 10)
+
+    (request,) = server.requests
+    system, user = request["body"]["messages"]
+    assert request["path"] == "/v1/chat/completions"
+    assert user["content"] == json.dumps({"text": text})
+    for part in ("Advertising.", "Win now!", "Judge the sender.", '"ham"', "data"):
+        assert part in system["content"]
+    schema = request["body"]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["label"]["enum"] == ["spam", "ham"]
+
+
+def test_the_key_comes_from_the_environment(
+    server: FakeLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEETER_SUGGEST_KEY", "secret")
+    ChatClient(server.url, "tiny").ask(PROMPT, "hello")
+    assert server.requests[0]["headers"]["authorization"] == "Bearer secret"
+
+    monkeypatch.delenv("TEETER_SUGGEST_KEY")
+    ChatClient(server.url, "tiny").ask(PROMPT, "hello")
+    assert "authorization" not in server.requests[1]["headers"]
+
+
+def test_a_key_is_never_sent_unencrypted_to_another_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEETER_SUGGEST_KEY", "secret")
+    with pytest.raises(InputError, match="unencrypted"):
+        ChatClient("http://llm.example.org/v1", "tiny")
+    ChatClient("https://llm.example.org/v1", "tiny")
+
+
+def test_a_busy_server_is_asked_again_after_the_time_it_names(
+    server: FakeLanguageModel, client: ChatClient, pauses: list[float]
+) -> None:
+    server.statuses = [429, 503]
+    server.headers = {"retry-after": "7"}
+    assert client.ask(PROMPT, "win").label == "spam"
+    assert pauses == [7.0, 7.0]
+
+
+def test_pauses_grow_and_have_a_limit(
+    server: FakeLanguageModel, client: ChatClient, pauses: list[float]
+) -> None:
+    server.statuses = [500, 500, 429]
+    client.ask(PROMPT, "win")
+    assert pauses == [1.0, 2.0, 4.0]
+
+    server.statuses = [429]
+    server.headers = {"retry-after": "86400"}
+    client.ask(PROMPT, "win")
+    assert pauses[-1] == chat_client.LONGEST_PAUSE
+
+
+def test_a_server_that_stays_busy_is_not_available(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    server.statuses = [429] * chat_client.MAX_ATTEMPTS
+    with pytest.raises(ServerUnavailableError, match=r"status 429.*run the same command"):
+        client.ask(PROMPT, "win")
+
+
+def test_a_response_that_takes_too_long_is_given_up(
+    server: FakeLanguageModel, client: ChatClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    server.hold = threading.Event()
+    monkeypatch.setattr(chat_client, "TIMEOUT", 0.05)
+    monkeypatch.setattr(chat_client, "MAX_ATTEMPTS", 2)
+    with pytest.raises(ServerUnavailableError, match="timed out"):
+        client.ask(PROMPT, "win")
+    server.hold.set()
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{"message": null}]}', b"\xff"],
+)
+def test_a_response_that_is_no_completion_is_an_error(
+    server: FakeLanguageModel, client: ChatClient, body: bytes
+) -> None:
+    server.body = body
+    with pytest.raises(ServerUnavailableError, match="no chat completion"):
+        client.ask(PROMPT, "win")
+
+
+def test_a_huge_response_is_not_read(
+    server: FakeLanguageModel, client: ChatClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_client, "MAX_REPLY_BYTES", 100)
+    server.body = b" " * 5000
+    with pytest.raises(ServerError, match="longer than 100 bytes"):
+        client.ask(PROMPT, "win")
+
+
+def test_redirects_are_refused_with_the_key_and_the_text(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    with fake_language_model() as elsewhere:
+        server.statuses = [307]
+        server.headers = {"location": f"{elsewhere.url}/chat/completions"}
+        with pytest.raises(ServerError, match="redirects to another address"):
+            client.ask(PROMPT, "win")
+        assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [(401, "refuses the key"), (404, "no model 'tiny'"), (402, "refuses the request with status")],
+)
+def test_a_refusal_is_final(
+    server: FakeLanguageModel, client: ChatClient, status: int, sentence: str
+) -> None:
+    server.statuses = [status]
+    with pytest.raises(ServerError, match=sentence):
+        client.ask(PROMPT, "win")
+    assert len(server.requests) == 1
+
+
+def test_fields_that_a_server_does_not_know_are_left_out(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    server.refused_fields = {"response_format", "max_tokens"}
+    assert client.ask(PROMPT, "win").label == "spam"
+    assert set(server.requests[-1]["body"]) == {"model", "messages"}
+
+    client.ask(PROMPT, "win")
+    assert len(server.requests) == 4, "the next request leaves them out at once"
+
+
+def test_a_server_that_refuses_every_form_of_a_request_is_reported(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    server.refused_fields = {"model"}
+    with pytest.raises(ServerError, match="status 400"):
+        client.ask(PROMPT, "win")
+
+
+def test_tokens_are_estimated_where_a_server_does_not_count_them(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    server.body = b'{"choices": [{"message": {"content": "spam"}}], "usage": null}'
+    reply = client.ask(PROMPT, "win")
+    assert reply.label == "spam"
+    assert reply.input_tokens == chat_client.estimate_input_tokens(PROMPT, "win")
+    assert reply.output_tokens >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "label"),
+    [
+        ('{"label": "spam"}', "spam"),
+        ('```json\n{"label": "Ham"}\n```', "ham"),
+        ('It is not {"label": "ham"} but {"label": "spam"}', "spam"),
+        (" spam. ", "spam"),
+        ("'ham'", "ham"),
+        ("not spam", None),
+        ("spam or ham", None),
+        ('{"label": "eggs"}', None),
+        ('{"label": ["spam"]}', None),
+        ('{"label": null}', None),
+        ("", None),
+    ],
+)
+def test_only_the_exact_name_of_a_class_is_a_label(content: str, label: str | None) -> None:
+    assert parse_label(content, CLASSES) == label
+
+
+def test_names_that_differ_only_in_case_are_told_apart() -> None:
+    assert parse_label("A", ["A", "a"]) == "A"
+    assert parse_label("É", ["x", "é"]) == "é"
+    assert parse_label("B", ["bb", "A", "a"]) is None
+
+
+@pytest.mark.parametrize(
+    "url", ["", "llm", "ftp://host/v1", "http://", "http://host:port/v1", "file:///etc/passwd"]
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match="is not the address of a language model"):
+        normalize_endpoint(url)
+
+
+@pytest.mark.parametrize("url", ["http://me:secret@host/v1", "https://host/v1?key=secret"])
+def test_a_key_in_the_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InputError, match="TEETER_SUGGEST_KEY") as caught:
+        normalize_endpoint(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_digest_covers_the_model_the_prompt_and_the_text() -> None:
+    other_prompt = build_prompt(CLASSES, {}, "")
+    digests = {
+        PROMPT.digest("tiny", "a"),
+        PROMPT.digest("tiny", "b"),
+        PROMPT.digest("large", "a"),
+        other_prompt.digest("tiny", "a"),
+    }
+    assert len(digests) == 4

@@ -1,0 +1,45 @@
+"""The page in a notebook: served to one origin, and shown in a frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from teeter.campaigns import notebooks
+from teeter.campaigns.notebooks import open_notebook_page
+from teeter.errors import InputError
+from teeter.web.app import make_app
+from teeter.web.auth import SecurityConfig
+from web.servers import make_text_campaign, use_inline_workers
+
+
+def headers_of(file: Path, frame_origin: str | None) -> dict[str, str]:
+    security = SecurityConfig(b"secret", frame_origin=frame_origin)
+    app = make_app([file], security=security, warm=False)
+    use_inline_workers(app.state.workspace)
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+        return dict(client.get("/c/texts/progress").headers)
+
+
+def test_only_the_origin_of_the_notebook_may_frame_the_page(tmp_path: Path) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
+
+    closed = headers_of(file, None)
+    assert "frame-ancestors 'none'" in closed["content-security-policy"]
+    assert closed["x-frame-options"] == "DENY"
+
+    opened = headers_of(file, "http://localhost:8888")
+    assert opened["content-security-policy"].endswith("frame-ancestors http://localhost:8888")
+    assert "x-frame-options" not in opened
+
+
+def test_a_notebook_elsewhere_or_unknown_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebooks, "find_notebook_origin", lambda: None)
+    with pytest.raises(InputError, match="The address of the notebook is not known"):
+        open_notebook_page(str(tmp_path / "c.teeter"), height=1)
+    with pytest.raises(InputError, match=r"A notebook on hub\.example\.org cannot show"):
+        open_notebook_page("c.teeter", origin="https://hub.example.org", height=1)

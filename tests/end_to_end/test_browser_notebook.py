@@ -1,0 +1,97 @@
+"""The labelling page in a cell of JupyterLab: shown in a frame, and answered there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from teeter.campaigns.campaign import Campaign
+from web.browsers import MARKS, sync_api
+from web.servers import make_text_campaign
+
+pytest.importorskip("jupyterlab")
+pytest.importorskip("ipykernel")
+pytestmark = [*MARKS, pytest.mark.slow]
+
+TOKEN = "a token of the test"
+CELL = "import teeter\nteeter.Campaign.open('texts.teeter').show(height=640)"
+
+
+@contextmanager
+def running_jupyter(folder: Path) -> Iterator[str]:
+    """Yield the address of a JupyterLab in a folder."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    options = [f"--ServerApp.port={port}", f"--IdentityProvider.token={TOKEN}", "--no-browser"]
+    options += ["--allow-root", "--ServerApp.ip=127.0.0.1", "--LabApp.news_url="]
+    environment = {**os.environ, "HOME": str(folder), "JUPYTER_RUNTIME_DIR": str(folder / "run")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *options],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 120
+        while not answers(f"{address}/api"):
+            assert process.poll() is None, "JupyterLab ended"
+            assert time.monotonic() < deadline, "JupyterLab did not start"
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def answers(address: str) -> bool:
+    try:
+        return httpx.get(address).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def write_notebook(path: Path) -> None:
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "source": CELL}
+    cell["execution_count"] = None
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(notebook))
+
+
+def test_a_cell_shows_the_page_and_an_answer_in_it_is_saved(browser: Any, tmp_path: Path) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 20)
+    write_notebook(tmp_path / "label.ipynb")
+
+    with running_jupyter(tmp_path) as address:
+        page = browser.new_page(viewport={"width": 1300, "height": 1000})
+        page.goto(f"{address}/lab/tree/label.ipynb?token={TOKEN}")
+        # A cell that runs before the kernel is connected does nothing.
+        idle = page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
+        sync_api.expect(idle).to_be_visible()
+        page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+        page.keyboard.press("Shift+Enter")
+
+        frame = page.frame_locator(".jp-OutputArea iframe")
+        sync_api.expect(frame.locator("#stage .words")).to_be_visible()
+        frame.locator("#choices button").first.click()
+        sync_api.expect(frame.locator("#saved")).to_have_text("All saved")
+        page.screenshot(path=os.environ.get("TEETER_SCREENSHOT", str(tmp_path / "page.png")))
+        page.close()
+
+    campaign = Campaign.open(file)
+    assert campaign.status().labelled == 1
+    campaign.database.close()

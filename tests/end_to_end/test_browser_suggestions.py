@@ -1,0 +1,84 @@
+"""Suggestions in a real browser: accepted with a key, hidden by a switch, and recorded as seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.db import ClassDescription
+from web.browsers import MARKS, for_all_eyes, page_server, sync_api, wait_until, window
+from web.servers import make_text_campaign
+
+pytestmark = [*MARKS, pytest.mark.slow]
+
+
+def make_suggested_campaign(path: Path) -> Path:
+    """Make a campaign in which a source says that every item is spam."""
+    make_text_campaign(path, 40, control=0.0)
+    campaign = Campaign.open(path)
+    rows = [{"id": f"t{number}", "label": "spam", "probability": 0.9} for number in range(40)]
+    campaign.add_predictions(rows, "old <model>")
+    campaign.describe({"spam": ClassDescription("<i>Ads</i>", ("Win & win",))})
+    campaign.database.close()
+    return path
+
+
+def shown_labels(path: Path) -> list[str]:
+    """Return the labels of the answers that were given beside a suggestion."""
+    campaign = Campaign.open(path)
+    with campaign.database.reading() as connection:
+        seen = campaign.repository.suggestions.shown_with_live_answers(connection)
+        answers = campaign.repository.answers.live(connection)
+    campaign.database.close()
+    return [str(answer.label) for answer in answers if (answer.item, answer.annotator) in seen]
+
+
+def show_suggestion(page: Any) -> None:
+    """Answer until an item has a suggestion: one in ten is answered blind."""
+    page.locator("#stage .words").wait_for()
+    while not page.locator("#suggestion .accept").count():
+        page.keyboard.press("2")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_suggestion_is_accepted_by_a_key_and_hidden_by_a_switch(
+    browser: Any, tmp_path: Path, scheme: str
+) -> None:
+    file = make_suggested_campaign(tmp_path / "texts.teeter")
+    problems: list[str] = []
+    with page_server(file) as address:
+        page = window(browser, problems, color_scheme=scheme)
+        page.goto(address)
+        show_suggestion(page)
+        suggestion = page.locator("#suggestion")
+        sync_api.expect(suggestion).to_contain_text("by old <model> (90% sure)")
+        sync_api.expect(suggestion).to_contain_text("accuracy not measured yet")
+        sync_api.expect(page.locator(".meanings")).to_contain_text("<i>Ads</i>")
+        for_all_eyes(page, "the page")
+
+        page.keyboard.press("=")
+        wait_until(lambda: shown_labels(file) == ["spam"])
+
+        # Hidden, the key does nothing and no suggestion is recorded with the answer.
+        show_suggestion(page)
+        page.locator("#suggest").uncheck()
+        sync_api.expect(suggestion).to_be_empty()
+        text = page.locator("#stage").inner_text()
+        page.keyboard.press("=")
+        assert page.locator("#stage").inner_text() == text
+        page.keyboard.press("1")
+        sync_api.expect(page.locator("#saved")).to_have_text("All saved")
+        assert len(shown_labels(file)) == 1
+
+        page.reload()
+        page.locator("#stage .words").wait_for()
+        assert not page.locator("#suggest").is_checked(), "the browser remembers the switch"
+
+        page.goto(f"{address}/c/texts/classes")
+        sync_api.expect(page.locator("tbody")).to_contain_text("old <model>")
+        for_all_eyes(page, "the page")
+        page.context.close()
+    assert problems == []

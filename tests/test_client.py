@@ -1,0 +1,180 @@
+"""``teeter.connect``: a campaign on a server, with the methods of one on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+import teeter
+from teeter import client as client_module
+from teeter.client import RemoteCampaign
+from teeter.errors import (
+    InputError,
+    PermissionDeniedError,
+    ServerUnavailableError,
+    UnknownItemError,
+)
+from web.servers import make_text_campaign, serve_campaigns
+
+
+class _Response:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __enter__(self) -> _Response:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def read(self) -> bytes:
+        return self._content
+
+
+class TestOpener:
+    """Sends what ``urllib`` would send to a server in this process."""
+
+    __test__ = False
+
+    def __init__(self, client: TestClient, failures: int = 0) -> None:
+        self.client = client
+        self.failures = failures
+        """Answers that are lost on the way back."""
+        self.keys: list[str] = []
+
+    def open(self, request: Any, timeout: float) -> _Response:
+        import io
+        import urllib.error
+
+        headers = dict(request.header_items())
+        path = request.full_url.partition("://")[2].partition("/")[2]
+        response = self.client.request(
+            request.get_method(), f"/{path}", content=request.data, headers=headers
+        )
+        if request.data is not None:
+            self.keys.append(headers["Idempotency-key"])
+            if self.failures:
+                self.failures -= 1
+                raise ConnectionResetError(104, "Connection reset by peer")
+        if response.status_code >= 400:
+            raise urllib.error.HTTPError(
+                request.full_url,
+                response.status_code,
+                "",
+                response.headers,  # type: ignore[arg-type]
+                io.BytesIO(response.content),
+            )
+        return _Response(response.content)
+
+
+@pytest.fixture
+def opener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestOpener]:
+    file = make_text_campaign(tmp_path / "texts.teeter")
+    with serve_campaigns(file) as client:
+        # The client of tests has a session already: ours must get one of its own.
+        client.headers.pop("x-csrf-token", None)
+        opener = TestOpener(client)
+        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
+        monkeypatch.setattr(client_module, "_FIRST_PAUSE", 0.0)
+        yield opener
+
+
+@pytest.fixture
+def campaign(opener: TestOpener) -> RemoteCampaign:
+    return teeter.connect("http://127.0.0.1:8765")
+
+
+def test_a_round_of_labelling_over_the_network(campaign: RemoteCampaign, tmp_path: Path) -> None:
+    questions = campaign.ask(4)
+    assert len(questions) == 4
+    assert campaign.classes == ("spam", "ham")
+
+    for number, question in enumerate(questions[:3]):
+        campaign.tell(question.item, ("spam", "ham")[number % 2], comment="sure")
+    campaign.flag(questions[3].item)
+    assert campaign.undo() is not None
+
+    labels = campaign.labels()
+    assert set(labels) == {question.item for question in questions[:3]}
+    model = campaign.train()
+    assert model is not None
+    assert (model.version, model.labels) == (1, 3)
+    assert campaign.status()["labelled"] == 3
+    (prediction,) = campaign.predict(["Win cash now"])
+    assert prediction[0] in ("spam", "ham")
+    campaign.export(tmp_path / "out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert len(lines) == 121
+    assert json.loads(lines[0])["id"] == "t0"
+    campaign.export(tmp_path / "folder")
+    assert (tmp_path / "folder" / "train.parquet").exists()
+
+
+def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
+    campaign: RemoteCampaign, opener: TestOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_MAX_ITEMS", 3)
+    opener.failures = 1
+
+    result = campaign.add(
+        [
+            "first new text",
+            ("n2", "second new text"),
+            {"id": 3, "text": "third new text", "label": "ham", "customer": "ACME"},
+            {"id": "n4", "text": "fourth new text", "customer": "other"},
+        ]
+    )
+
+    assert (result.new, result.labelled) == (4, 1)
+    assert len(opener.keys) == 3
+    assert opener.keys[0] == opener.keys[1] != opener.keys[2]
+    assert campaign.row("3") == {"customer": "ACME"}
+    found = [row["item"] for row in campaign.items(column="customer=ACME")]
+    assert found == ["3"]
+    assert len(list(campaign.items())) == 125
+
+
+def test_settings_and_classes_can_be_changed(campaign: RemoteCampaign) -> None:
+    campaign.add_class("maybe")
+    changed = campaign.change_settings(instructions="Read all of it.")
+
+    assert campaign.classes == ("spam", "ham", "maybe")
+    assert changed == campaign.settings()
+    with pytest.raises(InputError, match="No strategy is called 'lost'"):
+        campaign.change_settings(strategy="lost")
+
+
+def test_errors_of_the_server_are_errors_here(opener: TestOpener, campaign: RemoteCampaign) -> None:
+    with pytest.raises(InputError, match="No class is called 'lost'"):
+        campaign.tell("t1", "lost")
+    with pytest.raises(UnknownItemError, match="No item is called 'lost'"):
+        campaign.row("lost")
+    with pytest.raises(InputError, match="There is no campaign 'lost': this server has texts"):
+        teeter.connect("http://127.0.0.1:8765/c/lost/progress")
+    with pytest.raises(InputError, match="is not the address of a server"):
+        teeter.connect("127.0.0.1:8765")
+    opener.failures = 99
+    with pytest.raises(ServerUnavailableError, match="does not answer"):
+        campaign.tell("t1", "spam")
+
+
+def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter")
+    from teeter.campaigns import Campaign
+
+    opened = Campaign.open(file)
+    token = opened.people.add("olga", "owner")
+    opened.database.close()
+    with serve_campaigns(file) as client:
+        opener = TestOpener(client)
+        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
+        with pytest.raises(PermissionDeniedError):
+            teeter.connect("http://127.0.0.1:8765", "wrong")
+        campaign = teeter.connect("http://127.0.0.1:8765/c/texts", token)
+        campaign.tell("t1", "ham")
+        assert campaign.labels() == {"t1": "ham"}
