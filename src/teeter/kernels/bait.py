@@ -317,7 +317,8 @@ class _BaitState:
         solved, _ = torch.linalg.solve_ex(
             identity + sign * inverse_projections, product_projections
         )
-        return solved.diagonal(dim1=1, dim2=2).sum(dim=1)
+        scores: Tensor = solved.diagonal(dim1=1, dim2=2).sum(dim=1)
+        return scores
 
     def update(
         self,

@@ -372,7 +372,8 @@ class _BatchedTrainer:
                 f"{name} returns {output_shape}: to be trained, it must return (rows, classes)."
             )
 
-        class_count = network[-1].out_features
+        last_layer: Any = network[-1]
+        class_count = int(last_layer.out_features)
         highest_label = int(self.labels.max())
         if highest_label >= class_count:
             raise TrainingError(
@@ -599,5 +600,5 @@ class _Stopwatch:
         """Return the seconds of all blocks."""
         if self._on_gpu:
             torch.cuda.synchronize()
-        milliseconds = sum(start.elapsed_time(end) for start, end in self._events)
+        milliseconds = sum(float(start.elapsed_time(end)) for start, end in self._events)
         return self._seconds + milliseconds / 1000

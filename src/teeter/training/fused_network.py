@@ -105,54 +105,62 @@ def _make_plan(network: nn.Sequential, row_shape: Sequence[int]) -> _Plan | None
     linears: list[_Stage] = []
 
     position = 0
-    while position < len(layers) and isinstance(layers[position][1], nn.Conv2d):
-        name, layer = layers[position]
-        if not _is_fusable(layer, is_first=not convolutions):
+    while position < len(layers):
+        name, convolution = layers[position]
+        if not isinstance(convolution, nn.Conv2d):
+            break
+        if not _is_fusable(convolution, is_first=not convolutions):
             return None
-        following = [kind for _, kind in layers[position + 1 : position + 4]]
-        if not following or not isinstance(following[0], nn.ReLU):
+        if not _is_layer(layers, position + 1, nn.ReLU):
             return None
 
-        padding = int(layer.padding[0])
-        kernel = layer.kernel_size[0]
+        padding = int(convolution.padding[0])
+        kernel = convolution.kernel_size[0]
         side_change = 2 * padding - kernel + 1
-        shape = (layer.out_channels, shape[1] + side_change, shape[2] + side_change)
+        shape = (convolution.out_channels, shape[1] + side_change, shape[2] + side_change)
         position += 2
-        pool = len(following) > 1 and isinstance(following[1], nn.MaxPool2d)
+
         rate = 0.0
+        pool = _is_layer(layers, position, nn.MaxPool2d)
         if pool:
-            if not _halves(following[1]) or shape[1] % 2 or shape[2] % 2:
+            if not _halves(layers[position][1]) or shape[1] % 2 or shape[2] % 2:
                 return None
             shape = (shape[0], shape[1] // 2, shape[2] // 2)
             position += 1
-            if len(following) > 2 and isinstance(following[2], nn.Dropout):
-                rate = following[2].p
-                position += 1
+            rate, position = _read_dropout(layers, position)
         convolutions.append(_Stage(name, rate, kernel, padding, pool))
 
-    has_flatten = position < len(layers) and isinstance(layers[position][1], nn.Flatten)
-    if not convolutions or not has_flatten or min(shape) < 1:
+    if not convolutions or not _is_layer(layers, position, nn.Flatten) or min(shape) < 1:
         return None
     position += 1
 
     while position < len(layers):
-        name, layer = layers[position]
-        if not isinstance(layer, nn.Linear) or layer.bias is None:
+        name, linear = layers[position]
+        if not isinstance(linear, nn.Linear) or linear.bias is None:
             return None
         position += 1
         if position == len(layers):
             linears.append(_Stage(name))
             return _Plan(convolutions, linears, shape)
 
-        if not isinstance(layers[position][1], nn.ReLU):
+        if not _is_layer(layers, position, nn.ReLU):
             return None
-        position += 1
-        rate = 0.0
-        if isinstance(layers[position][1], nn.Dropout):
-            rate = layers[position][1].p
-            position += 1
+        rate, position = _read_dropout(layers, position + 1)
         linears.append(_Stage(name, rate))
     return None
+
+
+def _is_layer(layers: list[tuple[str, nn.Module]], position: int, kind: type[nn.Module]) -> bool:
+    return position < len(layers) and isinstance(layers[position][1], kind)
+
+
+def _read_dropout(layers: list[tuple[str, nn.Module]], position: int) -> tuple[float, int]:
+    """Return the rate of a dropout at ``position``, 0 if there is none, and what comes next."""
+    if position < len(layers):
+        layer = layers[position][1]
+        if isinstance(layer, nn.Dropout):
+            return layer.p, position + 1
+    return 0.0, position
 
 
 def _is_fusable(layer: nn.Conv2d, *, is_first: bool) -> bool:
@@ -166,9 +174,10 @@ def _is_fusable(layer: nn.Conv2d, *, is_first: bool) -> bool:
     return is_square and is_plain and takes_inputs and layer.out_channels in _CHANNELS
 
 
-def _halves(pool: nn.MaxPool2d) -> bool:
+def _halves(pool: nn.Module) -> bool:
     return (
-        pool.kernel_size in (2, (2, 2))
+        isinstance(pool, nn.MaxPool2d)
+        and pool.kernel_size in (2, (2, 2))
         and pool.stride in (2, (2, 2))
         and pool.padding in (0, (0, 0))
         and pool.dilation in (1, (1, 1))
@@ -243,7 +252,8 @@ class FusedNetworks:
         if values.ndim == 5:
             return values.permute(0, 3, 4, 2, 1)
         if name == f"{self._plan.linears[0].name}.weight":
-            by_map = values.unflatten(2, self._plan.map_shape)  # (M, D, channels, height, width)
+            # (M, D, channels, height, width)
+            by_map: Tensor = values.unflatten(2, self._plan.map_shape)
             return by_map.permute(0, 1, 3, 4, 2).flatten(2)
         return values
 
@@ -257,7 +267,7 @@ class FusedNetworks:
             return values.permute(0, 4, 3, 1, 2)
         if name == f"{self._plan.linears[0].name}.weight":
             channels, height, width = self._plan.map_shape
-            by_map = values.unflatten(2, (height, width, channels))
+            by_map: Tensor = values.unflatten(2, (height, width, channels))
             return by_map.permute(0, 1, 4, 2, 3).flatten(2)
         return values
 

@@ -707,7 +707,8 @@ def _extract_patches(
 
 def patch_width(kernel: int, channels: int) -> int:
     """Return the number of columns of ``extract_patches``: a power of two from 16 on."""
-    return max(16, triton.next_power_of_2(kernel * kernel * channels))
+    columns: int = triton.next_power_of_2(kernel * kernel * channels)
+    return max(16, columns)
 
 
 def extract_patches(
