@@ -89,6 +89,9 @@ def make_ablation_settings(config: StudyConfig) -> list[Setting]:
             final=2600,
             validation=1000,
             repetitions=3,
+            # torch's constants: the run is older than those of Keras in the setting.
+            alpha=0.99,
+            epsilon=1e-8,
         )
         settings = [letters, digits, images]
 

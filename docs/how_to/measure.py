@@ -27,11 +27,12 @@ import teeter
 from teeter.arrays import describe_device
 from teeter.campaigns import Settings
 from teeter.datasets import LabelledRows, load_dataset, make_long_tailed
-from teeter.experiments import read_run
+from teeter.experiments import read_run, setting_named
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "measured.json"
+STEPS = ROOT / "benchmarks" / "speed" / "results" / "steps_h200.json"
 SPLIT = load_dataset("digits")
 RARE = 3
 """The last classes, which a long tail leaves few rows of."""
@@ -314,6 +315,63 @@ def runs_table(results: dict[str, Any]) -> str:
     return table(["setting", "strategies × repetitions × rounds", "machine", "minutes"], rows)
 
 
+ENSEMBLE_NETWORKS = 5
+DROPOUT_PASSES = 100
+
+TEST_ROWS = {
+    "fashion-mnist": 10_000,
+    "svhn": 26_032,
+    "cifar100": 10_000,
+    "tiny-imagenet": 10_000,
+    "food101": 25_250,
+    "imagenet": 50_000,
+}
+"""The settings without a committed run, and how many rows their networks are tested on."""
+
+
+def hours_table(results: dict[str, Any]) -> str:
+    """Return the GPU hours that each setting takes, estimated from measured steps."""
+    steps = json.loads(STEPS.read_text(encoding="utf-8"))
+    alone = {row["setting"]: row for row in steps["alone"]}
+    together = {row["network"]: row for row in steps["together"] if row["networks"] == 50}
+
+    rows = []
+    for name, test_rows in TEST_ROWS.items():
+        setting = setting_named(name)
+        if name in alone:
+            step = alone[name]["step (ms)"]
+            milliseconds_per_row = alone[name]["prediction of a batch (ms)"] / alone[name]["batch"]
+        else:
+            # Of one network out of 50 that are trained together.
+            row = together[setting.network]
+            step = row["step (ms)"] / 50
+            milliseconds_per_row = row["validation of 512 rows (ms)"] / 50 / 512
+
+        hours = 0.0
+        for strategy in setting.strategies:
+            networks = ENSEMBLE_NETWORKS if strategy == "ensemble" else 1
+            passes = DROPOUT_PASSES if strategy == "dbal" else 1
+            for number in range(setting.rounds + 1):
+                labelled = setting.initial + number * setting.query
+                batches = -(-labelled // setting.batch_size)
+                training = setting.epochs * batches * step
+                validation = setting.epochs * setting.validation * milliseconds_per_row
+                scored_rows = test_rows + passes * (setting.pool or 0)
+                scoring = scored_rows * milliseconds_per_row
+                hours += networks * (training + validation + scoring) / 3.6e6
+        hours *= setting.repetitions
+        size = f"{len(setting.strategies)} × {setting.repetitions} × {setting.rounds}"
+        rows.append([f"`{name}`", setting.network, size, f"{step:.2f}", f"{hours:,.1f}"])
+    heads = [
+        "setting",
+        "network",
+        "strategies × repetitions × rounds",
+        "ms per step and network",
+        "GPU hours",
+    ]
+    return table(heads, rows)
+
+
 def verdicts(results: dict[str, Any]) -> str:
     """Return how many of the paper's items hold, in a sentence."""
     items = [
@@ -334,6 +392,7 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "stopping, facts": stopping_facts,
     "runs": runs_table,
     "verdicts": verdicts,
+    "hours": hours_table,
 }
 PAGES = [
     HERE / f"{name}.md"

@@ -14,7 +14,8 @@ HOPPER = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from teeter.kernels.fused import flip_rates, ranks, seeding, subspace_rates
+from teeter.kernels.fused import convolutions, flip_rates, optimizers, ranks, seeding
+from teeter.kernels.fused import subspace_rates
 
 
 def assembly(kernel, kinds, fixed, **options):
@@ -80,6 +81,24 @@ constants = {"LOWEST": seeding.LOWEST, "GROUPS": seeding.GROUPS_AT_ONCE, "ROWS":
 assembly(seeding._weigh_groups, "*fp64;*fp64;*fp64;*fp64;*fp64;i32", constants)
 kinds = "*i64;*i32;*i64;*i32;*i64;*fp32;*fp64;*fp64;*fp64;i32"
 assembly(seeding._accept_candidates, kinds, {"BLOCK": 256}, num_warps=16)
+
+# The second convolution of K-CNN: forward with pool and dropout, and the gradient of its input.
+constants = {"padding": 1, "KERNEL": 3, "C_IN": 32, "C_OUT": 32, "layer": 1, "WINDOWS": 64}
+forward = {"TRANSPOSED": False, "POOL": True, "MASKED": False, "rate": 0.25, "source": None}
+kinds = "*bf16;*u8;*bf16;*bf16;*fp32;*i64;*i64;i32;i32;i32;i32;i32;i64"
+assert "wgmma" in assembly(convolutions._convolve, kinds, constants | forward, num_warps=4)
+backward = {"TRANSPOSED": True, "POOL": False, "MASKED": True, "rate": 0.0}
+backward |= {name: None for name in ("codes", "bias", "seeds", "step")}
+kinds = "*bf16;*bf16;*bf16;*bf16;i32;i32;i32;i32;i32;i64"
+assert "wgmma" in assembly(convolutions._convolve, kinds, constants | backward, num_warps=4)
+constants = {"padding": 1, "KERNEL": 3, "C_IN": 64, "C_OUT": 64, "SPLITS": 8, "PIXELS": 64}
+kinds = "*fp32;*fp32;*bf16;*bf16;i32;i32;i32;i32;i32;i32"
+gradient = assembly(convolutions._weight_gradient, kinds, constants, num_warps=4, num_stages=2)
+assert "mma" in gradient
+constants = {"KIND": 1, "weight_decay": 0.0, "alpha": 0.9, "beta": 0.999, "epsilon": 1e-7}
+constants |= {"LOG_ALPHA": 0.0, "LOG_BETA": 0.0, "BLOCK": 1024, "first_state": None}
+kinds = "*fp32;*bf16;*bf16;*fp32;*fp32;*i64;i32"
+assembly(optimizers._optimizer_step, kinds, constants)
 print("compiled")
 """
 

@@ -29,6 +29,9 @@ from teeter.training import config as rules
         ({"epochs": 2.5}, "epochs is 2.5: it must be a whole number"),
         ({"batch_size": -1}, "batch_size is -1: it must be positive"),
         ({"decay": 0}, "decay is 0: it must be positive"),
+        ({"alpha": 1}, "alpha is 1: it must be 0 or more, and less than 1"),
+        ({"momentum": -0.1}, "momentum is -0.1: it must be 0 or more, and less than 1"),
+        ({"epsilon": 0}, "epsilon is 0: it must be positive"),
         ({"weight_decay": -0.1}, "weight_decay is -0.1: it must be 0 or more"),
     ],
 )
@@ -93,3 +96,16 @@ def test_the_refusal_of_a_training_of_one_s_own_is_passed_on() -> None:
 
     with pytest.raises(TrainingError, match="Not today"):
         taught(training=Refusing())
+
+
+def test_constants_reach_the_optimizer() -> None:
+    weight = torch.zeros(2, requires_grad=True)
+    rmsprop = TrainingConfig(optimizer="rmsprop", alpha=0.9, epsilon=1e-7)
+    group = rules.make_optimizer([weight], rmsprop).param_groups[0]
+    assert (group["alpha"], group["eps"]) == (0.9, 1e-7)
+
+    adam = rules.make_optimizer([weight], TrainingConfig(epsilon=1e-7)).param_groups[0]
+    assert adam["eps"] == 1e-7
+
+    nesterov = TrainingConfig(optimizer="nesterov", momentum=0.8)
+    assert rules.make_optimizer([weight], nesterov).param_groups[0]["momentum"] == 0.8

@@ -81,6 +81,7 @@ def normalize_endpoint(url: str) -> str:
         'http://127.0.0.1:8080/v1'
     """
     url = url.strip()
+    # urlsplit accepts nearly everything, so each part is checked below.
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises a ValueError if it is no port number
@@ -128,6 +129,7 @@ def build_prompt(
         "",
         "Classes:",
     ]
+    # Servers cache the beginning of prompts: what all requests share comes first.
     lines += [_describe_class(name, descriptions.get(name)) for name in classes]
     if instructions:
         lines += ["", "Instructions for annotators:", instructions]
@@ -145,6 +147,7 @@ def build_prompt(
 
 def _describe_class(name: str, description: ClassDescription | None) -> str:
     line = f"- {json.dumps(name, ensure_ascii=False)}"
+    # Quoted as the reply must name it; the words say what it means.
     words = readable_name(name)
     if description is None or not description.description:
         line += "" if words == name else f" ({words})"
@@ -191,9 +194,11 @@ def parse_label(content: str, classes: Sequence[str]) -> str | None:
     for candidate in candidates:
         if not isinstance(candidate, str):
             return None
+        # Models like to wrap a name in quotes, or to print it in bold.
         named = candidate.strip().strip("\"'`.*").strip()
         if named in classes:
             return named
+        # Not the first match: classes may differ only in upper and lower case.
         same = [name for name in classes if name.casefold() == named.casefold()]
         if len(same) == 1:
             return same[0]
@@ -318,6 +323,7 @@ class ChatClient:
 
         try:
             with self._opener.open(request, timeout=TIMEOUT) as response:
+                # One byte more than allowed shows that there is more.
                 content: bytes = response.read(MAX_REPLY_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
@@ -335,6 +341,7 @@ class ChatClient:
     def _describe_refusal(self, error: urllib.error.HTTPError) -> Exception:
         """Return the exception for a response with an error status."""
         code = error.code
+        # What passes by itself is tried again; everything else stays as it is.
         if code == 429 or code >= 500 or code == 408:
             return _AttemptFailedError(f"status {code}", _retry_after(error.headers))
         if code in (401, 403):

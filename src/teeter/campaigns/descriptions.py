@@ -123,6 +123,7 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
 
     suffix = path.suffix.lower()
     with parse_errors(path, "file of class descriptions"):
+        # Spreadsheet programs write a byte order mark.
         text = path.read_text(encoding="utf-8-sig")
 
     if suffix == ".toml":
@@ -188,6 +189,7 @@ def parse_description_table(text: str, path: Path) -> dict[str, ClassDescription
 
     descriptions: dict[str, ClassDescription] = {}
     for row in rows[1:]:
+        # Spreadsheet programs leave out empty cells at the end of a line.
         cells = [cell.strip() for cell in row] + [""] * (len(header) - len(row))
         name = cells[position]
         if not name:

@@ -216,6 +216,7 @@ def _register_source(
                 "model another name."
             )
 
+    # Never the key, which is in the environment only.
     detail = {
         "url": url,
         "model": model.model,
@@ -263,6 +264,7 @@ class _Run:
         stop: threading.Event,
     ) -> SuggestionRun:
         """Use stored replies, then ask about the other items."""
+        # Stored replies first: they cost nothing, and count against no limit.
         counts = _Counts()
         waiting = self._use_stored_replies(items, counts)
         reason = StopReason.DONE
@@ -275,6 +277,7 @@ class _Run:
         pending: dict[Future[ChatReply], tuple[list[StoredItem], float]] = {}
         queue = deque(waiting)
 
+        # Threads only wait for the network, so they are cheap. Leaving the block waits for them.
         with ThreadPoolExecutor(self.model.parallel, thread_name_prefix="teeter-chat") as pool:
             try:
                 while queue or pending:
@@ -375,6 +378,7 @@ class _Run:
         if reply.label is not None:
             suggestions = [Suggestion(item.item_id, reply.label) for item in same_text]
 
+        # Together, so that a reply that was paid for never lacks its suggestion.
         with self.database.writing() as connection:
             self.repository.suggestions.add_reply(connection, self.source, stored)
             self.repository.suggestions.write(connection, self.source, suggestions)

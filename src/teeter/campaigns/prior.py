@@ -154,6 +154,7 @@ class PriorReader:
         if settings.names:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
 
+        # All that the prior depends on: it is read again only if one of these changes.
         revision = (encoding, sources, repr(texts), len(keys), scaler.size)
         if revision == self._revision:
             return self._prior
@@ -184,6 +185,7 @@ class PriorReader:
         if vectors is None or vectors.shape[1] != len(scaler.centre):
             return None
 
+        # With the scale of the items, not of the names: both must be in one space.
         scaled = (vectors - scaler.centre) / scaler.size
         return ClassPrior(
             scaled.astype(np.float32),

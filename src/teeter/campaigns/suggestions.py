@@ -26,7 +26,7 @@ from teeter.campaigns.db import (
     SourceKind,
     Suggestion,
 )
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items import require_printable
 from teeter.campaigns.location import as_class_name
 from teeter.campaigns.prior import CLASS_NAMES
@@ -90,6 +90,7 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
     else:
         table = read_table(file)
         columns = {name: table.texts(name) for name in table.columns}
+        # As dictionaries, like JSON lines, so that both are read the same way.
         rows = []
         for number in range(len(table)):
             rows.append({name: cells[number] for name, cells in columns.items()})
@@ -243,6 +244,7 @@ def store_predictions(
         unknown_items = 0
         unknown_labels: dict[str, int] = {}
         for prediction in predictions:
+            # A duplicate that was skipped is known under the id of the stored item.
             item = aliases.get(prediction.item, prediction.item)
             if item not in item_ids:
                 unknown_items += 1
@@ -262,6 +264,7 @@ def store_predictions(
                     f"{name!r} is the name of a {existing.kind}: give the predictions another name."
                 )
 
+        # Replaced as a whole: what a model no longer predicts must not stay behind.
         source = Source(name, SourceKind.PREDICTIONS, dict(detail or {}))
         source = repository.suggestions.write_source(connection, source, who)
         repository.suggestions.clear(connection, source)
@@ -365,6 +368,7 @@ def visible_suggestions(
     if not reports:
         return {}
 
+    # One suggestion per item: several would be a vote, which only consensus may hold.
     ranked = rank_sources(reports)
     by_item = repository.suggestions.for_items(connection, row_ids)
     visible = {}
@@ -406,6 +410,8 @@ def measure_sources(
     snapshot = snapshot or read_snapshot(repository, connection, settings)
     random_items = repository.picks.control_items(connection)
     random_items |= repository.items.audit_set(connection)
+    # Random items of what was left are no sample of all, and no picks of the strategy either.
+    finish_items = repository.picks.items_of_arm(connection, PickArm.FINISH)
     shown = repository.suggestions.shown_with_live_answers(connection)
 
     reports = []
@@ -423,6 +429,7 @@ def measure_sources(
                 suggested,
                 snapshot=snapshot,
                 random_items=random_items,
+                finish_items=finish_items,
                 shown=shown,
                 usage=usage,
             )
@@ -436,6 +443,7 @@ def _measure_source(
     *,
     snapshot: CampaignSnapshot,
     random_items: set[str],
+    finish_items: set[str],
     shown: Mapping[tuple[str, str], ShownSuggestion],
     usage: ModelUsage | None,
 ) -> SourceReport:
@@ -455,7 +463,7 @@ def _measure_source(
     blind_pairs = []
     for answer in snapshot.answers:
         is_label = answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED
-        if not is_label or answer.item in random_items:
+        if not is_label or answer.item in random_items | finish_items:
             continue
 
         visible = shown.get((answer.item, answer.annotator))

@@ -127,6 +127,12 @@ class Setting:
     """Epochs."""
     class_weighted: bool = False
     """Whether every class has the same weight in training, however many labels it has."""
+    alpha: float = 0.99
+    """How much of its running mean of squared gradients RMSprop keeps in a step."""
+    epsilon: float = 1e-8
+    """What Adam and RMSprop add to the root of the mean square."""
+    momentum: float = 0.9
+    """The momentum of ``nesterov``."""
     repetitions: int = 5
     seed: int = 0
     balanced: bool = False
@@ -410,6 +416,14 @@ _NESTEROV: dict[str, Any] = {
 # where there are 100 classes or more.
 _WITHOUT_BAIT = tuple(name for name in PAPER_STRATEGIES if name != "bait")
 
+_KERAS_RMSPROP: dict[str, Any] = {
+    "optimizer": "rmsprop",
+    "alpha": 0.9,
+    "epsilon": 1e-7,
+}
+"""The paper names the optimizer alone. Its authors used Keras, whose constants these are; torch's
+are 0.99 and 1e-8, with which networks learn CIFAR-10 less well."""
+
 # Sizes from the paper's table of datasets, training from its table of networks. The defaults of
 # ``Setting`` are the values of the OpenML datasets: 100 epochs, batches of 64, Adam, 0.001.
 _PAPER = (
@@ -438,8 +452,8 @@ _PAPER = (
             pool=4000,
             validation=5000,
             epochs=150,
-            optimizer="rmsprop",
             learning_rate=1e-4,
+            **_KERAS_RMSPROP,
         )
         for name in ("cifar10", "svhn")
     ),
@@ -597,6 +611,9 @@ _DIGITS = Setting(
     strategies=("ldm-s", "random", "entropy", "margin", "coreset", "badge"),
 )
 
+# Not in the paper: the images of clothes that take the place of MNIST where digits are too easy.
+_FASHION = replace(_PAPER[3], name="fashion-mnist", dataset="fashion-mnist", paper=None)
+
 # Not in the paper: openml-6, mnist, cifar10 and digits with 20 times as many rows of the first
 # class as of the last.
 _LONG_TAILED = tuple(
@@ -607,4 +624,5 @@ _LONG_TAILED = tuple(
 _QUICK = tuple(_quick_setting(setting) for setting in _PAPER)
 
 # In the order in which they are listed.
-_SETTINGS = {setting.name: setting for setting in (*_PAPER, _DIGITS, *_QUICK, *_LONG_TAILED)}
+_ALL_SETTINGS = (*_PAPER, _DIGITS, _FASHION, *_QUICK, *_LONG_TAILED)
+_SETTINGS = {setting.name: setting for setting in _ALL_SETTINGS}

@@ -313,7 +313,8 @@ class _BaitState:
         inverse_projections = self._project(rows.factors, inverse_forms)
         product_projections = self._project(rows.factors, product_forms)
         identity = _identity_like(inverse_projections)
-        solved: Tensor = torch.linalg.solve(
+        # The matrices are positive definite, and checking that would make a GPU wait.
+        solved, _ = torch.linalg.solve_ex(
             identity + sign * inverse_projections, product_projections
         )
         return solved.diagonal(dim1=1, dim2=2).sum(dim=1)
@@ -321,24 +322,31 @@ class _BaitState:
     def update(
         self,
         rows: _FisherRows,
-        row: int,
+        row: Tensor,
         sign: int,
     ) -> None:
-        """Add or remove a row, and update both matrices and the forms of all rows in place."""
+        """Add or remove a row, and update both matrices and the forms of all rows in place.
+
+        Args:
+            rows: all rows.
+            row: () the position of the one to add or remove. A tensor: reading it would make a GPU
+                wait once for each pick, which takes longer than the update.
+            sign: ``_ADD`` or ``_REMOVE``.
+        """
         inverse_forms, product_forms = _require_forms(rows)
-        Q = rows.factors[row]  # (K, B)
-        z = rows.features[row]  # (D,)
+        Q = _take_row(rows.factors, row)  # (K, B)
+        z = _take_row(rows.features, row)  # (D,)
 
         V = self._times_factor(self.inverse, Q, z)  # M^-1 U: (B D, K)
         Y = self._times_factor(self.product, Q, z)  # M^-1 F M^-1 U: (B D, K)
         # U' M^-1 U and U' M^-1 F M^-1 U: (K, K).
-        inverse_projection = self.scale * Q @ inverse_forms[row] @ Q.T
-        product_projection = self.scale * Q @ product_forms[row] @ Q.T
+        inverse_projection = self.scale * Q @ _take_row(inverse_forms, row) @ Q.T
+        product_projection = self.scale * Q @ _take_row(product_forms, row) @ Q.T
 
         # Woodbury: (M + sign U U')^-1 = M^-1 - sign V W V', with W = (I + sign U' M^-1 U)^-1. The
         # product with F on both sides changes by -sign (P R' + R P'), which is symmetric.
         identity = _identity_like(inverse_projection)
-        W = torch.linalg.inv(identity + sign * inverse_projection)
+        W, _ = torch.linalg.inv_ex(identity + sign * inverse_projection)
         P = V @ W
         R = Y - sign * 0.5 * (P @ product_projection)
         self.inverse.addmm_(P, V.T, alpha=-sign)
@@ -367,6 +375,11 @@ class _BaitState:
         by_class = (matrix.view(-1, len(z)) @ z).view(-1, B)  # (B D, B)
         product: Tensor = by_class @ (self.scale**0.5 * Q.T)
         return product
+
+
+def _take_row(values: Tensor, row: Tensor) -> Tensor:
+    """Return ``values[row]`` for a position that stays on the device."""
+    return values.index_select(0, row.view(1))[0]
 
 
 def _identity_like(matrices: Tensor) -> Tensor:
@@ -401,12 +414,12 @@ def _pick_forward(
 
     for _ in range(count):
         scores = state.scores(rows, _ADD)
-        best = int(scores.masked_fill_(is_taken, -torch.inf).argmax())
+        best = scores.masked_fill_(is_taken, -torch.inf).argmax()
         picks.append(best)
-        is_taken[best] = True
+        is_taken.index_fill_(0, best.view(1), True)
         state.update(rows, best, _ADD)
 
-    return torch.tensor(picks, device=is_taken.device)
+    return torch.stack(picks)
 
 
 def _prune_backward(
@@ -420,8 +433,8 @@ def _prune_backward(
 
     for _ in range(len(rows.features) - n):
         scores = state.scores(rows, _REMOVE)
-        worst = int(scores.masked_fill_(is_removed, torch.inf).argmin())
-        is_removed[worst] = True
+        worst = scores.masked_fill_(is_removed, torch.inf).argmin()
+        is_removed.index_fill_(0, worst.view(1), True)
         state.update(rows, worst, _REMOVE)
 
     return (~is_removed).nonzero().squeeze(1)

@@ -50,7 +50,7 @@ def build_network_like(
 
     Args:
         name: one of ``network_names()``.
-        inputs: a tensor (N, ...), or a dataset of pairs (row, label).
+        inputs: a tensor (N, ...), or a dataset of rows or of pairs (row, label).
         classes: the number of outputs.
         seed: decides the initial weights.
     """
@@ -59,7 +59,9 @@ def build_network_like(
     if isinstance(inputs, Tensor):
         shape = tuple(inputs.shape[1:])
     else:
-        first_row = inputs[0][0]
+        first_row = inputs[0]
+        if isinstance(first_row, tuple):
+            first_row = first_row[0]
         shape = tuple(first_row.shape)
 
     return build_network(name, shape, classes, seed=seed)

@@ -16,12 +16,20 @@ Why
     MLP       one CPU core   50        5.49    1.023       5.4
     MLP       H200            5        0.73    0.030      25             0.147
     MLP       H200           50        8.22    0.076     108             0.210
-    S-CNN     H200            5        1.09    0.178       6.1           0.263
-    S-CNN     H200           50        9.64    0.945      10             0.647
     ========  =============  ==  ==========  =======  ========  ==============
 
-    With it, MNIST with ten strategies and five repetitions takes 417 s of training on the H200
-    (``docs/explanation/differences.md``).
+    Milliseconds for a step of 64 rows, and for the logits of 512 validation rows, of small
+    convolutional networks on an H200, by torch's layers and by fused kernels
+    (``benchmarks/speed/bench_steps.py``, ``results/steps_h200.json``):
+
+    ========  ==  ============  ===========  ========  ==================  =================
+    network    M  torch, step   fused, step  speed-up  torch, validation   fused, validation
+    ========  ==  ============  ===========  ========  ==================  =================
+    S-CNN      5          1.64         0.47       3.5                 2.3               0.70
+    S-CNN     50         12.07         2.39       5.1                19.2               2.07
+    K-CNN      5          5.63         0.83       6.8                 3.8               0.78
+    K-CNN     50         19.33         4.52       4.3                34.1               5.65
+    ========  ==  ============  ===========  ========  ==================  =================
 
 What is batched
     ``group_jobs`` puts jobs together whose networks have the same architecture, precision, device,
@@ -53,7 +61,13 @@ CUDA graphs
     - What changes from step to step is in tensors at fixed addresses: the row order of the epoch,
       the step number, the dropout masks. The step number is advanced by the graph itself.
     - All batches have the same width. A last, smaller batch is padded with rows of weight 0.
-    - The learning rate is part of the recording, so training with milestones is not recorded.
+    - With torch's optimizers the learning rate is part of the recording, so training with
+      milestones is not recorded. Fused networks read theirs from a tensor.
+
+Fused networks
+    torch computes the convolutions of M networks as one convolution with M groups, which leaves
+    most of a GPU idle. Where Triton and a GPU with bfloat16 are at hand, ``FusedNetworks`` takes
+    the steps of S-CNN and K-CNN instead (``fused_network.py``); ``choose_program`` decides.
 
 On a CPU
     Linear layers gain as on a GPU. Convolutions do not: one convolution with M groups is slower
@@ -61,9 +75,9 @@ On a CPU
     convolutions in a group of its own.
 
 State
-    The weights, ``BatchedNetworks.parameters``, are changed in place by the optimizer of
-    ``_BatchedTrainer.step``, which holds references to them, and by nothing else. ``_BestWeights``
-    reads them after each epoch and has copies of its own. ``_CudaGraphEpoch`` takes the same step
+    The weights, ``program.parameters``, are changed in place by the ``step`` of the program, which
+    holds references to them, and by nothing else. ``_BestWeights`` reads them after each epoch and
+    has copies of its own. ``_CudaGraphEpoch`` takes the same step
     on tensors that are overwritten before each epoch, because a graph reads fixed addresses. The
     networks of the jobs are read at the start and written once, at the end.
 """
@@ -84,11 +98,11 @@ from teeter.models.inputs import materialize
 from teeter.models.torch_model import prepare_batch
 from teeter.seeds import stream
 from teeter.threads import limit_threads
-from teeter.training.batched_network import BatchedNetworks, DropoutMasks, can_batch
+from teeter.training.batched_network import can_batch
+from teeter.training.batched_program import BatchedProgram, choose_program
 from teeter.training.config import (
     TrainingConfig,
     balanced_row_weights,
-    make_optimizer,
     shuffled_batches,
     training_threads,
 )
@@ -231,10 +245,10 @@ def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResul
     best = None
     if jobs[0].validation is not None:
         validation_inputs, validation_labels = jobs[0].validation
-        best = _BestWeights(trainer.networks, validation_inputs, validation_labels)
+        best = _BestWeights(trainer.program, validation_inputs, validation_labels)
 
     row_orders = [stream(job.seed, "order") for job in jobs]
-    parameter_count = sum(values.numel() for values in trainer.networks.parameters)
+    parameter_count = sum(values.numel() for values in trainer.program.parameters)
     threads = training_threads(parameter_count, config.batch_size)
     epoch_losses = []  # (M,) each
     with limit_threads(threads), _deterministic_convolutions():
@@ -245,12 +259,12 @@ def fit_batched(jobs: Sequence[FitJob], config: TrainingConfig) -> list[FitResul
 
     # Until here the networks of the jobs still have their initial weights. Without validation rows
     # those of the last epoch count.
-    final_weights = trainer.networks.parameters
+    final_weights = trainer.program.parameters
     validation_seconds = 0.0
     if best is not None:
         final_weights = best.weights
-        validation_seconds = best.seconds
-    trainer.networks.write_back(final_weights)
+        validation_seconds = best.stopwatch.total()
+    trainer.program.write_back(final_weights)
 
     # Losses stay on the device until now: reading them after every epoch would make a GPU wait.
     losses_by_member = torch.stack(epoch_losses, dim=1).tolist()
@@ -294,16 +308,16 @@ def _deterministic_convolutions() -> Iterator[None]:
 
 
 class _BatchedTrainer:
-    """M members with their rows, labels and optimizer.
+    """M members with their rows, labels and the program that trains them.
 
     Rows, labels and row weights never change. ``step`` changes the weights of the members and the
-    state of the optimizer; ``masks`` draws the dropout of each step.
+    state of the optimizer.
     """
 
     def __init__(self, jobs: Sequence[FitJob], config: TrainingConfig) -> None:
         self.config = config
         self.device = _device_of(jobs[0])
-        self.networks = BatchedNetworks([job.model for job in jobs])
+        self.member_count = len(jobs)
 
         # (M, L, ...) rows, (M, L) labels, and (M, L) weights of rows or None. L is the same for
         # all members: group_jobs sees to it.
@@ -325,36 +339,24 @@ class _BatchedTrainer:
         self.batch_sizes = [len(batch) for batch in batches]
         self.max_batch_size = max(self.batch_sizes)
 
-        dropout_seeds = [stream(job.seed, "dropout").initial_seed() for job in jobs]
-        self.masks = DropoutMasks(
-            self.networks,
-            dropout_seeds,
+        self.program: BatchedProgram = choose_program(
+            [job.model for job in jobs],
+            config,
+            dropout_seeds=[stream(job.seed, "dropout").initial_seed() for job in jobs],
             batch_size=self.max_batch_size,
             rows=self.inputs[0],
-        )
-
-        on_gpu = self.device.type == "cuda"
-        self.optimizer = make_optimizer(
-            self.networks.parameters,
-            config,
-            fused=True,
-            on_gpu=on_gpu,
-        )
-        # Stepped by train_epoch only if there are milestones.
-        self.schedule = torch.optim.lr_scheduler.MultiStepLR(
-            self.optimizer,
-            list(config.milestones),
-            gamma=config.decay,
         )
 
         # (M, 1): with rows (M, B) it indexes the rows of each member.
         member_numbers = torch.arange(len(jobs), device=self.device)
         self.members = member_numbers[:, None]
 
+        self.epoch = 0
         step_count = len(self.batch_sizes) * config.epochs
         is_worth_it = step_count >= _MIN_STEPS_TO_CAPTURE
         self._run_epoch: Callable[[Tensor], Tensor] = self._run_plain_epoch
-        if on_gpu and is_worth_it and not config.milestones:
+        can_record = self.program.rate_is_tensor or not config.milestones
+        if self.device.type == "cuda" and is_worth_it and can_record:
             self._run_epoch = _CudaGraphEpoch(self).run
 
     def _require_matching_shapes(self, network: nn.Sequential) -> None:
@@ -370,7 +372,7 @@ class _BatchedTrainer:
                 f"{name} returns {output_shape}: to be trained, it must return (rows, classes)."
             )
 
-        class_count = self.networks.parameters[-1].shape[1]
+        class_count = network[-1].out_features
         highest_label = int(self.labels.max())
         if highest_label >= class_count:
             raise TrainingError(
@@ -382,53 +384,39 @@ class _BatchedTrainer:
         """Train every member on all its rows once, in its own order. Return mean losses (M,)."""
         orders = [torch.randperm(self.row_count, generator=order) for order in row_orders]
         losses = self._run_epoch(torch.stack(orders))  # from (M, L)
-        if self.config.milestones:
-            self.schedule.step()
+        self.epoch += 1
+        if self.epoch in self.config.milestones:
+            self.program.scale_learning_rate(self.config.decay)
         return losses
 
     def _run_plain_epoch(self, order: Tensor) -> Tensor:
         """Take all steps of an epoch in the row order (M, L). Return mean losses (M,)."""
-        total_losses = torch.zeros(len(self.networks), device=self.device)
+        total_losses = torch.zeros(self.member_count, device=self.device)
         for rows in order.split(self.batch_sizes, dim=1):
             batch_size = rows.shape[1]
-            self.masks.advance(batch_size)
-            masks = self.masks.current(batch_size)
-            batch_losses = self.step(rows.to(self.device), 1 / batch_size, masks)
+            self.program.advance(batch_size)
+            shares = self.inputs.new_full((batch_size,), 1 / batch_size)
+            batch_losses = self.step(rows.to(self.device), shares)
             total_losses += batch_size * batch_losses
 
         # The mean over rows: the last batch may be smaller than the others.
         return total_losses / self.row_count
 
-    def step(
-        self,
-        rows: Tensor,
-        shares: Tensor | float,
-        masks: Iterator[Tensor],
-    ) -> Tensor:
+    def step(self, rows: Tensor, shares: Tensor) -> Tensor:
         """Take one training step of all members.
 
         Args:
             rows: (M, B) positions of the rows in ``self.inputs``.
-            shares: the weight of each row in the mean over the batch, (B,) or one for all.
-            masks: dropout factors for each dropout layer.
+            shares: (B,) the weight of each row in the mean over the batch.
 
         Returns:
             (M,) the mean loss of the batch before the step.
         """
-        logits = self.networks.logits(self.inputs[self.members, rows], masks)  # (M, B, C)
         labels = self.labels[self.members, rows]  # (M, B)
-
-        # cross_entropy takes classes on the second axis: (M, C, B) -> (M, B).
-        row_losses = nn.functional.cross_entropy(logits.mT, labels, reduction="none")
+        member_shares = shares.expand_as(rows)
         if self.row_weights is not None:
-            row_losses = row_losses * self.row_weights[self.members, rows]
-        losses = (row_losses * shares).sum(dim=1)
-
-        # The gradient of the sum by a member's weights is the gradient of that member's loss.
-        self.optimizer.zero_grad(set_to_none=True)
-        losses.sum().backward()
-        self.optimizer.step()
-        return losses.detach()
+            member_shares = member_shares * self.row_weights[self.members, rows]
+        return self.program.step(self.inputs, rows, labels, member_shares)
 
 
 class _CudaGraphEpoch:
@@ -441,7 +429,7 @@ class _CudaGraphEpoch:
         self.trainer = trainer
         device = trainer.device
         step_count = len(trainer.batch_sizes)
-        member_count = len(trainer.networks)
+        member_count = trainer.member_count
 
         # (steps, M, B) the rows of each step of an epoch, overwritten before each epoch.
         max_batch_size = trainer.max_batch_size
@@ -483,7 +471,7 @@ class _CudaGraphEpoch:
         self.total_losses.zero_()
 
         for _ in trainer.batch_sizes:
-            trainer.masks.advance(trainer.max_batch_size)
+            trainer.program.advance(trainer.max_batch_size)
             self._run_step()
         return self.total_losses / trainer.row_count
 
@@ -520,8 +508,7 @@ class _CudaGraphEpoch:
         shares = self.shares.index_select(0, self.step_number)[0]  # (B,)
         batch_size = self.batch_sizes.index_select(0, self.step_number)  # (1,)
 
-        masks = trainer.masks.current(trainer.max_batch_size)
-        losses = trainer.step(rows, shares, masks)
+        losses = trainer.step(rows, shares)
         self.total_losses += losses * batch_size
         self.step_number += 1
 
@@ -535,25 +522,25 @@ class _BestWeights:
 
     def __init__(
         self,
-        networks: BatchedNetworks,
+        program: BatchedProgram,
         inputs: Any,
         labels: Tensor,
     ) -> None:
-        device = networks.parameters[0].device
-        member_count = len(networks)
-        self.networks = networks
+        device = program.parameters[0].device
+        member_count = len(program.networks)
+        self.program = program
         rows = materialize(inputs)
-        self.inputs = prepare_batch(networks.networks[0], rows, device)  # (V, ...)
+        self.inputs = prepare_batch(program.networks[0], rows, device)  # (V, ...)
         self.labels = labels.to(device)  # (V,)
 
-        # Like networks.parameters: (M, ...) each.
-        self.weights = [values.detach().clone() for values in networks.parameters]
+        # Like program.parameters: (M, ...) each.
+        self.weights = [values.detach().clone() for values in program.parameters]
 
         # (M,) correct validation rows of these weights, and the epoch that they are from. Any
         # number of correct rows is more than -1, so the first epoch always counts.
         self.correct_rows = torch.full((member_count,), -1, device=device)
         self.epochs = torch.zeros(member_count, dtype=torch.int64, device=device)
-        self.seconds = 0.0
+        self.stopwatch = _Stopwatch(device)
 
     def accuracy(self, member: int) -> float:
         """Return the share of validation rows that a member's best weights classify correctly."""
@@ -562,32 +549,55 @@ class _BestWeights:
 
     def update(self, epoch: int) -> None:
         """Copy the weights of the members that are better after ``epoch`` than ever before."""
-        device = self.labels.device
-        _synchronize(device)
-        started = time.perf_counter()
-
-        batch_size = _value_for(device, _VALIDATION_BATCH_SIZE)
+        batch_size = _value_for(self.labels.device, _VALIDATION_BATCH_SIZE)
         row_parts = self.inputs.split(batch_size)
         label_parts = self.labels.split(batch_size)
         correct_rows = torch.zeros_like(self.correct_rows)
-        with torch.no_grad():
+        with torch.no_grad(), self.stopwatch:
             for rows, labels in zip(row_parts, label_parts, strict=True):
-                predictions = self.networks.shared_logits(rows).argmax(dim=2)  # (M, part)
+                predictions = self.program.shared_logits(rows).argmax(dim=2)  # (M, part)
                 correct_rows += (predictions == labels).sum(dim=1)
 
-            # Of equally good epochs the first one stays.
+            # Of equally good epochs the first one stays. Everything stays on the device: asking
+            # which members are better would make a GPU wait.
             is_better = correct_rows > self.correct_rows  # (M,)
-            for best, current in zip(self.weights, self.networks.parameters, strict=True):
-                best[is_better] = current[is_better]
+            for best, current in zip(self.weights, self.program.parameters, strict=True):
+                mask = is_better.view(-1, *[1] * (current.ndim - 1))
+                torch.where(mask, current, best, out=best)
 
-        self.correct_rows = torch.maximum(self.correct_rows, correct_rows)
-        self.epochs = torch.where(is_better, epoch, self.epochs)
-
-        _synchronize(device)
-        self.seconds += time.perf_counter() - started
+            self.correct_rows = torch.maximum(self.correct_rows, correct_rows)
+            self.epochs = torch.where(is_better, epoch, self.epochs)
 
 
-def _synchronize(device: torch.device) -> None:
-    """Wait for a GPU, so that its work is counted where it was asked for."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+class _Stopwatch:
+    """Adds up the time of blocks of work. On a GPU it never waits for the work until ``total``."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._seconds = 0.0
+        self._started = 0.0
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    def __enter__(self) -> None:
+        if not self._on_gpu:
+            self._started = time.perf_counter()
+            return
+        pair = (
+            torch.cuda.Event(enable_timing=True),
+            torch.cuda.Event(enable_timing=True),
+        )
+        pair[0].record()
+        self._events.append(pair)
+
+    def __exit__(self, *error: object) -> None:
+        if self._on_gpu:
+            self._events[-1][1].record()
+        else:
+            self._seconds += time.perf_counter() - self._started
+
+    def total(self) -> float:
+        """Return the seconds of all blocks."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        milliseconds = sum(start.elapsed_time(end) for start, end in self._events)
+        return self._seconds + milliseconds / 1000

@@ -53,6 +53,12 @@ class TrainingConfig:
     """Numbers of epochs after which the learning rate is multiplied by ``decay``."""
     class_weighted: bool = False
     """Whether every class has the same weight in the loss, whatever its number of rows."""
+    alpha: float = 0.99
+    """How much of its running mean of squared gradients RMSprop keeps in a step. Keras: 0.9."""
+    epsilon: float = 1e-8
+    """What Adam and RMSprop add to the root of the mean square. Keras: 1e-7."""
+    momentum: float = 0.9
+    """The momentum of ``nesterov``."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train anything.
@@ -78,6 +84,13 @@ class TrainingConfig:
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay is {self.weight_decay}: it must be 0 or more.")
 
+        for name in ("alpha", "momentum"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise InputError(f"{name} is {value}: it must be 0 or more, and less than 1.")
+        if not self.epsilon > 0:
+            raise InputError(f"epsilon is {self.epsilon}: it must be positive.")
+
         # A list is accepted too: settings files have no tuples.
         object.__setattr__(self, "milestones", tuple(self.milestones))
 
@@ -93,7 +106,7 @@ def make_optimizer(
 
     Args:
         parameters: the tensors to optimize.
-        config: names the optimizer, its learning rate and its weight decay.
+        config: names the optimizer and its constants.
         fused: whether to update all parameters in one pass where torch can. Results differ from
             those of the plain optimizer by rounding only.
         on_gpu: whether the parameters are on a GPU. A fused optimizer is then made so that a CUDA
@@ -112,16 +125,23 @@ def make_optimizer(
         case "adam":
             return torch.optim.Adam(
                 parameters,
+                eps=config.epsilon,
                 fused=fused,
                 capturable=capturable,
                 **common,
             )
         case "rmsprop":
-            return torch.optim.RMSprop(parameters, capturable=capturable, **common)
+            return torch.optim.RMSprop(
+                parameters,
+                alpha=config.alpha,
+                eps=config.epsilon,
+                capturable=capturable,
+                **common,
+            )
         case "nesterov":
             return torch.optim.SGD(
                 parameters,
-                momentum=0.9,
+                momentum=config.momentum,
                 nesterov=True,
                 fused=fused,
                 **common,

@@ -118,6 +118,7 @@ class Suggester:
         with self._lock:
             is_wanted = service.slug in self._wanted
             wanted = self._wanted.get(service.slug)
+        # In parts, so that one campaign with many items does not keep the others waiting.
         part = _PART if wanted is None else min(_PART, wanted)
 
         run = ask_language_model(

@@ -280,11 +280,15 @@ class PickRepository:
 
     def control_items(self, connection: Connection) -> set[str]:
         """Return the ids of the items that were drawn as control items."""
+        return self.items_of_arm(connection, PickArm.CONTROL)
+
+    def items_of_arm(self, connection: Connection, arm: PickArm) -> set[str]:
+        """Return the ids of the items that came to be picked in one way."""
         query = (
             select(ITEMS.key)
             .join(schema.picks, PICKS.item_id == ITEMS.id)
             .where(ITEMS.campaign_id == self._scope.campaign_id)
-            .where(PICKS.arm == PickArm.CONTROL)
+            .where(PICKS.arm == arm)
         )
         return set(connection.scalars(query))
 

@@ -188,6 +188,7 @@ class SuggestionRepository:
 
     def remove_source(self, connection: Connection, source: Source, who: str) -> None:
         """Remove a source, its suggestions, and the record of where they were shown."""
+        # Those with foreign keys go before the source that the keys point to.
         for table in (schema.shown_suggestions, schema.model_replies, schema.suggestions):
             connection.execute(delete(table).where(table.c.source_id == source.row_id))
         connection.execute(delete(schema.sources).where(SOURCES.id == source.row_id))
@@ -206,6 +207,7 @@ class SuggestionRepository:
         if not suggestions:
             return
 
+        # Looked up at once: a file may hold 100,000 predictions.
         items = self._items.by_id(connection, [suggestion.item for suggestion in suggestions])
         class_ids = self._classes.row_ids(connection)
         now = self._scope.now()

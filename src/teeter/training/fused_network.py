@@ -1,0 +1,501 @@
+"""Small convolutional networks as one program of fused kernels, for GPUs.
+
+``FusedNetworks`` computes what ``BatchedNetworks`` and an optimizer compute, for chains of the form
+
+    (convolution, ReLU, [max pool of 2 x 2, [dropout]]) ..., flatten, (linear, ReLU, [dropout]) ...,
+    linear
+
+S-CNN and K-CNN of the paper are such chains. It does not use autograd: the backward pass is written
+out below, so that every tensor is read and written as few times as possible. For 50 K-CNNs these
+passes over memory, not the arithmetic, are what takes the time.
+
+Precision
+    Weights, the states of the optimizer, sums, the last layer and the loss are float32. Products on
+    tensor cores take bfloat16, and activations and their gradients are stored so.
+
+Layouts
+    Weights are kept as the kernels read them, and ``write_back`` turns them into torch's layouts.
+    A convolution's are (M, K, K, C_in, C_out). The first convolution has few channels; its K x K
+    pixels are laid out as the channels of one (``extract_patches``), so it has (M, 1, 1, columns,
+    C_out). The first linear layer takes (height, width, channels), where torch's takes (channels,
+    height, width). Optimizers work number by number, so that no layout changes what is learned.
+
+Dropout
+    Drawn inside the kernels, from a counter and a seed per member: no masks are stored, and the
+    draws of a member do not depend on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from teeter.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from teeter.kernels.fused.convolutions import Dropout
+
+__all__ = ["FusedNetworks", "can_fuse"]
+
+_CHANNELS = (16, 32, 64)
+"""Numbers of channels that fill the tiles of the kernels."""
+
+_MAX_PATCH_COLUMNS = 64
+
+_ADAM_DECAYS = (0.9, 0.999)
+"""Of the two moments, the same in torch and Keras."""
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A convolution or a linear layer with what follows it."""
+
+    name: str
+    """The name of the layer, which its parameters start with."""
+    rate: float = 0.0
+    """The rate of the dropout that follows."""
+    kernel: int = 0
+    padding: int = 0
+    pool: bool = False
+    """Whether a max pool of 2 x 2 follows."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The stages of a chain."""
+
+    convolutions: list[_Stage]
+    linears: list[_Stage]
+    map_shape: tuple[int, int, int]
+    """Channels, height and width of what is flattened."""
+
+
+@dataclass
+class _Parameter:
+    """A parameter of all members, its copy for products, and the states of its optimizer."""
+
+    values: Tensor
+    """(M, ...) float32."""
+    copy: Tensor | None
+    """The same in the precision of products; None if no product takes it."""
+    states: tuple[Tensor | None, Tensor | None] = field(default=(None, None))
+
+
+def can_fuse(network: nn.Sequential, row_shape: Sequence[int]) -> bool:
+    """Return whether ``FusedNetworks`` can compute a network.
+
+    Args:
+        network: a chain for which ``can_batch`` is true.
+        row_shape: the shape of a row.
+    """
+    return _make_plan(network, row_shape) is not None
+
+
+def _make_plan(network: nn.Sequential, row_shape: Sequence[int]) -> _Plan | None:
+    """Return the stages of a network, or None if it is not of the form described above."""
+    if len(row_shape) != 3:
+        return None
+    layers = list(network.named_children())
+    shape = (row_shape[0], row_shape[1], row_shape[2])
+    convolutions: list[_Stage] = []
+    linears: list[_Stage] = []
+
+    position = 0
+    while position < len(layers) and isinstance(layers[position][1], nn.Conv2d):
+        name, layer = layers[position]
+        if not _is_fusable(layer, is_first=not convolutions):
+            return None
+        following = [kind for _, kind in layers[position + 1 : position + 4]]
+        if not following or not isinstance(following[0], nn.ReLU):
+            return None
+
+        padding = int(layer.padding[0])
+        kernel = layer.kernel_size[0]
+        side_change = 2 * padding - kernel + 1
+        shape = (layer.out_channels, shape[1] + side_change, shape[2] + side_change)
+        position += 2
+        pool = len(following) > 1 and isinstance(following[1], nn.MaxPool2d)
+        rate = 0.0
+        if pool:
+            if not _halves(following[1]) or shape[1] % 2 or shape[2] % 2:
+                return None
+            shape = (shape[0], shape[1] // 2, shape[2] // 2)
+            position += 1
+            if len(following) > 2 and isinstance(following[2], nn.Dropout):
+                rate = following[2].p
+                position += 1
+        convolutions.append(_Stage(name, rate, kernel, padding, pool))
+
+    has_flatten = position < len(layers) and isinstance(layers[position][1], nn.Flatten)
+    if not convolutions or not has_flatten or min(shape) < 1:
+        return None
+    position += 1
+
+    while position < len(layers):
+        name, layer = layers[position]
+        if not isinstance(layer, nn.Linear) or layer.bias is None:
+            return None
+        position += 1
+        if position == len(layers):
+            linears.append(_Stage(name))
+            return _Plan(convolutions, linears, shape)
+
+        if not isinstance(layers[position][1], nn.ReLU):
+            return None
+        position += 1
+        rate = 0.0
+        if isinstance(layers[position][1], nn.Dropout):
+            rate = layers[position][1].p
+            position += 1
+        linears.append(_Stage(name, rate))
+    return None
+
+
+def _is_fusable(layer: nn.Conv2d, *, is_first: bool) -> bool:
+    kernel = layer.kernel_size
+    is_square = kernel in ((1, 1), (3, 3)) and layer.padding in ((0, 0), (1, 1))
+    is_plain = layer.stride == (1, 1) and layer.dilation == (1, 1) and layer.bias is not None
+    if is_first:
+        takes_inputs = kernel[0] * kernel[1] * layer.in_channels <= _MAX_PATCH_COLUMNS
+    else:
+        takes_inputs = layer.in_channels in _CHANNELS
+    return is_square and is_plain and takes_inputs and layer.out_channels in _CHANNELS
+
+
+def _halves(pool: nn.MaxPool2d) -> bool:
+    return (
+        pool.kernel_size in (2, (2, 2))
+        and pool.stride in (2, (2, 2))
+        and pool.padding in (0, (0, 0))
+        and pool.dilation in (1, (1, 1))
+    )
+
+
+class FusedNetworks:
+    """M networks with the optimizer that trains them.
+
+    Args:
+        networks: chains for which ``can_batch`` and ``can_fuse`` are true.
+        row_shape: channels, height and width of a row.
+        seeds: a seed for the dropout of each member.
+        config: the optimizer and its constants.
+        dtype: that of products.
+
+    Attributes:
+        networks: the members. They keep their old weights until ``write_back``.
+        parameters: the members' parameters on top of each other, in the layouts of the kernels.
+    """
+
+    rate_is_tensor: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        networks: Sequence[nn.Sequential],
+        row_shape: Sequence[int],
+        seeds: Sequence[int],
+        config: TrainingConfig,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        plan = _make_plan(networks[0], row_shape)
+        if plan is None:
+            raise ValueError("The networks cannot be computed by fused kernels.")
+        self.networks = list(networks)
+        self.config = config
+        self.dtype = dtype
+        self._plan = plan
+        self._parameters: dict[str, _Parameter] = {}
+        for name, _ in networks[0].named_parameters():
+            values = [dict(network.named_parameters())[name].detach() for network in networks]
+            self._add_parameter(name, torch.stack(values).float())
+        self.parameters = [parameter.values for parameter in self._parameters.values()]
+
+        device = self.parameters[0].device
+        self.step_number = torch.zeros(1, dtype=torch.int64, device=device)
+        self.learning_rate = torch.full((1,), config.learning_rate, device=device)
+        masked_seeds = [seed & (2**63 - 1) for seed in seeds]
+        self._seeds = torch.tensor(masked_seeds, dtype=torch.int64, device=device)
+
+    def _add_parameter(self, name: str, values: Tensor) -> None:
+        packed = self._to_kernel_layout(name, values).contiguous()
+        needs_copy = name.endswith("weight") and name != f"{self._plan.linears[-1].name}.weight"
+        copy = None
+        if needs_copy:
+            copy = packed.to(self.dtype, copy=True)
+        kind = self.config.optimizer
+        first = torch.zeros_like(packed) if kind in ("adam", "nesterov") else None
+        second = torch.zeros_like(packed) if kind in ("adam", "rmsprop") else None
+        self._parameters[name] = _Parameter(packed, copy, (first, second))
+
+    def _to_kernel_layout(self, name: str, values: Tensor) -> Tensor:
+        """Return a parameter as the kernels read it."""
+        if name == f"{self._plan.convolutions[0].name}.weight":
+            from teeter.kernels.fused.convolutions import patch_width
+
+            M, C_out, C_in, K, _ = values.shape
+            rows = values.permute(0, 3, 4, 2, 1).reshape(M, K * K * C_in, C_out)
+            padded = values.new_zeros(M, patch_width(K, C_in), C_out)
+            padded[:, : K * K * C_in] = rows
+            return padded[:, None, None]
+        if values.ndim == 5:
+            return values.permute(0, 3, 4, 2, 1)
+        if name == f"{self._plan.linears[0].name}.weight":
+            by_map = values.unflatten(2, self._plan.map_shape)  # (M, D, channels, height, width)
+            return by_map.permute(0, 1, 3, 4, 2).flatten(2)
+        return values
+
+    def _to_torch_layout(self, name: str, values: Tensor) -> Tensor:
+        """Undo ``_to_kernel_layout``."""
+        if name == f"{self._plan.convolutions[0].name}.weight":
+            M, C_out, C_in, K, _ = (len(values), *self._torch_shape(name))
+            rows = values[:, 0, 0, : K * K * C_in]
+            return rows.reshape(M, K, K, C_in, C_out).permute(0, 4, 3, 1, 2)
+        if values.ndim == 5:
+            return values.permute(0, 4, 3, 1, 2)
+        if name == f"{self._plan.linears[0].name}.weight":
+            channels, height, width = self._plan.map_shape
+            by_map = values.unflatten(2, (height, width, channels))
+            return by_map.permute(0, 1, 4, 2, 3).flatten(2)
+        return values
+
+    def _torch_shape(self, name: str) -> torch.Size:
+        return dict(self.networks[0].named_parameters())[name].shape
+
+    def __len__(self) -> int:
+        """Return the number of members, M."""
+        return len(self.networks)
+
+    def advance(self, batch_size: int) -> None:
+        """Do nothing: the kernels draw dropout themselves."""
+
+    def scale_learning_rate(self, factor: float) -> None:
+        """Multiply the learning rate of the steps to come."""
+        self.learning_rate *= factor
+
+    def step(
+        self,
+        inputs: Tensor,
+        rows: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+    ) -> Tensor:
+        """Take one training step of all members.
+
+        Args:
+            inputs: (M, L, channels, height, width) the rows of each member.
+            rows: (M, B) which of them are the batch.
+            labels: (M, B) their classes.
+            shares: (M, B) the weight of each row in the loss.
+
+        Returns:
+            (M,) the loss of the batch before the step.
+        """
+        from teeter.kernels.fused import convolutions as fused
+
+        first = self._plan.convolutions[0]
+        patches = fused.extract_patches(
+            inputs, rows, kernel=first.kernel, padding=first.padding, dtype=self.dtype
+        )
+        maps, codes = self._convolve(patches, training=True)
+        hidden = self._apply_linears(maps[-1].flatten(2), training=True)
+        logits = self._last_layer(hidden[-1])
+
+        log_probabilities = logits.log_softmax(dim=2)
+        row_losses = -log_probabilities.gather(2, labels[..., None])[..., 0]
+        losses = (row_losses * shares).sum(dim=1)
+
+        gradient = log_probabilities.exp()  # (M, B, C), by the logits
+        gradient.scatter_add_(2, labels[..., None], -torch.ones_like(shares)[..., None])
+        gradient = gradient * shares[..., None]
+        flat_gradient = self._backward_linears(gradient, hidden)
+        self._backward_convolutions(flat_gradient.view_as(maps[-1]), maps, codes)
+        self.step_number += 1
+        return losses
+
+    def shared_logits(self, rows: Tensor) -> Tensor:
+        """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
+        from teeter.kernels.fused import convolutions as fused
+
+        first = self._plan.convolutions[0]
+        positions = torch.arange(len(rows), device=rows.device)[None]
+        patches = fused.extract_patches(
+            rows[None], positions, kernel=first.kernel, padding=first.padding, dtype=self.dtype
+        )
+        maps, _ = self._convolve(patches, training=False)
+        hidden = self._apply_linears(maps[-1].flatten(2), training=False)
+        return self._last_layer(hidden[-1])
+
+    def _convolve(
+        self,
+        patches: Tensor,
+        *,
+        training: bool,
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return the input and output of each convolution, and where its maxima are."""
+        from teeter.kernels.fused import convolutions as fused
+
+        maps = [patches]
+        codes: list[Tensor | None] = []
+        for number, stage in enumerate(self._plan.convolutions):
+            weight = self._copy_of(stage)
+            bias = self._values_of(stage, "bias")
+            # Patches have the padding of the first convolution in them.
+            padding = stage.padding if number > 0 else 0
+            if stage.pool:
+                output, code = fused.convolve_and_pool(
+                    maps[-1],
+                    weight,
+                    bias,
+                    padding=padding,
+                    dropout=self._dropout(stage) if training else None,
+                    needs_codes=training,
+                )
+            else:
+                output = fused.convolve(maps[-1], weight, bias, padding=padding)
+                code = None
+            if not training:
+                maps = []  # memory for the next layer
+            maps.append(output)
+            codes.append(code)
+        return maps, codes
+
+    def _apply_linears(self, flat: Tensor, *, training: bool) -> list[Tensor]:
+        """Return the input of each linear layer, (M, B, D)."""
+        from teeter.kernels.fused import convolutions as fused
+
+        hidden = [flat]
+        for stage in self._plan.linears[:-1]:
+            product = torch.bmm(hidden[-1], self._copy_of(stage).mT)
+            dropout = self._dropout(stage) if training else None
+            hidden.append(fused.drop_rectified(product, self._values_of(stage, "bias"), dropout))
+        return hidden
+
+    def _last_layer(self, features: Tensor) -> Tensor:
+        stage = self._plan.linears[-1]
+        weight = self._values_of(stage, "weight")
+        bias = self._values_of(stage, "bias")
+        return torch.baddbmm(bias[:, None], features.float(), weight.mT)
+
+    def _backward_linears(self, gradient: Tensor, hidden: list[Tensor]) -> Tensor:
+        """Update the linear layers and return the gradient of the first one's input.
+
+        Args:
+            gradient: (M, B, C) by the logits.
+            hidden: the input of each linear layer.
+        """
+        last = self._plan.linears[-1]
+        weight = self._values_of(last, "weight")
+        by_input = (gradient @ weight).to(self.dtype)
+        self._update(last, gradient.mT @ hidden[-1].float(), gradient.sum(dim=1))
+
+        for number in reversed(range(len(self._plan.linears) - 1)):
+            stage = self._plan.linears[number]
+            # What was dropped is 0, like what the ReLU cut.
+            is_alive = hidden[number + 1] > 0
+            before_relu = torch.where(is_alive, by_input / (1 - stage.rate), 0)
+            by_weight = torch.bmm(before_relu.mT, hidden[number])
+            by_input = torch.bmm(before_relu, self._copy_of(stage))
+            self._update(stage, by_weight, before_relu.sum(dim=1, dtype=torch.float32))
+        return by_input
+
+    def _backward_convolutions(
+        self,
+        gradient: Tensor,
+        maps: list[Tensor],
+        codes: list[Tensor | None],
+    ) -> None:
+        """Update the convolutions.
+
+        Args:
+            gradient: that of the last convolution's output.
+            maps: the input of each convolution, and the output of the last one.
+            codes: where the maxima of each convolution are.
+        """
+        from teeter.kernels.fused import convolutions as fused
+
+        if not self._plan.convolutions[-1].pool:
+            gradient = torch.where(maps[-1] > 0, gradient, 0)
+
+        for number in reversed(range(len(self._plan.convolutions))):
+            stage = self._plan.convolutions[number]
+            x = maps[number]
+            code = codes[number]
+            if code is not None:
+                gradient = fused.unpool(gradient.contiguous(), code, stage.rate)
+
+            by_input = None
+            if number > 0:
+                # Pooled inputs have the ReLU in their codes.
+                is_pooled = self._plan.convolutions[number - 1].pool
+                by_input = fused.input_gradient(
+                    gradient,
+                    self._copy_of(stage),
+                    padding=stage.padding,
+                    source=None if is_pooled else x,
+                )
+            by_weight, by_bias = fused.weight_gradient(
+                x,
+                gradient,
+                kernel=stage.kernel if number > 0 else 1,
+                padding=stage.padding if number > 0 else 0,
+            )
+            self._update(stage, by_weight, by_bias)
+            if by_input is not None:
+                gradient = by_input
+
+    def _update(self, stage: _Stage, by_weight: Tensor, by_bias: Tensor) -> None:
+        """Take the step of the optimizer for the parameters of a layer."""
+        from teeter.kernels.fused.optimizers import optimizer_step
+
+        for kind, gradient in (("weight", by_weight), ("bias", by_bias)):
+            parameter = self._parameters[f"{stage.name}.{kind}"]
+            optimizer_step(
+                parameter.values,
+                parameter.copy,
+                gradient.contiguous(),
+                parameter.states,
+                kind=self.config.optimizer,
+                learning_rate=self.learning_rate,
+                step=self.step_number,
+                weight_decay=self.config.weight_decay,
+                alpha=self._first_decay(),
+                beta=_ADAM_DECAYS[1],
+                epsilon=self.config.epsilon,
+            )
+
+    def _first_decay(self) -> float:
+        match self.config.optimizer:
+            case "adam":
+                return _ADAM_DECAYS[0]
+            case "rmsprop":
+                return self.config.alpha
+            case _:
+                return self.config.momentum
+
+    def _dropout(self, stage: _Stage) -> Dropout | None:
+        from teeter.kernels.fused.convolutions import Dropout
+
+        if stage.rate == 0:
+            return None
+        stages = [*self._plan.convolutions, *self._plan.linears]
+        return Dropout(stage.rate, stages.index(stage), self._seeds, self.step_number)
+
+    def _copy_of(self, stage: _Stage) -> Tensor:
+        copy = self._parameters[f"{stage.name}.weight"].copy
+        if copy is None:
+            raise KeyError(stage.name)
+        return copy
+
+    def _values_of(self, stage: _Stage, kind: str) -> Tensor:
+        return self._parameters[f"{stage.name}.{kind}"].values
+
+    def write_back(self, parameters: Sequence[Tensor]) -> None:
+        """Copy ``parameters``, shaped like ``self.parameters``, into the members."""
+        with torch.no_grad():
+            for name, values in zip(self._parameters, parameters, strict=True):
+                in_torch_layout = self._to_torch_layout(name, values)
+                for network, member_values in zip(self.networks, in_torch_layout, strict=True):
+                    network.get_parameter(name).copy_(member_values)
