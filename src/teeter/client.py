@@ -105,7 +105,7 @@ class RemoteCampaign:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in their order."""
-        return tuple(entry["name"] for entry in self._get("/classes")["classes"])
+        return tuple(entry["name"] for entry in self._get("/classes"))
 
     def add_class(self, name: str) -> None:
         """Add a class. Labels stay as they are."""

@@ -50,7 +50,7 @@ def test_the_commands_of_a_campaign() -> None:
         ],
         "Suggestions": ["describe", "predictions", "suggest", "sources"],
         "Team": ["people", "webhook", "decide", "agreement", "sync"],
-        "Files": ["export", "backup", "restore", "copy-to", "predict", "model"],
+        "Files": ["export", "backup", "restore", "copy-to", "finish", "predict", "model"],
     }
 
 

@@ -189,13 +189,6 @@ def upload_items(
     return workspace.follow_addition(service, adding)
 
 
-@router.get("/classes")
-def list_classes(request: Request, slug: str) -> ClassesOut:
-    """List the classes with their shortcuts."""
-    service = require_permission(request, slug, Permission.ANSWER)
-    return ClassesOut(classes=service.list_classes())
-
-
 @router.post("/classes")
 def add_class(
     request: Request, slug: str, body: ClassIn, idempotency_key: IdempotencyKey = None
