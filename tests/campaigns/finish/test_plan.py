@@ -48,7 +48,7 @@ def test_more_labels_cover_more_items() -> None:
     assert all(step.expected_error <= TERMS.error for step in plan)
 
 
-def test_the_plan_comes_true_about_as_often_as_not() -> None:
+def test_the_plan_comes_true_more_often_than_not() -> None:
     come_true = 0
     for seed in range(20):
         confidences, is_wrong = calibrated_set(seed)
@@ -56,7 +56,8 @@ def test_the_plan_comes_true_about_as_often_as_not() -> None:
         _, is_promised = plan_after(confidences, is_wrong, plan[0].labels)
         come_true += is_promised
 
-    assert come_true >= 8
+    # 75 % of 150 simulated sets; with that share, 11 or fewer of 20 have a probability of 4 %.
+    assert come_true >= 11
 
 
 def test_draws_replace_what_the_confidences_said() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,8 +36,8 @@ def plan_labels(
 ) -> list[PlannedStep]:
     """Estimate how many more random labels each step needs.
 
-    The estimates are what happens if the share of wrong labels among the next items is as expected.
-    Chance decides too: about half of the campaigns need more.
+    The estimates are what happens if the share of wrong labels among the next items is as expected,
+    rounded up to whole labels. Chance decides too: some campaigns need more.
 
     Args:
         results: what is shown about the steps so far.
@@ -93,7 +94,7 @@ def _further_draws(
     step = result.step
 
     def passes(draws: int) -> bool:
-        wrong = result.wrong + round(share_wrong * draws)
+        wrong = result.wrong + math.ceil(share_wrong * draws)
         p_value = anytime_p_value(step.size, result.drawn + draws, wrong, step.limit, prior)
         return p_value <= step_level
 
