@@ -91,10 +91,11 @@ backward = {"TRANSPOSED": True, "POOL": False, "MASKED": True, "rate": 0.0}
 backward |= {name: None for name in ("codes", "bias", "seeds", "step")}
 kinds = "*bf16;*bf16;*bf16;*bf16;i32;i32;i32;i32;i32;i64"
 assert "wgmma" in assembly(convolutions._convolve, kinds, constants | backward, num_warps=4)
-constants = {"padding": 1, "KERNEL": 3, "C_IN": 64, "C_OUT": 64, "SPLITS": 8, "PIXELS": 64}
+constants = {"padding": 1, "KERNEL": 3, "C_IN": 32, "C_OUT": 32, "SPLITS": 8, "PIXELS": 128}
+constants |= {"COLUMNS": 128, "TAPS": 3}
 kinds = "*fp32;*fp32;*bf16;*bf16;i32;i32;i32;i32;i32;i32"
 gradient = assembly(convolutions._weight_gradient, kinds, constants, num_warps=4, num_stages=2)
-assert "mma" in gradient
+assert "wgmma" in gradient
 constants = {"KIND": 1, "weight_decay": 0.0, "alpha": 0.9, "beta": 0.999, "epsilon": 1e-7}
 constants |= {"LOG_ALPHA": 0.0, "LOG_BETA": 0.0, "BLOCK": 1024, "first_state": None}
 kinds = "*fp32;*bf16;*bf16;*fp32;*fp32;*i64;i32"
