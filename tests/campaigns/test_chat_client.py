@@ -78,6 +78,28 @@ def test_a_key_is_never_sent_unencrypted_to_another_machine(
     ChatClient("https://llm.example.org/v1", "tiny")
 
 
+@pytest.mark.parametrize("key", ["schlüssel", "secret\nx-other: 1", "secret\x00"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {"TEETER_SUGGEST_KEY": key})
+    with pytest.raises(InputError, match="cannot be sent") as caught:
+        ChatClient("https://llm.example.org/v1", "tiny")
+    assert key[:6] not in str(caught.value)
+
+
+def test_a_proxy_never_reads_a_request(
+    server: FakeLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_language_model() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setenv("TEETER_SUGGEST_KEY", "secret")
+        ChatClient(server.url, "tiny").ask(PROMPT, "hello")
+        assert (len(server.requests), proxy.requests) == (1, [])
+
+
 def test_a_busy_server_is_asked_again_after_the_time_it_names(
     server: FakeLanguageModel, client: ChatClient, pauses: list[float]
 ) -> None:
@@ -98,6 +120,16 @@ def test_pauses_grow_and_have_a_limit(
     server.headers = {"retry-after": "86400"}
     client.ask(PROMPT, "win")
     assert pauses[-1] == chat_client.LONGEST_PAUSE
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "soon", "Mon, 01 Jan 99999 00:00:00 GMT"])
+def test_a_time_to_wait_that_is_none_is_ignored(
+    server: FakeLanguageModel, client: ChatClient, pauses: list[float], value: str
+) -> None:
+    server.statuses = [429]
+    server.headers = {"retry-after": value}
+    assert client.ask(PROMPT, "win").label == "spam"
+    assert pauses == [1.0]
 
 
 def test_a_server_that_stays_busy_is_not_available(
@@ -124,7 +156,16 @@ def test_a_response_that_takes_too_long_is_given_up(
 
 @pytest.mark.parametrize(
     "body",
-    [b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{"message": null}]}', b"\xff"],
+    [
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"choices": []}',
+        b'{"choices": [{"message": null}]}',
+        b"\xff",
+        b"[" * 400_000,
+    ],
+    ids=lambda body: repr(body[:20]),
 )
 def test_a_response_that_is_no_completion_is_an_error(
     server: FakeLanguageModel, client: ChatClient, body: bytes
@@ -196,6 +237,16 @@ def test_tokens_are_estimated_where_a_server_does_not_count_them(
     assert reply.output_tokens >= 1
 
 
+def test_a_count_of_tokens_that_cannot_be_true_is_capped(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    usage = {"prompt_tokens": 10**30, "completion_tokens": 5}
+    response = {"choices": [{"message": {"content": "spam"}}], "usage": usage}
+    server.body = json.dumps(response).encode()
+    reply = client.ask(PROMPT, "win")
+    assert (reply.input_tokens, reply.output_tokens) == (chat_client.MAX_COUNTED_TOKENS, 5)
+
+
 @pytest.mark.parametrize(
     ("content", "label"),
     [
@@ -223,7 +274,12 @@ def test_names_that_differ_only_in_case_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "llm", "ftp://host/v1", "http://", "http://host:port/v1", "file:///etc/passwd"]
+    "url",
+    [
+        *("", "llm", "ftp://host/v1", "http://", "http://host:port/v1", "file:///etc/passwd"),
+        *("http://a..b/v1", "http://hôte/v1", "http://host/é", f"http://{'a' * 64}/v1"),
+        "http://host/a b",
+    ],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InputError, match="is not the address of a language model"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -65,6 +66,9 @@ LONGEST_PAUSE = 60.0
 CHARACTERS_PER_TOKEN = 3.0
 """Used to estimate tokens where the server does not count them. On the safe side for English."""
 
+MAX_COUNTED_TOKENS = 10_000_000
+"""Tokens that a response may report. No model reads more; a larger number is an error."""
+
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 _JSON_OBJECT = re.compile(r"\{[^{}]*\}")
@@ -74,7 +78,7 @@ def normalize_endpoint(url: str) -> str:
     """Return the address of a chat interface without ``/chat/completions`` and a final slash.
 
     Raises:
-        InputError: it is no HTTP URL, or it contains a password.
+        InputError: it is no HTTP URL in ASCII, or it contains a password.
 
     Example:
         >>> normalize_endpoint("http://127.0.0.1:8080/v1/chat/completions")
@@ -85,10 +89,13 @@ def normalize_endpoint(url: str) -> str:
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises a ValueError if it is no port number
+        # As the resolver does it: a UnicodeError, which is a ValueError, if a part of it is empty.
+        (parts.hostname or "").encode("idna")
     except ValueError:
         parts = urlsplit("")
 
-    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable():
+    is_sendable = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_sendable:
         raise InputError(
             f"{url!r} is not the address of a language model: give one such as "
             "http://127.0.0.1:8080/v1."
@@ -185,7 +192,7 @@ def parse_label(content: str, classes: Sequence[str]) -> str | None:
     for text in (*reversed(_JSON_OBJECT.findall(content)), content):
         try:
             parsed = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(parsed, dict) and "label" in parsed:
             candidates = [parsed["label"]]
@@ -239,7 +246,7 @@ class ChatClient:
         sleep: waits for a number of seconds.
 
     Raises:
-        InputError: the address cannot be used, or would send the key unencrypted.
+        InputError: the address or the key cannot be used, or the key would be sent unencrypted.
     """
 
     def __init__(
@@ -252,12 +259,24 @@ class ChatClient:
         self.model = model.strip()
         self._sleep = sleep
         self._key = os.environ.get(KEY_VARIABLE, "").strip()
-        self._opener = urllib.request.build_opener(_RefusedRedirects())
         # Some servers refuse fields that they do not know. Then requests leave them out.
-        self._left_out = 0
+        self.n_omitted_fields = 0
+
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise InputError(
+                f"The key in {KEY_VARIABLE} has characters that cannot be sent: set it again, "
+                "without spaces and line breaks around it."
+            )
 
         parts = urlsplit(self.url)
-        if self._key and parts.scheme == "http" and parts.hostname not in _LOOPBACK_HOSTS:
+        is_loopback = parts.hostname in _LOOPBACK_HOSTS
+        handlers: list[urllib.request.BaseHandler] = [_RefusedRedirects()]
+        # A proxy only forwards what is encrypted. Everything else it would read.
+        if is_loopback or parts.scheme == "http":
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+        if self._key and parts.scheme == "http" and not is_loopback:
             raise InputError(
                 f"Will not send the key in {KEY_VARIABLE} to {self.url} unencrypted: use https://, "
                 f"or unset {KEY_VARIABLE}."
@@ -292,7 +311,7 @@ class ChatClient:
         """Return the body of a response."""
         optional_fields = _optional_fields(prompt)
         while True:
-            left_out = self._left_out
+            n_omitted = self.n_omitted_fields
             body = {
                 "model": self.model,
                 "messages": [
@@ -300,16 +319,16 @@ class ChatClient:
                     {"role": "user", "content": _as_data(text)},
                 ],
             }
-            for fields in optional_fields[left_out:]:
+            for fields in optional_fields[n_omitted:]:
                 body |= fields
 
             try:
                 return self._post(json.dumps(body).encode(), prompt.digest(self.model, text))
             except _BadRequestError as error:
-                if left_out == len(optional_fields):
+                if n_omitted == len(optional_fields):
                     raise ServerError(str(error)) from None
                 # Not "+= 1": several threads may find this out at the same time.
-                self._left_out = left_out + 1
+                self.n_omitted_fields = n_omitted + 1
 
     def _post(self, body: bytes, digest: str) -> bytes:
         headers = {
@@ -408,7 +427,7 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
         usage = response.get("usage") or {}
         input_tokens = usage.get("prompt_tokens")
         output_tokens = usage.get("completion_tokens")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise _AttemptFailedError("its response is no chat completion") from None
 
     # A model may decline to reply. That is a reply too: it was paid for.
@@ -419,9 +438,9 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
         int(len(reply_text) / CHARACTERS_PER_TOKEN) + 1,
     )
     if isinstance(input_tokens, int) and input_tokens >= 0:
-        counted = replace(counted, input_tokens=input_tokens)
+        counted = replace(counted, input_tokens=min(input_tokens, MAX_COUNTED_TOKENS))
     if isinstance(output_tokens, int) and output_tokens >= 0:
-        counted = replace(counted, output_tokens=output_tokens)
+        counted = replace(counted, output_tokens=min(output_tokens, MAX_COUNTED_TOKENS))
     return counted
 
 
@@ -437,10 +456,11 @@ def _retry_after(headers: Message) -> float | None:
     if value is None:
         return None
     try:
-        return float(value)
+        seconds = float(value)
+        return seconds if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
         return (parsedate_to_datetime(value) - utc_now()).total_seconds()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
