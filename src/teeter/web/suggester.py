@@ -47,6 +47,8 @@ class Suggester:
         self._wanted: dict[str, int | None] = {}
         """By slug, how many more items an owner asked for; None for all."""
         self._problems: dict[str, str] = {}
+        self._used_up: dict[str, str] = {}
+        """By slug, that the budget is used up. It stays so until a reply is paid for again."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -99,10 +101,19 @@ class Suggester:
                     return
                 try:
                     has_more |= self._ask(service)
-                    self._note_problem(service.slug, None)
+                    self._note_problem(service.slug, self._used_up.get(service.slug))
                 except (ServerError, StoreError, InputError) as error:
                     has_problem = True
                     self._note_problem(service.slug, str(error))
+                except Exception as error:
+                    # Whatever it is, the thread must go on, and people must see it.
+                    has_problem = True
+                    logger.exception("Asking about %s failed", service.slug)
+                    self._note_problem(
+                        service.slug,
+                        f"Asking the language model failed with {type(error).__name__}: see the "
+                        "log of the server.",
+                    )
 
             pause = _PAUSE_SECONDS if has_problem else _POLL_SECONDS
             if not has_more:
@@ -133,9 +144,11 @@ class Suggester:
         )
         if run.stop_reason is StopReason.BUDGET:
             self._finish(service.slug)
-            raise ServerUnavailableError(
-                f"The budget of {self.model.budget:g} for {run.source} is used up."
-            )
+            sentence = f"The budget of {self.model.budget:g} for {run.source} is used up."
+            self._used_up[service.slug] = sentence
+            raise ServerUnavailableError(sentence)
+        if run.paid:
+            self._used_up.pop(service.slug, None)
         if not is_wanted:
             return run.stop_reason is StopReason.LIMIT
 
