@@ -30,6 +30,8 @@ class FakeLanguageModel(ThreadingHTTPServer):
         """Returns the content of the reply to a text."""
         self.refused_fields: set[str] = set()
         """Fields of a request that it answers with status 400."""
+        self.refused_texts: set[str] = set()
+        """Texts that it answers with status 400."""
         self.hold: threading.Event | None = None
         """Responses wait for this event."""
         self.requests: list[dict[str, Any]] = []
@@ -73,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.hold is not None:
             self.server.hold.wait(10)
         status = self.server.statuses.pop(0) if self.server.statuses else 200
-        if self.server.refused_fields & set(body):
+        if self.server.refused_fields & set(body) or text in self.server.refused_texts:
             status = 400
         self.send_response(status)
         if status != 200:

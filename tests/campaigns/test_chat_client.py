@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from teeter.campaigns import chat_client
 from teeter.campaigns.chat_client import (
     ChatClient,
+    TextRefusedError,
     build_prompt,
     normalize_endpoint,
     parse_label,
@@ -143,8 +145,6 @@ def test_a_server_that_stays_busy_is_not_available(
 def test_a_response_that_takes_too_long_is_given_up(
     server: FakeLanguageModel, client: ChatClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     server.hold = threading.Event()
     monkeypatch.setattr(chat_client, "TIMEOUT", 0.05)
     monkeypatch.setattr(chat_client, "MAX_ATTEMPTS", 2)
@@ -211,20 +211,57 @@ def test_a_refusal_is_final(
 def test_fields_that_a_server_does_not_know_are_left_out(
     server: FakeLanguageModel, client: ChatClient
 ) -> None:
-    server.refused_fields = {"response_format", "max_tokens"}
+    server.refused_fields = {"response_format", *chat_client._TOKEN_LIMITS}
     assert client.ask(PROMPT, "win").label == "spam"
     assert set(server.requests[-1]["body"]) == {"model", "messages"}
 
+    n_requests = len(server.requests)
     client.ask(PROMPT, "win")
-    assert len(server.requests) == 4, "the next request leaves them out at once"
+    assert len(server.requests) == n_requests + 1, "the next request leaves them out at once"
+
+
+def test_the_other_name_of_the_limit_is_tried_before_there_is_none(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    server.refused_fields = {"max_tokens"}
+    client.ask(PROMPT, "win")
+    body = server.requests[-1]["body"]
+    assert body["max_completion_tokens"] == chat_client.MAX_REPLY_TOKENS
+    assert "response_format" in body
+
+
+def test_a_client_that_needs_a_limit_sends_no_request_without_it(
+    server: FakeLanguageModel,
+) -> None:
+    server.refused_fields = set(chat_client._TOKEN_LIMITS)
+    client = ChatClient(server.url, "tiny", needs_limit=True)
+    with pytest.raises(ServerError, match="no request is sent without a limit"):
+        client.ask(PROMPT, "win")
+    for request in server.requests:
+        assert chat_client._TOKEN_LIMITS & set(request["body"])
 
 
 def test_a_server_that_refuses_every_form_of_a_request_is_reported(
     server: FakeLanguageModel, client: ChatClient
 ) -> None:
     server.refused_fields = {"model"}
-    with pytest.raises(ServerError, match="status 400"):
+    with pytest.raises(TextRefusedError, match="status 400"):
         client.ask(PROMPT, "win")
+
+    server.refused_fields = set()
+    client.ask(PROMPT, "win")
+    assert "response_format" in server.requests[-1]["body"], "the fields are sent again"
+
+
+def test_no_further_attempt_is_made_after_the_stop(
+    server: FakeLanguageModel, client: ChatClient
+) -> None:
+    stop = threading.Event()
+    stop.set()
+    server.statuses = [503] * 10
+    with pytest.raises(ServerUnavailableError):
+        client.ask(PROMPT, "win", stop)
+    assert len(server.requests) == 1
 
 
 def test_tokens_are_estimated_where_a_server_does_not_count_them(

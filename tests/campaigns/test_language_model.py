@@ -17,7 +17,7 @@ from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns import chat_client
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.db import ClassDescription, ModelReply
 from teeter.campaigns.language_model import LanguageModel, StopReason, ask_language_model
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
@@ -178,6 +178,150 @@ def test_a_refusal_ends_the_run_at_once(campaign: Campaign, server: FakeLanguage
     with pytest.raises(ServerError, match="refuses the key"):
         campaign.suggest(LanguageModel(server.url, "tiny", parallel=2))
     assert len(server.requests) <= 2
+
+
+def test_a_text_that_the_server_refuses_does_not_end_the_run(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    server.refused_texts = {TEXTS[1], TEXTS[5], TEXTS[11]}
+    model = LanguageModel(server.url, "tiny", parallel=1)
+    run = campaign.suggest(model)
+    assert (run.suggested, run.refused, run.stop_reason) == (9, 3, StopReason.DONE)
+    assert not {"t1", "t5", "t11"} & set(stored_suggestions(campaign))
+    assert "response_format" in server.requests[-8]["body"], "other texts keep all fields"
+
+    n_requests = len(server.requests)
+    assert campaign.suggest(model).paid == 0
+    assert len(server.requests) == n_requests, "refused texts are not sent again"
+
+
+def test_a_run_ends_if_the_first_texts_or_many_in_a_row_are_refused(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    model = LanguageModel(server.url, "tiny", parallel=1)
+    server.refused_texts = set(TEXTS)
+    with pytest.raises(ServerError, match="status 400"):
+        campaign.suggest(model)
+    assert set(server.texts) == {TEXTS[0]}
+
+    server.refused_texts = set(TEXTS[2:])
+    with pytest.raises(ServerError, match="status 400"):
+        campaign.suggest(model)
+    assert set(server.texts) == set(TEXTS[:7])
+
+    server.refused_texts = set()
+    assert campaign.suggest(model).suggested == 10, "it may have been the server's fault"
+
+
+def test_with_a_budget_no_request_goes_without_a_limit(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    server.refused_fields = {"max_tokens", "max_completion_tokens"}
+    with pytest.raises(ServerError, match="no request is sent without a limit"):
+        campaign.suggest(LanguageModel(server.url, "tiny", input_price=1, budget=1))
+    assert server.charged == {}
+
+
+def test_what_was_paid_survives_the_source(campaign: Campaign, server: FakeLanguageModel) -> None:
+    model = LanguageModel(server.url, "tiny", input_price=1e6, output_price=1e6, budget=1000)
+    first = campaign.suggest(model)
+    campaign.remove_source("tiny")
+    assert campaign.sources() == []
+
+    again = campaign.suggest(model)
+    assert (again.paid, again.cached) == (0, first.paid)
+    assert again.usage.cost == first.usage.cost
+    (report,) = campaign.sources()
+    assert report.items == first.suggested
+
+
+def test_what_another_process_pays_counts_for_the_budget(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    model = LanguageModel(
+        server.url, "tiny", input_price=1e6, output_price=1e6, budget=3000, parallel=1
+    )
+    suggestions = campaign.repository.suggestions
+
+    def pay_elsewhere(done: int, total: int) -> None:
+        if done == 1:
+            with campaign.database.writing() as connection:
+                source = suggestions.source(connection, "tiny")
+                reply = ModelReply("elsewhere", None, 0, 0, 2800.0)
+                suggestions.add_reply(connection, source, reply)
+
+    run = campaign.suggest(model, progress=pay_elsewhere)
+    assert (run.paid, run.stop_reason) == (1, StopReason.BUDGET)
+
+
+def test_two_replies_about_the_same_text_both_cost(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    campaign.suggest(LanguageModel(server.url, "tiny"), limit=1)
+    suggestions = campaign.repository.suggestions
+    with campaign.database.writing() as connection:
+        source = suggestions.source(connection, "tiny")
+        for label in ("spam", "ham", None):
+            suggestions.add_reply(connection, source, ModelReply("twice", label, 1, 2, 0.5))
+    with campaign.database.reading() as connection:
+        assert suggestions.usage(connection, source).cost == 1.5
+        assert suggestions.find_replies(connection, ["twice"]) == {"twice": "spam"}
+
+
+def test_a_source_that_is_removed_during_a_run_ends_it(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    def remove(done: int, total: int) -> None:
+        if campaign.sources():
+            campaign.remove_source("tiny")
+
+    model = LanguageModel(server.url, "tiny", input_price=1, parallel=2)
+    run = campaign.suggest(model, progress=remove)
+    assert run.stop_reason is StopReason.STOPPED
+    assert run.usage.replies == run.paid < 12
+    assert stored_suggestions(campaign) == {}
+
+
+def test_a_new_reply_without_a_class_withdraws_the_old_suggestion(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    model = LanguageModel(server.url, "tiny")
+    campaign.suggest(model)
+    campaign.describe({"spam": ClassDescription("Advertising.")})
+    server.reply = lambda text: "no idea" if "win" in text else '{"label": "ham"}'
+    campaign.suggest(model, again=True)
+    assert set(stored_suggestions(campaign).values()) == {"ham"}
+    assert len(stored_suggestions(campaign)) == 8
+
+
+def test_a_stopped_run_makes_no_further_attempt(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    stop = threading.Event()
+    server.statuses = [503] * 100
+    server.hold = threading.Event()
+    threading.Timer(0.1, stop.set).start()
+    threading.Timer(0.2, server.hold.set).start()
+    run = ask_language_model(
+        campaign.database,
+        campaign.repository,
+        campaign.settings,
+        LanguageModel(server.url, "tiny", parallel=2),
+        who="me",
+        stop=stop,
+    )
+    assert run.stop_reason is StopReason.STOPPED
+    assert len(server.requests) == 2
+
+
+def test_ctrl_c_makes_no_further_attempt(campaign: Campaign, server: FakeLanguageModel) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    server.statuses = [200] + [503] * 100
+    with pytest.raises(KeyboardInterrupt):
+        campaign.suggest(LanguageModel(server.url, "tiny", parallel=2), progress=interrupt)
+    assert len(server.requests) <= 3
 
 
 def test_a_run_can_be_stopped(campaign: Campaign, server: FakeLanguageModel) -> None:

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -34,6 +35,7 @@ __all__ = [
     "ChatClient",
     "ChatReply",
     "Prompt",
+    "TextRefusedError",
     "build_prompt",
     "normalize_endpoint",
     "parse_label",
@@ -235,6 +237,10 @@ class _AttemptFailedError(Exception):
         self.retry_after = retry_after
 
 
+class TextRefusedError(ServerError):
+    """A server refuses a request in every form. It may accept those about other texts."""
+
+
 class ChatClient:
     """A server that offers OpenAI's chat interface, and a model of it.
 
@@ -243,6 +249,7 @@ class ChatClient:
     Args:
         url: the address of the interface, such as ``http://127.0.0.1:8080/v1``.
         model: the name of the model.
+        needs_limit: send no request without a limit of the reply's length, which limits its cost.
         sleep: waits for a number of seconds.
 
     Raises:
@@ -250,7 +257,12 @@ class ChatClient:
     """
 
     def __init__(
-        self, url: str, model: str, *, sleep: Callable[[float], object] = time.sleep
+        self,
+        url: str,
+        model: str,
+        *,
+        needs_limit: bool = False,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not model.strip():
             raise InputError("The name of the language model is blank: give one with --model.")
@@ -259,8 +271,9 @@ class ChatClient:
         self.model = model.strip()
         self._sleep = sleep
         self._key = os.environ.get(KEY_VARIABLE, "").strip()
+        self._needs_limit = needs_limit
         # Some servers refuse fields that they do not know. Then requests leave them out.
-        self.n_omitted_fields = 0
+        self._n_refused_forms = 0
 
         if not (self._key.isascii() and self._key.isprintable()):
             raise InputError(
@@ -282,13 +295,20 @@ class ChatClient:
                 f"or unset {KEY_VARIABLE}."
             )
 
-    def ask(self, prompt: Prompt, text: str) -> ChatReply:
+    def ask(self, prompt: Prompt, text: str, stop: threading.Event | None = None) -> ChatReply:
         """Ask which class a text belongs to.
+
+        Args:
+            prompt: what the model gets before the text.
+            text: the text.
+            stop: set to make no further attempt.
 
         Raises:
             ServerUnavailableError: the server cannot be reached, is busy, or answers nonsense.
-            ServerError: it refuses the request.
+            TextRefusedError: it refuses the request in every form.
+            ServerError: it refuses all requests.
         """
+        sleep = self._sleep if stop is None else stop.wait
         pause = FIRST_PAUSE
         reason = ""
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -299,8 +319,10 @@ class ChatClient:
                 reason = str(error)
                 wait = pause if error.retry_after is None else error.retry_after
             if attempt < MAX_ATTEMPTS:
-                self._sleep(min(max(wait, 0.0), LONGEST_PAUSE))
+                sleep(min(max(wait, 0.0), LONGEST_PAUSE))
                 pause *= 2
+            if stop is not None and stop.is_set():
+                break
 
         raise ServerUnavailableError(
             f"The language model at {self.url} is not available ({reason}). What it said so far "
@@ -308,27 +330,33 @@ class ChatClient:
         )
 
     def _send(self, prompt: Prompt, text: str) -> bytes:
-        """Return the body of a response."""
-        optional_fields = _optional_fields(prompt)
-        while True:
-            n_omitted = self.n_omitted_fields
+        """Return the body of a response to the first form of a request that is accepted."""
+        forms = _request_forms(prompt)
+        if self._needs_limit:
+            forms = [fields for fields in forms if not _TOKEN_LIMITS.isdisjoint(fields)]
+
+        refusal = ""
+        for number in range(self._n_refused_forms, len(forms)):
             body = {
                 "model": self.model,
                 "messages": [
                     {"role": "system", "content": prompt.system},
                     {"role": "user", "content": _as_data(text)},
                 ],
+                **forms[number],
             }
-            for fields in optional_fields[n_omitted:]:
-                body |= fields
-
             try:
-                return self._post(json.dumps(body).encode(), prompt.digest(self.model, text))
+                content = self._post(json.dumps(body).encode(), prompt.digest(self.model, text))
             except _BadRequestError as error:
-                if n_omitted == len(optional_fields):
-                    raise ServerError(str(error)) from None
-                # Not "+= 1": several threads may find this out at the same time.
-                self.n_omitted_fields = n_omitted + 1
+                refusal = str(error)
+            else:
+                # Only now: a text that is refused in every form says nothing about the fields.
+                self._n_refused_forms = number
+                return content
+
+        if self._needs_limit:
+            refusal += " With a budget, no request is sent without a limit of the reply's length."
+        raise TextRefusedError(refusal)
 
     def _post(self, body: bytes, digest: str) -> bytes:
         headers = {
@@ -395,19 +423,23 @@ class _BadRequestError(Exception):
     """The server does not accept the fields of a request."""
 
 
-def _optional_fields(prompt: Prompt) -> list[dict[str, Any]]:
-    """Return the fields that not every server knows, those that are refused most often first."""
+_TOKEN_LIMITS = frozenset(("max_tokens", "max_completion_tokens"))
+
+
+def _request_forms(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return the optional fields of a request, from the most helpful to the most modest form."""
     schema = {
         "type": "object",
         "properties": {"label": {"type": "string", "enum": list(prompt.classes)}},
         "required": ["label"],
         "additionalProperties": False,
     }
-    constraint = {"name": "label", "strict": True, "schema": schema}
-    return [
-        {"response_format": {"type": "json_schema", "json_schema": constraint}},
-        {"temperature": 0, "max_tokens": MAX_REPLY_TOKENS},
-    ]
+    json_schema = {"name": "label", "strict": True, "schema": schema}
+    constraint = {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+    limit = {"temperature": 0, "max_tokens": MAX_REPLY_TOKENS}
+    # Models that reason accept this name only, and no temperature.
+    other_limit = {"max_completion_tokens": MAX_REPLY_TOKENS}
+    return [constraint | limit, limit, constraint | other_limit, other_limit, {}]
 
 
 def _as_data(text: str) -> str:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from teeter.campaigns.chat_client import (
     MAX_REPLY_TOKENS,
     ChatClient,
     ChatReply,
     Prompt,
+    TextRefusedError,
     build_prompt,
     estimate_input_tokens,
     normalize_endpoint,
@@ -37,7 +39,7 @@ from teeter.campaigns.db import (
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.suggestions import validate_source_name
-from teeter.errors import InputError
+from teeter.errors import InputError, ServerUnavailableError
 
 __all__ = [
     "LanguageModel",
@@ -49,6 +51,9 @@ __all__ = [
 
 MAX_PARALLEL = 32
 """Requests that may be on their way at once."""
+
+MAX_REFUSALS = 5
+"""Texts in a row that a server may refuse before the run ends."""
 
 _PRICED_TOKENS = 1_000_000
 """Prices are given for so many tokens."""
@@ -111,7 +116,7 @@ class StopReason(StrEnum):
     """The number of items was limited."""
     BUDGET = "budget"
     STOPPED = "stopped"
-    """The caller stopped it."""
+    """The caller stopped it, or the source was removed."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,8 @@ class SuggestionRun:
     """Items whose text had a stored reply."""
     invalid: int
     """Items about which the reply named no class."""
+    refused: int
+    """Items whose text the server refused. They are not sent again with the same prompt."""
     stop_reason: StopReason
     usage: ModelUsage
     """What the model has used in this campaign, with all earlier runs."""
@@ -173,7 +180,8 @@ def ask_language_model(
         again: ask about all items, after the descriptions or instructions have changed. Replies to
             the same prompt are still not paid for twice.
         progress: called with the number of items done and of all.
-        stop: set to end the run early. Requests that are on their way are waited for.
+        stop: set to end the run early. Requests that are on their way are waited for, and none is
+            sent again.
         client: sends the requests. Default: one for the address of the model.
 
     Raises:
@@ -182,7 +190,7 @@ def ask_language_model(
         ServerUnavailableError: the server cannot be reached.
     """
     require_texts(settings)
-    client = client or ChatClient(model.url, model.model)
+    client = client or ChatClient(model.url, model.model, needs_limit=model.budget is not None)
 
     with database.writing() as connection:
         source = _register_source(repository, connection, model, client.url, who)
@@ -196,7 +204,7 @@ def ask_language_model(
             connection, source, only_urgent=only_urgent, again=again
         )
 
-    run = _Run(database, repository, model, source, prompt, client)
+    run = _Run(database, repository, model, source, prompt, client, again)
     return run.execute(items, limit, progress, stop or threading.Event())
 
 
@@ -236,10 +244,24 @@ class _Counts:
     paid: int = 0
     cached: int = 0
     invalid: int = 0
+    refused: int = 0
 
     @property
     def done(self) -> int:
-        return self.paid + self.cached
+        return self.paid + self.cached + self.refused
+
+
+@dataclass
+class _Refusals:
+    """Texts in a row that the server refused, and whether it has ever replied."""
+
+    has_replied: bool
+    """If not, it is the request that is refused, not the text."""
+    texts: list[list[StoredItem]] = field(default_factory=list)
+
+
+_Pending: TypeAlias = dict[Future[ChatReply], tuple[list[StoredItem], float]]
+"""The items that a request on its way is about, and what it may cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +277,8 @@ class _Run:
     source: Source
     prompt: Prompt
     client: ChatClient
+    again: bool
+    """Whether items with a suggestion are asked about, too."""
 
     def execute(
         self,
@@ -273,8 +297,8 @@ class _Run:
             reason = StopReason.LIMIT
 
         total = counts.done + sum(len(same_text) for same_text in waiting)
-        spent = self._usage().cost
-        pending: dict[Future[ChatReply], tuple[list[StoredItem], float]] = {}
+        refusals = _Refusals(has_replied=self._usage().replies > 0)
+        pending: _Pending = {}
         queue = deque(waiting)
 
         # Threads only wait for the network, so they are cheap. Leaving the block waits for them.
@@ -289,7 +313,7 @@ class _Run:
 
                         expected = self._expected_cost(queue[0][0])
                         reserved = sum(cost for _, cost in pending.values())
-                        if not self._is_affordable(spent + reserved + expected):
+                        if not self._is_affordable(reserved + expected):
                             # A cheaper reply than expected may leave room for the next request.
                             if not pending:
                                 reason = StopReason.BUDGET
@@ -298,7 +322,7 @@ class _Run:
 
                         same_text = queue.popleft()
                         future = pool.submit(
-                            self.client.ask, self.prompt, same_text[0].content or ""
+                            self.client.ask, self.prompt, same_text[0].content or "", stop
                         )
                         pending[future] = (same_text, expected)
 
@@ -306,14 +330,27 @@ class _Run:
                     for future in finished:
                         same_text, _ = pending[future]
                         # An error ends the run. The others are waited for below.
-                        spent += self._store(same_text, future.result(), counts)
+                        is_registered = self._take_reply(future, same_text, counts, refusals)
                         del pending[future]
+                        if not is_registered:
+                            reason = StopReason.STOPPED
+                            queue.clear()
                     if progress is not None:
                         progress(counts.done, total)
-            except BaseException:
+            except ServerUnavailableError:
+                self._store_finished(pending, counts)
+                # No further attempt was made, so nobody knows whether the server is available.
+                if not stop.is_set():
+                    raise
+                reason = StopReason.STOPPED
+            except BaseException as error:
+                # Ctrl-C, while a server that hangs is asked again and again.
+                if not isinstance(error, Exception):
+                    stop.set()
                 self._store_finished(pending, counts)
                 raise
 
+        self._store_refusals(refusals, counts)
         usage = self._usage()
         remaining = None
         if self.model.budget is not None:
@@ -324,6 +361,7 @@ class _Run:
             paid=counts.paid,
             cached=counts.cached,
             invalid=counts.invalid,
+            refused=counts.refused,
             stop_reason=reason,
             usage=usage,
             remaining_budget=remaining,
@@ -342,17 +380,22 @@ class _Run:
             replies = self.repository.suggestions.find_replies(connection, items_by_digest)
 
         suggestions = []
+        without_class = []
         for digest, label in replies.items():
             for item in items_by_digest.pop(digest):
                 counts.cached += 1
                 if label is None:
-                    counts.invalid += 1
+                    without_class.append(item)
                 else:
                     suggestions.append(Suggestion(item.item_id, label))
         counts.suggested += len(suggestions)
-        if suggestions:
+        counts.invalid += len(without_class)
+        # A server looks for items every few seconds, and must not lock the database each time.
+        if suggestions or (self.again and without_class):
             with self.database.writing() as connection:
                 self.repository.suggestions.write(connection, self.source, suggestions)
+                # What it said in reply to an earlier prompt.
+                self.repository.suggestions.withdraw(connection, self.source, without_class)
 
         return list(items_by_digest.values())
 
@@ -362,10 +405,55 @@ class _Run:
         return self.model.cost(input_tokens, MAX_REPLY_TOKENS)
 
     def _is_affordable(self, cost: float) -> bool:
-        return self.model.budget is None or cost <= self.model.budget
+        """Return whether the budget has room for more requests of this cost."""
+        if self.model.budget is None:
+            return True
+        # Read each time: another process may pay from the same budget.
+        return self._usage().cost + cost <= self.model.budget
 
-    def _store(self, same_text: Sequence[StoredItem], reply: ChatReply, counts: _Counts) -> float:
-        """Store a reply with its suggestions, in one transaction, and return its cost."""
+    def _take_reply(
+        self,
+        future: Future[ChatReply],
+        same_text: list[StoredItem],
+        counts: _Counts,
+        refusals: _Refusals,
+    ) -> bool:
+        """Store the reply about a text, or note that the server refuses the text.
+
+        Returns:
+            False if the source was removed.
+        """
+        try:
+            reply = future.result()
+        except TextRefusedError:
+            refusals.texts.append(same_text)
+            if not refusals.has_replied or len(refusals.texts) >= MAX_REFUSALS:
+                raise
+            return True
+
+        refusals.has_replied = True
+        is_registered = self._store(same_text, reply, counts)
+        # A server that replies to the next text has refused the others for what they say.
+        self._store_refusals(refusals, counts)
+        return is_registered
+
+    def _store_refusals(self, refusals: _Refusals, counts: _Counts) -> None:
+        """Store that texts were refused, so that they are not sent at every run."""
+        for same_text in refusals.texts:
+            digest = self.prompt.digest(self.model.model, same_text[0].content or "")
+            nothing = ModelReply(digest, None, 0, 0, 0.0)
+            with self.database.writing() as connection:
+                self.repository.suggestions.add_reply(connection, self.source, nothing)
+                self.repository.suggestions.withdraw(connection, self.source, same_text)
+            counts.refused += len(same_text)
+        refusals.texts.clear()
+
+    def _store(self, same_text: Sequence[StoredItem], reply: ChatReply, counts: _Counts) -> bool:
+        """Store a reply with its suggestions, in one transaction.
+
+        Returns:
+            False if only the reply was stored, because the source was removed.
+        """
         cost = self.model.cost(reply.input_tokens, reply.output_tokens)
         stored = ModelReply(
             digest=self.prompt.digest(self.model.model, same_text[0].content or ""),
@@ -380,18 +468,22 @@ class _Run:
 
         # Together, so that a reply that was paid for never lacks its suggestion.
         with self.database.writing() as connection:
-            self.repository.suggestions.add_reply(connection, self.source, stored)
-            self.repository.suggestions.write(connection, self.source, suggestions)
+            repository = self.repository.suggestions
+            repository.add_reply(connection, self.source, stored)
+            is_registered = repository.is_registered(connection, self.source)
+            if is_registered:
+                repository.write(connection, self.source, suggestions)
+            if is_registered and reply.label is None:
+                repository.withdraw(connection, self.source, same_text)
 
         counts.paid += 1
-        counts.suggested += len(suggestions)
+        if is_registered:
+            counts.suggested += len(suggestions)
         if reply.label is None:
             counts.invalid += 1
-        return cost
+        return is_registered
 
-    def _store_finished(
-        self, pending: Mapping[Future[ChatReply], tuple[list[StoredItem], float]], counts: _Counts
-    ) -> None:
+    def _store_finished(self, pending: _Pending, counts: _Counts) -> None:
         """Wait for requests on their way, and store the replies that come: they are paid for."""
         wait(pending)
         for future, (same_text, _) in pending.items():

@@ -155,7 +155,7 @@ class PriorReader:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
 
         # All that the prior depends on: it is read again only if one of these changes.
-        revision = (encoding, sources, repr(texts), len(keys), scaler.size)
+        revision = (encoding, sources, tuple(classes), repr(texts), len(keys), scaler.size)
         if revision == self._revision:
             return self._prior
 

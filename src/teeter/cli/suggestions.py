@@ -234,6 +234,8 @@ def _print_run(run: SuggestionRun) -> None:
     )
     if run.invalid:
         typer.echo(f"{pluralize(run.invalid, 'item')} got a reply that names no class.")
+    if run.refused:
+        typer.echo(f"The server refused the text of {pluralize(run.refused, 'item')}.")
 
     usage = run.usage
     tokens = usage.input_tokens + usage.output_tokens

@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+_REMOVED = "removed"
+"""Stored as the kind of a language model that was removed. What it cost must not be forgotten."""
+
+
 class SourceKind(StrEnum):
     """Where suggestions come from."""
 
@@ -137,7 +141,7 @@ class SuggestionRepository:
         """Return all sources, oldest first."""
         query = (
             select(schema.sources)
-            .where(SOURCES.campaign_id == self._scope.campaign_id)
+            .where(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.kind != _REMOVED)
             .order_by(SOURCES.id)
         )
         return [_source(row) for row in connection.execute(query)]
@@ -157,18 +161,18 @@ class SuggestionRepository:
     def write_source(self, connection: Connection, source: Source, who: str) -> Source:
         """Add a source, or replace what is known of the one of that name; return it."""
         detail = json.dumps(dict(source.detail), ensure_ascii=False)
-        existing = {entry.name: entry for entry in self.sources(connection)}
+        # Removed ones too: a language model that comes back has already used a part of its budget.
+        has_name = and_(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.name == source.name)
+        stored = connection.execute(select(schema.sources).where(has_name)).one_or_none()
 
-        if source.name in existing:
-            stored = existing[source.name]
+        if stored is not None:
             # A server that asks every few seconds must not fill the history.
-            if stored.kind == source.kind and stored.detail == dict(source.detail):
-                return stored
+            if stored.kind == source.kind and json.loads(stored.detail) == dict(source.detail):
+                return _source(stored)
 
-            row_id = stored.row_id
             connection.execute(
                 update(schema.sources)
-                .where(SOURCES.id == row_id)
+                .where(SOURCES.id == stored.id)
                 .values(kind=source.kind, detail=detail)
             )
         else:
@@ -187,11 +191,22 @@ class SuggestionRepository:
         return self.source(connection, source.name)
 
     def remove_source(self, connection: Connection, source: Source, who: str) -> None:
-        """Remove a source, its suggestions, and the record of where they were shown."""
+        """Remove a source, its suggestions, and the record of where they were shown.
+
+        The replies of a language model and what they cost stay, for its budget.
+        """
         # Those with foreign keys go before the source that the keys point to.
-        for table in (schema.shown_suggestions, schema.model_replies, schema.suggestions):
+        for table in (schema.shown_suggestions, schema.suggestions):
             connection.execute(delete(table).where(table.c.source_id == source.row_id))
-        connection.execute(delete(schema.sources).where(SOURCES.id == source.row_id))
+
+        is_source = SOURCES.id == source.row_id
+        replies = select(MODEL_REPLIES.id).where(MODEL_REPLIES.source_id == source.row_id)
+        # A request may be on its way, so a language model stays even without a reply.
+        if source.kind is SourceKind.LANGUAGE_MODEL or count_rows(connection, replies):
+            removed = {"kind": _REMOVED, "revision": SOURCES.revision + 1}
+            connection.execute(update(schema.sources).where(is_source).values(removed))
+        else:
+            connection.execute(delete(schema.sources).where(is_source))
         self._history.append(connection, who, "source removed", None, {"name": source.name})
 
     # Suggestions
@@ -232,6 +247,18 @@ class SuggestionRepository:
             )
             connection.execute(delete(schema.suggestions).where(replaced))
         connection.execute(insert(schema.suggestions), rows)
+        self._count_revision(connection, source)
+
+    def withdraw(self, connection: Connection, source: Source, items: Sequence[StoredItem]) -> None:
+        """Remove what a source says about some items. What was shown stays recorded."""
+        n_withdrawn = 0
+        for part in chunks([item.row_id for item in items]):
+            withdrawn = and_(SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(part))
+            n_withdrawn += connection.execute(delete(schema.suggestions).where(withdrawn)).rowcount
+        if n_withdrawn:
+            self._count_revision(connection, source)
+
+    def _count_revision(self, connection: Connection, source: Source) -> None:
         connection.execute(
             update(schema.sources)
             .where(SOURCES.id == source.row_id)
@@ -280,7 +307,7 @@ class SuggestionRepository:
         query = (
             select(SOURCES.name, func.count(SUGGESTIONS.id).label("item_count"))
             .outerjoin(schema.suggestions, SUGGESTIONS.source_id == SOURCES.id)
-            .where(SOURCES.campaign_id == self._scope.campaign_id)
+            .where(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.kind != _REMOVED)
             .group_by(SOURCES.id, SOURCES.name)
             .order_by(SOURCES.id)
         )
@@ -289,14 +316,15 @@ class SuggestionRepository:
             counts[row.name] = row.item_count
         return counts
 
-    def revision(self, connection: Connection) -> tuple[int, ...]:
+    def revision(self, connection: Connection) -> tuple[object, ...]:
         """Return a value that changes whenever a source or its suggestions change."""
+        # With name and time: SQLite gives the id of a removed row to the next one.
         query = (
-            select(SOURCES.id, SOURCES.revision)
+            select(SOURCES.id, SOURCES.name, SOURCES.added, SOURCES.revision)
             .where(SOURCES.campaign_id == self._scope.campaign_id)
             .order_by(SOURCES.id)
         )
-        return tuple(number for row in connection.execute(query) for number in row)
+        return tuple(value for row in connection.execute(query) for value in row)
 
     # What was shown
 
@@ -418,13 +446,14 @@ class SuggestionRepository:
 
     def add_reply(self, connection: Connection, source: Source, reply: ModelReply) -> None:
         """Store a reply, so that the same text is never paid for twice."""
-        stored = select(MODEL_REPLIES.id).where(
-            MODEL_REPLIES.campaign_id == self._scope.campaign_id,
-            MODEL_REPLIES.digest == reply.digest,
+        in_campaign = select(MODEL_REPLIES.id).where(
+            MODEL_REPLIES.campaign_id == self._scope.campaign_id
         )
-        # Two processes may have asked about the same text at the same time.
-        if count_rows(connection, stored):
-            return
+        digest = reply.digest
+        # Two processes may have asked about the same text at the same time. Both replies cost.
+        if count_rows(connection, in_campaign.where(MODEL_REPLIES.digest == digest)):
+            same_text = in_campaign.where(MODEL_REPLIES.digest.startswith(digest))
+            digest = f"{digest}-{count_rows(connection, same_text) + 1}"
 
         class_id = None
         if reply.label is not None:
@@ -432,7 +461,7 @@ class SuggestionRepository:
         values = {
             "campaign_id": self._scope.campaign_id,
             "source_id": source.row_id,
-            "digest": reply.digest,
+            "digest": digest,
             "class_id": class_id,
             "input_tokens": reply.input_tokens,
             "output_tokens": reply.output_tokens,
@@ -440,6 +469,10 @@ class SuggestionRepository:
             "at": self._scope.now(),
         }
         connection.execute(insert(schema.model_replies).values(values))
+
+    def is_registered(self, connection: Connection, source: Source) -> bool:
+        """Return whether a source has not been removed."""
+        return any(stored.row_id == source.row_id for stored in self.sources(connection))
 
     def usage(self, connection: Connection, source: Source) -> ModelUsage:
         """Return what a language model has used so far."""
