@@ -52,6 +52,21 @@ def test_all_formats_say_the_same(tmp_path: Path, name: str, text: str) -> None:
     assert descriptions == {"spam": SPAM, "ham": ClassDescription("From a friend.")}
 
 
+def test_line_breaks_in_cells_are_read_and_those_in_examples_become_spaces(
+    tmp_path: Path,
+) -> None:
+    # U+2028 and form feeds end no row of a table.
+    text = 'name,description,example\nspam,"One\u2028two\x0cthree\nfour","Win\nnow!"\n'
+    descriptions = read_descriptions(write(tmp_path / "a.csv", text))
+    expected = ClassDescription("One\u2028two\x0cthree\nfour", ("Win now!",))
+    assert descriptions == {"spam": expected}
+
+    text = "name,description\nspam,One\u2028two\nham,a\x85b\n"
+    descriptions = read_descriptions(write(tmp_path / "b.csv", text))
+    assert descriptions["spam"].description == "One\u2028two"
+    assert descriptions["ham"].description == "a\x85b"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [

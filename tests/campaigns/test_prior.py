@@ -222,6 +222,22 @@ def test_predictions_of_a_source_become_one_pseudo_example_per_class(tmp_path: P
     assert campaign.load_state().prior is None
 
 
+def test_a_new_source_is_not_taken_for_a_removed_one(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path / "a.teeter", names=False)
+    rows = [{"id": f"{name}-0", "label": name} for name in CLASSES]
+    campaign.add_predictions(rows, "first")
+    first = campaign.load_state().prior
+    assert first is not None
+    campaign.remove_source("first")
+
+    shifted = [{"id": f"{name}-1", "label": name} for name in CLASSES]
+    campaign.add_predictions(shifted, "second")
+    second = campaign.load_state().prior
+    assert second is not None
+    assert second.origins == ("second",) * 3
+    assert not np.array_equal(first.features, second.features)
+
+
 def test_a_source_that_always_says_the_same_teaches_nothing(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path / "a.teeter", names=False)
     campaign.add_predictions([{"id": f"food-{k}", "label": "food"} for k in range(5)], "lazy")

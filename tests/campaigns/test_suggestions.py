@@ -18,6 +18,7 @@ from teeter.campaigns.suggestions import (
     BLIND_SHARE,
     SourceReport,
     is_answered_blind,
+    parse_predictions,
     rank_sources,
     read_predictions,
 )
@@ -85,6 +86,33 @@ def test_the_most_probable_class_is_the_prediction(tmp_path: Path) -> None:
     assert read_predictions(tmp_path / "a.jsonl", CLASSES) == expected
 
 
+def test_columns_match_classes_in_any_case_if_only_one_fits() -> None:
+    (found,) = parse_predictions([{"id": 1, "SPAM": 0.7, " Ham": 0.31}], CLASSES)
+    assert found == Suggestion("1", "spam", 0.7)
+
+    (found,) = parse_predictions([{"id": 1, "A": 0.4, "a": 0.6}], ["A", "a"])
+    assert found == Suggestion("1", "a", 0.6)
+    with pytest.raises(InputError, match="no probability of 'spam'"):
+        parse_predictions([{"id": 1, "SPAM": 0.4, "Spam": 0.4, "ham": 0.6}], CLASSES)
+
+
+def test_nan_is_missing() -> None:
+    nan = float("nan")
+    rows = [
+        {"id": 1, "label": "spam", "probability": np.float32("nan")},
+        {"id": 2, "label": nan, "spam": nan, "ham": nan},
+        {"id": 3, "label": nan, "spam": 0.25, "ham": 0.75},
+    ]
+    expected = [Suggestion("1", "spam"), Suggestion("3", "ham", 0.75)]
+    assert parse_predictions(rows, CLASSES) == expected
+
+
+@pytest.mark.parametrize("row", ["spam", ("n1", "spam"), None])
+def test_a_prediction_that_is_no_dictionary_is_refused(row: object) -> None:
+    with pytest.raises(InputError, match="give a dictionary with id and label"):
+        parse_predictions([row], CLASSES)  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -94,6 +122,9 @@ def test_the_most_probable_class_is_the_prediction(tmp_path: Path) -> None:
         ("id,label,probability\n1,spam,high\n", "must be a number from 0 to 1"),
         ("id,label\n1,spam\n1,ham\n", "two predictions for the item '1'"),
         ("id,label\n1,\n", "There are no predictions"),
+        ("id,spam,ham\n1,0.9,0.1\n2,0.9,\n", "no probability of 'ham' in row 2"),
+        ("id,spam\n1,0.9\n", "no probability of 'ham' in row 1"),
+        ("id,spam,ham\n1,0.9,0.8\n", "in row 1 of a.csv add up to 1.7"),
     ],
 )
 def test_a_wrong_file_is_one_clear_sentence(tmp_path: Path, text: str, sentence: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def _parse_lines(text: str, path: Path) -> list[str]:
 
     delimiter = "\t" if suffix == ".tsv" else ","
     # With their line ends: a description in quotes may have several lines.
-    rows = [row for row in csv.reader(text.splitlines(True), delimiter=delimiter) if any(row)]
+    rows = [
+        row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)
+    ]
     if not rows:
         return []
 

@@ -7,6 +7,7 @@ among the items by it, and a language model gets it as its instructions.
 from __future__ import annotations
 
 import csv
+import io
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -112,7 +113,7 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
     A .toml file has a line ``NAME = "description"`` per class, or a table ``[NAME]`` with
     ``description`` and ``examples``. A .csv or .tsv file has a column ``name`` (or ``class`` or
     ``label``), a column ``description``, and any number of columns whose names begin with
-    ``example``.
+    ``example``. Line breaks in an example become spaces.
 
     Raises:
         FileError: there is no such file, or it cannot be read.
@@ -177,7 +178,8 @@ def parse_description_table(text: str, path: Path) -> dict[str, ClassDescription
     """
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     # Not split into lines first: a quoted cell may have several.
-    rows = [row for row in csv.reader(text.splitlines(True), delimiter=delimiter) if any(row)]
+    lines = io.StringIO(text, newline="")
+    rows = [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
     if not rows:
         return {}
 
@@ -205,7 +207,7 @@ def parse_description_table(text: str, path: Path) -> dict[str, ClassDescription
 
 
 def validate_description(name: str, description: Any, examples: Any) -> ClassDescription:
-    """Return a description as it is stored.
+    """Return a description as it is stored. Line breaks in an example become spaces.
 
     Raises:
         InputError: it is no text, too long, or has too many examples.
@@ -214,7 +216,10 @@ def validate_description(name: str, description: Any, examples: Any) -> ClassDes
     if not isinstance(description, str) or not is_list:
         raise InputError(f"The description of {name} must be a text, and its examples a list.")
 
-    texts = [example.strip() for example in examples if isinstance(example, str)]
+    # A form has one example per line.
+    texts = [
+        " ".join(example.splitlines()).strip() for example in examples if isinstance(example, str)
+    ]
     if len(texts) != len(examples):
         raise InputError(f"The examples of {name} must be texts.")
     if len(texts) > MAX_EXAMPLES:

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from teeter.campaigns.db import (
     CampaignRepository,
@@ -64,6 +68,9 @@ _ID_COLUMNS = ("id", "item", "item_id", "ids")
 _LABEL_COLUMNS = ("label", "class", "prediction", "predicted", "suggestion")
 _PROBABILITY_COLUMNS = ("probability", "confidence", "score", "p")
 
+_SUM_TOLERANCE = 0.02
+"""How far the sum of rounded probabilities may be from 1."""
+
 
 # Reading predictions
 
@@ -81,7 +88,8 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
 
     Raises:
         FileError: the file cannot be read.
-        InputError: it has no ids or no predictions, or a probability is no number from 0 to 1.
+        InputError: it has no ids or no predictions, a probability is no number from 0 to 1, or
+            those of a row do not cover the classes or do not add up to 1.
     """
     file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of predictions")
 
@@ -113,6 +121,11 @@ def parse_predictions(
     """
     suggestions: dict[str, Suggestion] = {}
     for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"Row {number} of {origin} is a {type(row).__name__}: give a dictionary with id "
+                "and label."
+            )
         item = _find_value(row, _ID_COLUMNS)
         if item is None:
             raise InputError(
@@ -139,9 +152,17 @@ def _find_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
     by_name = {str(name).strip().lower(): value for name, value in row.items()}
     for name in names:
         value = by_name.get(name)
-        if value is not None and not (isinstance(value, str) and is_missing(value)):
+        if not _is_missing_value(value):
             return value
     return None
+
+
+def _is_missing_value(value: Any) -> bool:
+    """Return whether a value is None, NaN, or a text that stands for a missing value."""
+    if isinstance(value, str):
+        return is_missing(value)
+    # The only value that differs from itself. Data frames use it for empty cells.
+    return value is None or (isinstance(value, float | np.floating) and bool(value != value))
 
 
 def _parse_prediction(
@@ -157,15 +178,20 @@ def _parse_prediction(
 
     by_class = row.get("probabilities")
     if isinstance(by_class, str):
-        by_class = _parse_json_object(by_class, place)
-    if not isinstance(by_class, Mapping):
-        by_class = {name: row[name] for name in classes if name in row}
+        by_class = None if is_missing(by_class) else _parse_json_object(by_class, place)
+    has_columns = not isinstance(by_class, Mapping)
+    if has_columns:
+        by_class = row
 
+    renamed = _match_classes(tuple(by_class), tuple(classes))
     probabilities = {}
-    for name, value in by_class.items():
-        if value is not None and not (isinstance(value, str) and is_missing(value)):
-            probabilities[str(name)] = _parse_probability(value, place)
+    for key, value in by_class.items():
+        name = renamed.get(key, str(key))
+        is_class = not has_columns or key in renamed
+        if is_class and not _is_missing_value(value):
+            probabilities[name] = _parse_probability(value, place)
     if probabilities:
+        _require_distribution(probabilities, classes if has_columns else (), place)
         best = max(probabilities, key=probabilities.__getitem__)
         return best, probabilities[best]
 
@@ -177,6 +203,46 @@ def _parse_prediction(
             f"each class. It has {', '.join(map(str, row))}."
         )
     return None
+
+
+@lru_cache(maxsize=32)
+def _match_classes(keys: tuple[Any, ...], classes: tuple[str, ...]) -> dict[Any, str]:
+    """Return the class that each key names, whatever its case where only one class fits."""
+    # Cached, because all rows of a table have the same keys.
+    classes_by_fold: dict[str, list[str]] = {}
+    for name in classes:
+        classes_by_fold.setdefault(name.casefold(), []).append(name)
+    n_keys = Counter(str(key).strip().casefold() for key in keys)
+
+    matched = {key: key for key in keys if key in classes}
+    for key in keys:
+        folded = str(key).strip().casefold()
+        same = classes_by_fold.get(folded, [])
+        if key not in matched and len(same) == n_keys[folded] == 1:
+            matched[key] = same[0]
+    return matched
+
+
+def _require_distribution(
+    probabilities: Mapping[str, float], classes: Sequence[str], place: str
+) -> None:
+    """Check that probabilities cover the classes and add up to 1.
+
+    Raises:
+        InputError: they do not.
+    """
+    missing = [name for name in classes if name not in probabilities]
+    if missing:
+        raise InputError(
+            f"There is no probability of {missing[0]!r} in {place}: give that of every class, or "
+            "of none."
+        )
+    total = sum(probabilities.values())
+    if abs(total - 1) > _SUM_TOLERANCE:
+        raise InputError(
+            f"The probabilities in {place} add up to {total:.3g}: they must add up to 1. Give only "
+            "the label if these are other scores."
+        )
 
 
 def _parse_json_object(text: str, place: str) -> Any:
