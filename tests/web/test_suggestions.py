@@ -83,8 +83,16 @@ def test_an_answer_says_what_was_shown(labelled: LabelledCampaign) -> None:
     assert source["blind"]["share"] == 0.0, "answers from before the suggestions"
 
     team = client.get(f"{PAGE}/team").text
-    assert "accepted when shown" in team
+    assert "agreement, shown" in team
+    assert "agreement, blind" in team
     assert "old model" in team
+
+
+def test_the_page_says_which_predictions_are_left_out(labelled: LabelledCampaign) -> None:
+    content = predictions_csv(labelled.file) + "\nelsewhere,spam,0.5\n"
+    files = {"file": ("old.csv", content.encode(), "text/csv")}
+    page = labelled.client.post(f"{PAGE}/predictions", files=files, data={"source": "old"}).text
+    assert "1 predictions are about items that the campaign does not have." in page
 
 
 def test_the_labelling_page_has_a_switch_only_if_there_are_suggestions(
@@ -196,6 +204,8 @@ def test_a_server_asks_its_language_model_about_the_next_items_and_then_about_al
         started = client.post(f"{AT}/suggest", json={}).json()
         assert started == {"source": "tiny", "sent_to": f"127.0.0.1:{llm.server_address[1]}"}
         wait_until(lambda: client.get(f"{AT}/sources").json()[0]["items"] == 121)
+        page = client.post(f"{PAGE}/suggest").text
+        assert "You can leave this page." in page
 
         (source,) = client.get(f"{AT}/sources").json()
         assert source["tokens"] == 121 * 110

@@ -1397,7 +1397,7 @@ class Campaign:
             return measure_sources(self.repository, connection, self.settings)
 
     def remove_source(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
-        """Remove a source and all its suggestions.
+        """Remove a source and all its suggestions. What a language model has cost stays recorded.
 
         Raises:
             UnknownNameError: there is no such source.

@@ -176,12 +176,11 @@ def _parse_prediction(
             return as_class_name(label), None
         return as_class_name(label), _parse_probability(probability, place)
 
-    by_class = row.get("probabilities")
-    if isinstance(by_class, str):
-        by_class = None if is_missing(by_class) else _parse_json_object(by_class, place)
-    has_columns = not isinstance(by_class, Mapping)
-    if has_columns:
-        by_class = row
+    given = row.get("probabilities")
+    if isinstance(given, str) and not is_missing(given):
+        given = _parse_json_object(given, place)
+    has_columns = not isinstance(given, Mapping)
+    by_class: Mapping[Any, Any] = given if isinstance(given, Mapping) else row
 
     renamed = _match_classes(tuple(by_class), tuple(classes))
     probabilities = {}

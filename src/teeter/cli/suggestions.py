@@ -275,7 +275,8 @@ def sources(
         return
 
     rows = [_source_cells(report) for report in reports]
-    print_table(["source", "kind", "items", "accuracy", "equal, shown", "equal, not shown"], rows)
+    heads = ["source", "kind", "items", "accuracy", "agreement, shown", "agreement, blind"]
+    print_table(heads, rows)
 
 
 def _source_cells(report: SourceReport) -> list[str]:

@@ -116,11 +116,14 @@ def add_predictions(
 def _describe_import(stored: PredictionsStored) -> str:
     sentence = f"Added {stored.stored:,} suggestions by {stored.source}."
     if stored.unknown_items:
-        sentence += f" {stored.unknown_items:,} predictions are about items of other campaigns."
+        count = f"{stored.unknown_items:,} predictions"
+        sentence += f" {count} are about items that the campaign does not have."
     if stored.unknown_labels:
-        count = sum(stored.unknown_labels.values())
+        n_unknown = sum(stored.unknown_labels.values())
         listed = ", ".join(list(stored.unknown_labels)[:_LISTED_LABELS])
-        sentence += f" {count:,} predictions name classes that do not exist here, such as {listed}."
+        sentence += (
+            f" {n_unknown:,} predictions name classes that do not exist here, such as {listed}."
+        )
     return sentence
 
 
@@ -147,5 +150,7 @@ def ask_language_model(request: Request, slug: str) -> Response:
     except _SHOWN_ERRORS as error:
         return _render_classes(request, slug, error=str(error))
     return _render_classes(
-        request, slug, notice=f"All texts are being sent to {suggester.host}. You can go on."
+        request,
+        slug,
+        notice=f"All texts are being sent to {suggester.host}. You can leave this page.",
     )
