@@ -104,6 +104,7 @@ def test_help_does_not_load_torch(command: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_labelling_what_was_picked_does_not_load_torch(tmp_path: Path) -> None:
     """What a server does for each answer: open the campaign, list picks, store, count."""
     path = tmp_path / "points.teeter"
@@ -125,6 +126,7 @@ def test_labelling_what_was_picked_does_not_load_torch(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_commands_that_read_a_list_or_a_database_do_not_load_torch(tmp_path: Path) -> None:
     path = tmp_path / "points.teeter"
     items = [(f"p{k}", [float(k), 1.0]) for k in range(12)]

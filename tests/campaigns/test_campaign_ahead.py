@@ -177,6 +177,7 @@ def play_team(campaign: Campaign, rounds: int) -> tuple[int, list[str]]:
     return empty_polls, answered
 
 
+@pytest.mark.slow
 def test_eight_annotators_who_poll_always_find_items(make_campaign: MakeCampaign) -> None:
     empty_polls, answered = play_team(make_campaign(), rounds=6)
     assert empty_polls == 0

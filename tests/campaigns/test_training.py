@@ -95,6 +95,7 @@ def read_predictions(path: Path, count: int) -> tuple[list[str], list[float]]:
     return [row["predicted"] for row in rows], [float(row["confidence"]) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["linear", "mlp"])
 def test_a_saved_model_is_loaded_and_not_trained_again(
     head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

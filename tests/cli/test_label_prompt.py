@@ -208,6 +208,7 @@ def test_suspect_labels_are_reviewed_one_by_one(campaign_with_slips: Path) -> No
 # ---- texts and ids that try to change the terminal
 
 
+@pytest.mark.slow
 def test_texts_cannot_change_or_flood_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_text("text\nred \x1b[31m text\n" + "word " * 200_000 + "\nplain text\n")

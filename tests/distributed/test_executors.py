@@ -38,6 +38,7 @@ class InlineWorker:
         self.is_closed = True
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     tasks = make_tasks("die_once", tmp_path, 6, marker=str(tmp_path / "killed"))
     progress: list[tuple[int, int]] = []

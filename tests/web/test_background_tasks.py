@@ -107,6 +107,7 @@ def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -
     ]
 
 
+@pytest.mark.slow
 def test_texts_are_predicted_by_the_newest_model_which_is_loaded_once(
     handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

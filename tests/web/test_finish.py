@@ -49,6 +49,7 @@ def answer_all_draws(file: Path) -> None:
     campaign.database.close()
 
 
+@pytest.mark.slow
 def test_a_promise_is_made_over_rest(client: TestClient, file: Path) -> None:
     before = client.get(f"{AT}/finish").json()
     assert not before["report"]["is_started"]

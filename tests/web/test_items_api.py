@@ -151,6 +151,7 @@ def test_metrics_are_in_the_text_format_of_prometheus(client: TestClient) -> Non
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
 
 
+@pytest.mark.slow
 def test_the_api_page_lists_every_operation_and_loads_nothing(client: TestClient) -> None:
     page = client.get("/docs")
 

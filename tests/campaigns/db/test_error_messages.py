@@ -79,6 +79,7 @@ def test_sqlite_s_errors_are_recognised_by_their_result_code(
     assert message in message_for(sqlite_error(code))
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_is_told_from_one_that_does_not_answer(tmp_path: Path) -> None:
     """libpq gives no SQLSTATE for a failed connection, so the server is asked whether it runs."""
     url = make_url(shared_server().new_database())

@@ -72,6 +72,7 @@ def test_looking_after_every_draw_errs_no_more_often_than_allowed(limit: int, ex
     assert 0 < error <= alpha
 
 
+@pytest.mark.slow
 def test_looking_often_at_fixed_tests_would_err_more_often() -> None:
     # The test of this file can fail: the usual binomial test breaks under many looks.
     from scipy.stats import hypergeom

@@ -387,6 +387,7 @@ def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: Know
     assert f"people have labelled {promise.counted - 110} of these" in report.describe()[0]
 
 
+@pytest.mark.slow
 def test_copies_and_backups_keep_the_promise(
     campaign: Campaign, items: KnownItems, tmp_path: Path
 ) -> None:
@@ -421,6 +422,7 @@ def test_a_campaign_from_before_promises_gets_its_tables(
     assert opened.start_finish().is_started
 
 
+@pytest.mark.slow
 def test_a_certificate_says_everything_and_fits_its_id(
     campaign: Campaign, items: KnownItems
 ) -> None:
