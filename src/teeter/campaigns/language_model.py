@@ -339,7 +339,7 @@ class _Run:
                         progress(counts.done, total)
             except ServerUnavailableError:
                 self._store_finished(pending, counts)
-                # No further attempt was made, so nobody knows whether the server is available.
+                # No further attempt was made, so the server may well be available.
                 if not stop.is_set():
                     raise
                 reason = StopReason.STOPPED
