@@ -98,7 +98,7 @@ def test_columns_match_classes_in_any_case_if_only_one_fits() -> None:
 
 def test_nan_is_missing() -> None:
     nan = float("nan")
-    rows = [
+    rows: list[dict[str, object]] = [
         {"id": 1, "label": "spam", "probability": np.float32("nan")},
         {"id": 2, "label": nan, "spam": nan, "ham": nan},
         {"id": 3, "label": nan, "spam": 0.25, "ham": 0.75},
