@@ -199,9 +199,43 @@ def test_a_certificate_ends_with_the_labels_that_it_rests_on(
         campaign.tell(item, other_label(items, item))
 
     assert campaign.finish().wrong == 40
-    assert "no longer holds" in str(campaign.certificate_note())
+    assert "is refuted: people have found 40 wrong labels" in str(campaign.certificate_note())
     rows = read_export(campaign, tmp_path)
     assert {row["labelled_by"] for row in rows.values()} == {"person", "undecided"}
+
+
+def test_a_certificate_needs_the_draws_that_it_rests_on(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish()
+    drawn = [question.item for question in campaign.ask(20)]
+    answer_draws(campaign, items)
+    campaign.certify()
+
+    # Within the limit of 16, but too many for so few draws.
+    for item in drawn[:16]:
+        campaign.tell(item, other_label(items, item))
+
+    assert "labels that it rests on were changed" in str(campaign.certificate_note())
+
+
+def test_a_certificate_stays_true_when_people_label_the_rest(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish()
+    answer_draws(campaign, items)
+    campaign.certify()
+
+    labelled = campaign.labels()
+    for k in range(len(items.truth)):
+        if str(k) not in labelled:
+            campaign.tell(str(k), items.label(str(k)))
+
+    report = campaign.finish()
+    assert (report.left, report.covered) == (0, 0)
+    assert report.promises[0].threshold is not None
+    assert report.describe() == ["Every item has a label."]
+    assert campaign.certificate_note() is None
 
 
 def test_items_that_are_added_later_are_not_promised(

@@ -12,8 +12,8 @@ from typing import Any
 from teeter.campaigns.db import CampaignRepository, Connection, StoredCertificate
 from teeter.campaigns.finish.certificate import make_certificate
 from teeter.campaigns.finish.freezing import choose_model, freeze, load_finish, store_finish
-from teeter.campaigns.finish.look import FinishReport, ItemAnswers, look_at_finish
-from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.finish.look import FinishReport, ItemAnswers, judge_groups, look_at_finish
+from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
 from teeter.errors import InputError
@@ -237,8 +237,8 @@ def certified_labels(
         snapshot: the current answers. Items that people labelled are left out.
 
     Returns:
-        The labels, and a sentence if there are none because the certificate no longer holds: labels
-        that it rests on were corrected.
+        The labels, and a sentence if there are none because the certificate no longer holds: later
+        labels refute it, or labels that it rests on were corrected.
     """
     certificate = newest_certificate(repository, connection)
     stored = repository.finishes.newest(connection)
@@ -248,19 +248,20 @@ def certified_labels(
     finish = load_finish(stored)
     answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     classes = repository.classes.names(connection)
-    report = look_at_finish(finish, answers, classes)
-    threshold_now = {promise.label: promise.threshold for promise in report.promises}
+    results_now = {
+        (group.label, result.step.threshold): result
+        for group, results in zip(
+            finish.groups, judge_groups(finish, answers, classes), strict=True
+        )
+        for result in results
+    }
 
     labels: dict[str, CertifiedLabel] = {}
     for promise in certificate.content["promises"]:
-        threshold = threshold_now.get(promise["label"])
-        # A lower threshold now promises more than the certificate, which includes it.
-        if threshold is None or threshold > promise["threshold"]:
-            note = (
-                f"Certificate {certificate.code} no longer holds, because labels that it rests on "
-                "were changed: certify again."
-            )
-            return {}, note
+        # The step itself must hold: a larger one may have all its wrong labels in this one.
+        result = results_now[promise["label"], promise["threshold"]]
+        if not result.holds:
+            return {}, _explain_end(certificate, result)
 
         group = next(group for group in finish.groups if group.label == promise["label"])
         for row in finish.rows_of(group, classes).tolist():
@@ -271,3 +272,17 @@ def certified_labels(
                 label = classes[int(finish.frozen.predicted[row])]
                 labels[item] = CertifiedLabel(label, confidence, certificate.code)
     return labels, None
+
+
+def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:
+    """Return why a certificate no longer holds, as a sentence."""
+    if result.known_wrong > result.step.limit:
+        return (
+            f"Certificate {certificate.code} is refuted: people have found {result.known_wrong:,} "
+            f"wrong labels of the model where it allows {result.step.limit:,}. Train, and start "
+            "again."
+        )
+    return (
+        f"Certificate {certificate.code} no longer holds, because labels that it rests on were "
+        "changed: certify again."
+    )

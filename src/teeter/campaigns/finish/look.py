@@ -27,7 +27,14 @@ from teeter.campaigns.finish.promise import (
     trace_coverage,
 )
 
-__all__ = ["CoveragePoint", "FinishReport", "GroupPromise", "ItemAnswers", "look_at_finish"]
+__all__ = [
+    "CoveragePoint",
+    "FinishReport",
+    "GroupPromise",
+    "ItemAnswers",
+    "judge_groups",
+    "look_at_finish",
+]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
@@ -72,9 +79,9 @@ class GroupPromise:
     label: str | None
     """The predicted class; None for all items."""
     items: int
-    """How many items the model may label now; 0 without a promise."""
+    """How many items the model may label now; 0 without a promise, or if none is left."""
     threshold: float | None
-    """They have at least this confidence; None without a promise."""
+    """The promise is about items of at least this confidence; None without a promise."""
     counted: int
     """How many items the promise counts: more than ``items`` if people labelled some of them since.
     """
@@ -141,6 +148,9 @@ class FinishReport:
 
     def describe(self) -> list[str]:
         """Return what the report says as sentences for people."""
+        if not self.left:
+            return ["Every item has a label."]
+
         sentences = [self._describe_promise()]
         if self.plan:
             first = self.plan[0]
@@ -166,8 +176,10 @@ class FinishReport:
 
     def describe_error(self) -> str:
         """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
-        counted = sum(promise.counted for promise in self.promises)
-        limit = sum(promise.limit for promise in self.promises)
+        # Groups without items left have no labels of the model.
+        promises = [promise for promise in self.promises if promise.items]
+        counted = sum(promise.counted for promise in promises)
+        limit = sum(promise.limit for promise in promises)
         of_each = " of each class" if self.per_class else ""
         if counted == self.covered:
             return (
@@ -218,10 +230,8 @@ def look_at_finish(
     # Without --per-class there is one group, the whole set.
     promises = []
     plans = []
-    for group in finish.groups:
+    for group, results in zip(finish.groups, _judge_groups(finish, state, classes), strict=True):
         rows = finish.rows_of(group, classes)
-        frozen, outcomes = _outcomes_of_group(finish, rows, state)
-        results = judge_steps(frozen, group.steps, outcomes, finish.terms, group.level)
         promises.append(_describe_group(group, rows, state, results))
         left = len(rows) - int(state.is_settled[rows].sum())
         plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
@@ -296,6 +306,23 @@ class _SetState:
         unanswered = np.flatnonzero(~(is_settled | is_skipped))
         n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
         return cls(labels, is_settled, is_wrong, n_draws)
+
+
+def judge_groups(
+    finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]
+) -> list[list[StepResult]]:
+    """Return what is shown about the steps of each group of a frozen model."""
+    return _judge_groups(finish, _SetState.read(finish, answers, classes), classes)
+
+
+def _judge_groups(
+    finish: FrozenFinish, state: _SetState, classes: Sequence[str]
+) -> list[list[StepResult]]:
+    results = []
+    for group in finish.groups:
+        frozen, outcomes = _outcomes_of_group(finish, finish.rows_of(group, classes), state)
+        results.append(judge_steps(frozen, group.steps, outcomes, finish.terms, group.level))
+    return results
 
 
 def _outcomes_of_group(

@@ -392,8 +392,8 @@ def trace_coverage(
 
 
 def best_step(results: Sequence[StepResult]) -> StepResult | None:
-    """Return the largest step whose promise holds and of which items are left, or None."""
+    """Return the largest step whose promise holds, or None. People may have labelled all of it."""
     for result in reversed(results):
-        if result.holds and result.remaining > 0:
+        if result.holds:
             return result
     return None
