@@ -72,6 +72,7 @@ def make_certificate(
         "wrong_draws": report.wrong,
         "items_left": report.left,
         "items_labelled_by_model": report.covered,
+        "wrong_labels_at_most": sum(promise.limit for promise in report.promises if promise.items),
         "promise": report.describe_error(),
         "promises": [asdict(promise) for promise in report.promises if promise.items],
         "class_shares": [asdict(share) for share in report.class_shares],

@@ -12,7 +12,14 @@ from typing import Any
 from teeter.campaigns.db import CampaignRepository, Connection, StoredCertificate
 from teeter.campaigns.finish.certificate import make_certificate
 from teeter.campaigns.finish.freezing import choose_model, freeze, load_finish, store_finish
-from teeter.campaigns.finish.look import FinishReport, ItemAnswers, judge_groups, look_at_finish
+from teeter.campaigns.finish.look import (
+    FinishReport,
+    ItemAnswers,
+    judge_groups,
+    look_at_finish,
+    percent,
+    wrong_share,
+)
 from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
@@ -22,6 +29,7 @@ __all__ = [
     "CertifiedLabel",
     "certified_labels",
     "certify_finish",
+    "choose_terms",
     "look",
     "request_draws",
     "start_finish",
@@ -92,7 +100,29 @@ def look(
 
 def _describe_terms(terms: PromiseTerms) -> str:
     per_class = " per class" if terms.per_class else ""
-    return f"an error of {terms.error:.4g}{per_class} and a confidence of {terms.confidence:.4g}"
+    return f"an error of {terms.error:.6g}{per_class} and a confidence of {terms.confidence:.6g}"
+
+
+def choose_terms(
+    repository: CampaignRepository,
+    connection: Connection,
+    *,
+    error: float | None,
+    confidence: float | None,
+    per_class: bool | None,
+) -> PromiseTerms:
+    """Return terms whose missing values are those of the promise that was started, or the default.
+
+    Raises:
+        InputError: a value cannot be promised.
+    """
+    stored = repository.finishes.newest(connection)
+    terms = PromiseTerms() if stored is None else load_finish(stored).terms
+    return PromiseTerms(
+        error=terms.error if error is None else error,
+        confidence=terms.confidence if confidence is None else confidence,
+        per_class=terms.per_class if per_class is None else per_class,
+    )
 
 
 def start_finish(
@@ -237,8 +267,9 @@ def certified_labels(
         snapshot: the current answers. Items that people labelled are left out.
 
     Returns:
-        The labels, and a sentence if there are none because the certificate no longer holds: later
-        labels refute it, or labels that it rests on were corrected.
+        The labels, and a sentence about them: how many are wrong at most, or why there are none
+        because later labels refute the certificate or labels that it rests on were corrected. None
+        without a certificate, or if people labelled everything.
     """
     certificate = newest_certificate(repository, connection)
     stored = repository.finishes.newest(connection)
@@ -257,11 +288,15 @@ def certified_labels(
     }
 
     labels: dict[str, CertifiedLabel] = {}
+    counted = limit = 0
     for promise in certificate.content["promises"]:
         # The step itself must hold: a larger one may have all its wrong labels in this one.
         result = results_now[promise["label"], promise["threshold"]]
         if not result.holds:
             return {}, _explain_end(certificate, result)
+        if result.remaining:
+            counted += result.counted
+            limit += result.counted_limit
 
         group = next(group for group in finish.groups if group.label == promise["label"])
         for row in finish.rows_of(group, classes).tolist():
@@ -271,7 +306,17 @@ def certified_labels(
             if confidence >= promise["threshold"] and not is_labelled:
                 label = classes[int(finish.frozen.predicted[row])]
                 labels[item] = CertifiedLabel(label, confidence, certificate.code)
-    return labels, None
+    if not labels:
+        return {}, None
+
+    are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+    note = (
+        f"{are} labelled by the model, under certificate {certificate.code}: with "
+        f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
+        f"items that it counts are wrong, which may be {wrong_share(limit, len(labels))} of the "
+        "labels that are the model's own."
+    )
+    return labels, note
 
 
 def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:

@@ -5,6 +5,7 @@ Looking changes nothing and costs nothing. The promise allows any number of look
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -34,6 +35,8 @@ __all__ = [
     "ItemAnswers",
     "judge_groups",
     "look_at_finish",
+    "percent",
+    "wrong_share",
 ]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -41,6 +44,30 @@ Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, not rounded: a promise must not look better than it is.
+
+    Example:
+        >>> percent(0.999), percent(0.0025), percent(0.05)
+        ('99.9%', '0.25%', '5%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+def wrong_share(limit: int, items: int) -> str:
+    """Return which share of the model's labels is wrong at most, in percent and rounded up.
+
+    Args:
+        limit: how many labels may be wrong.
+        items: how many labels the model gives.
+
+    Example:
+        >>> wrong_share(16, 110)
+        '14.6%'
+    """
+    return percent(min(1.0, math.ceil(1000 * limit / items) / 1000))
 
 
 @dataclass(frozen=True)
@@ -183,14 +210,15 @@ class FinishReport:
         of_each = " of each class" if self.per_class else ""
         if counted == self.covered:
             return (
-                f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its "
+                f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
                 f"labels{of_each} are wrong."
             )
         # More labels than the reserve: the promise is about a few items more than are left.
         return (
-            f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its labels"
-            f"{of_each} for {counted:,} items are wrong, which is {limit:,}; people have labelled "
-            f"{counted - self.covered:,} of these items since."
+            f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
+            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,}; people have labelled "
+            f"{counted - self.covered:,} of these items since. Of the {self.covered:,} labels that "
+            f"are the model's own, that may be {wrong_share(limit, self.covered)}."
         )
 
     def _describe_promise(self) -> str:
@@ -203,11 +231,11 @@ class FinishReport:
         if self.draws:
             return (
                 f"The model cannot label the rest yet: {self.draws:,} random labels do not show "
-                f"that at most {self.error:.1%} of its labels are wrong."
+                f"that at most {percent(self.error)} of its labels are wrong."
             )
         return (
             f"The model cannot label the {self.left:,} items that are left yet: only random labels "
-            f"can show that at most {self.error:.1%} of its labels are wrong."
+            f"can show that at most {percent(self.error)} of its labels are wrong."
         )
 
 
