@@ -121,7 +121,7 @@ def test_the_progress_page_says_what_the_model_may_label(client: TestClient, fil
     answer_all_draws(file)
     page = client.get("/c/small/progress").text
     assert "You can stop now for 100% of the items" in page
-    assert "Shares of the classes among all items" in page
+    assert "The shares are of 400 items. Each interval holds for one look" in page
 
     certified = client.post("/c/small/finish/certificate", headers=headers)
     assert "Exports now have the model" in certified.text

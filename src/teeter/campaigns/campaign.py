@@ -1421,8 +1421,8 @@ class Campaign:
         model label how many items. It may be called at any time, as often as you like.
 
         Args:
-            error: the share of wrong labels that is allowed. By default that of the promise that was
-                started, or else 0.05.
+            error: the share of wrong labels that is allowed. By default that of the promise that
+                was started, or else 0.05.
             confidence: the probability with which the promise is kept. By default that of the
                 promise that was started, or else 0.95.
             per_class: whether to promise it for each predicted class.

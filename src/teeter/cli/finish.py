@@ -222,7 +222,8 @@ def _print_report(report: FinishReport) -> None:
             [share.label, f"{share.share:.1%}", f"{share.low:.1%} to {share.high:.1%}"]
             for share in report.class_shares
         ]
-        print_table(["class", "share of all items", "95% interval"], rows)
+        print_table(["class", "share of items", "95% interval"], rows)
+        echo_wrapped(report.describe_shares())
 
     if report.is_started:
         drawn = pluralize(report.draws, "random item")

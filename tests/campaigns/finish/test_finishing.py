@@ -268,6 +268,9 @@ def test_items_that_are_added_later_are_not_promised(
 
     campaign.add([{"id": "new", "features": [9.0, 1.0, 1.0, 1.0]}])
 
+    report = campaign.finish()
+    assert (report.share_items, report.share_left_out) == (400, 1)
+    assert "The shares are of 400 items; 1 is left out." in report.describe_shares()
     rows = read_export(campaign, tmp_path)
     assert rows["new"]["labelled_by"] == "undecided"
     assert rows["new"]["certificate"] == ""

@@ -77,6 +77,7 @@ def look(
     snapshot = snapshot or read_snapshot(repository, connection, settings)
     answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     classes = repository.classes.names(connection)
+    n_items = repository.items.count(connection)
 
     stored = repository.finishes.newest(connection)
     if stored is not None:
@@ -87,7 +88,7 @@ def look(
                 f"{finish.started[:10]}: look at that one, or start another with "
                 f"{_describe_terms(terms)}, which needs more random labels than the first."
             )
-        return look_at_finish(finish, answers, classes)
+        return look_at_finish(finish, answers, classes, n_items=n_items)
 
     terms = terms or PromiseTerms()
     choice = choose_model(repository, connection, terms)
@@ -95,7 +96,7 @@ def look(
     # Without the answers: who sees how the draws turn out before choosing the terms could choose
     # those that happen to be kept.
     nothing = ItemAnswers({}, frozenset(), frozenset())
-    return look_at_finish(preview, nothing, classes, is_started=False)
+    return look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
 
 
 def _describe_terms(terms: PromiseTerms) -> str:

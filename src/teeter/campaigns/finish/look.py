@@ -162,6 +162,10 @@ class FinishReport:
     curve: tuple[CoveragePoint, ...]
     reliability: tuple[ReliabilityBin, ...]
     class_shares: tuple[ClassShare, ...]
+    share_items: int
+    """Items that the shares of the classes are about: those of the set, and labelled ones."""
+    share_left_out: int
+    """Other items of the campaign: added later, set aside, or unreadable."""
 
     @property
     def coverage(self) -> float:
@@ -216,9 +220,20 @@ class FinishReport:
         # More labels than the reserve: the promise is about a few items more than are left.
         return (
             f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
-            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,}; people have labelled "
-            f"{counted - self.covered:,} of these items since. Of the {self.covered:,} labels that "
-            f"are the model's own, that may be {wrong_share(limit, self.covered)}."
+            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,}; people have "
+            f"labelled {counted - self.covered:,} of these items since. Of the "
+            f"{self.covered:,} labels that are the model's own, that may be {wrong_share(limit, self.covered)}."
+        )
+
+    def describe_shares(self) -> str:
+        """Return what the shares of the classes are about, as a sentence."""
+        left_out = ""
+        if self.share_left_out:
+            are = "is" if self.share_left_out == 1 else "are"
+            left_out = f"; {self.share_left_out:,} {are} left out"
+        return (
+            f"The shares are of {self.share_items:,} items{left_out}. Each interval holds for one "
+            "look at a number of draws chosen in advance."
         )
 
     def _describe_promise(self) -> str:
@@ -244,6 +259,7 @@ def look_at_finish(
     answers: ItemAnswers,
     classes: Sequence[str],
     *,
+    n_items: int,
     is_started: bool = True,
 ) -> FinishReport:
     """Return what the draws of a frozen model show.
@@ -252,6 +268,7 @@ def look_at_finish(
         finish: the frozen model.
         answers: what people say now. Corrected labels count as corrected.
         classes: the names of the classes. Classes that were added later count as errors.
+        n_items: how many items the campaign has.
         is_started: whether the model was frozen, or is only looked at as if.
     """
     state = _SetState.read(finish, answers, classes)
@@ -266,13 +283,11 @@ def look_at_finish(
 
     drawn = np.arange(state.n_draws)
     is_right = ~state.is_wrong[drawn]
+    labels_outside = _labels_outside(finish, answers, classes)
     shares = estimate_class_shares(
-        classes,
-        finish.frozen.predicted,
-        drawn,
-        state.labels[drawn],
-        _labels_outside(finish, answers, classes),
+        classes, finish.frozen.predicted, drawn, state.labels[drawn], labels_outside
     )
+    share_items = len(finish.items) + len(labels_outside)
     return FinishReport(
         is_started=is_started,
         attempt=finish.number,
@@ -295,6 +310,8 @@ def look_at_finish(
         curve=tuple(_trace_coverage(finish, state, classes)),
         reliability=tuple(measure_reliability(finish.frozen.confidences[drawn], is_right)),
         class_shares=tuple(shares),
+        share_items=share_items,
+        share_left_out=n_items - share_items,
     )
 
 
