@@ -21,9 +21,9 @@ __all__ = ["certificate_id", "certificate_page", "make_certificate"]
 
 METHOD = (
     "A model was frozen, and items were drawn at random, without replacement, from those that no "
-    "person had labelled when it was trained. Draws are labelled blind. Only items that were picked "
-    "and labelled before they were drawn may have been labelled with the model's prediction in "
-    "view. The model may label the items of the largest confidence step for which the "
+    "person had labelled when it was trained. Draws are labelled blind. Only items that were "
+    "picked and labelled before they were drawn may have been labelled with the model's prediction "
+    "in view. The model may label the items of the largest confidence step for which the "
     "draws show that its wrong labels stay within the limit. Each step is tested with the "
     "prior-posterior ratio martingale of a beta-binomial prior, which holds for any number of "
     "looks, and the steps share the probability of error by the fallback procedure, as do repeated "

@@ -222,7 +222,8 @@ class FinishReport:
             f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
             f"labels{of_each} for {counted:,} items are wrong, which is {limit:,}; people have "
             f"labelled {counted - self.covered:,} of these items since. Of the "
-            f"{self.covered:,} labels that are the model's own, that may be {wrong_share(limit, self.covered)}."
+            f"{self.covered:,} labels that are the model's own, that may be "
+            f"{wrong_share(limit, self.covered)}."
         )
 
     def describe_shares(self) -> str:
