@@ -27,7 +27,8 @@ INTRODUCTION = """# The promise behind "label the rest"
    stored. The *set* has the items that no person had labelled when the model was trained. Later labels train later models, but
    this one stays as it is.
 2. **Draw.** Items of the set are drawn at random, without replacement, and people label them without seeing what the model
-   says. A draw that is flagged, skipped, or that nobody can tell counts as wrong: the model would have labelled it.
+   says: draws are labelled blind. The exception is items that were labelled as picks before they were drawn, perhaps with the
+   model's prediction in view. A draw that is flagged, skipped, or that nobody can tell counts as wrong: the model would have labelled it.
 3. **Test.** The set is cut into steps by confidence: the 5% of the items that the model is surest of, the 10%, and so on. For
    each step with N items and a limit of k wrong labels, the hypothesis "more than k are wrong" is tested. The test compares how
    probable the draws are if k + 1 items are wrong with how probable they are under a beta-binomial prior. If the hypothesis is
@@ -35,7 +36,7 @@ INTRODUCTION = """# The promise behind "label the rest"
    inequality). This is exact for draws without replacement from a finite set, for every sample size, and **for any number of looks**.
 4. **Choose the largest step.** The steps are tested from the smallest to the largest with the fallback procedure: each step has a
    share of α that is fixed before the first draw, and a step that passes hands its share to the next one. The probability that
-   any step passes wrongly stays below α.
+   any step passes wrongly stays below α. A step with more known wrong labels than its limit, drawn or not, does not pass.
 5. **Start again at a price.** The first attempt of a campaign spends 90% of α, the second 90% of the rest, and so on. A promise that
    failed can be tried again with a better model, and all attempts together keep the confidence.
 
@@ -65,7 +66,8 @@ No label is lost to the promise: the frozen model learned from every label there
 
 - **People are right.** The promise compares the model with people. With several annotators, their consensus or a reviewer's
   decision counts, as it is now: a label that is corrected later changes the result, and may end a certificate.
-- **People do not know which items are draws of which outcome**: draws are shown without the model's opinion.
+- **Draws are labelled blind.** They are shown without the model's opinion. An item that was labelled as a pick before it was drawn
+  counts with that label, which was not blind if the page showed a prediction: people who follow predictions make the model look better.
 - **The draws are random.** They come from a random number generator with the campaign's seed.
 - **Nothing about the model**: it may be badly calibrated, biased, or overfitted. Then fewer items pass, or none.
 - **Nothing about the items**: near duplicates, drift inside the pool and rare classes do not matter, because the set is finite and fixed.
@@ -74,9 +76,10 @@ It says nothing about items that are added later, about other data, or about sin
 
 ## Class shares and confidence
 
-The shares of the classes in the whole pool are estimated by prediction-powered inference: the shares that the model predicts,
+The shares of the classes among the items of the set and the labelled items are estimated by prediction-powered inference: the shares that the model predicts,
 corrected by its errors among the draws, with the weight of the predictions tuned to their worth. Their 95% intervals rest on the
-normal approximation, widened by one pseudo-error in each direction, and hold whether or not a promise does.
+normal approximation, widened by one pseudo-error in each direction. Each holds for one look at a number of draws chosen
+in advance, unlike the promise, and whether or not a promise does.
 Confidences are calibrated by temperature scaling on items that the judging models were not trained on (control items if there are
 30 or more). The reliability diagram on the progress page shows the draws, which have no part in the calibration.
 

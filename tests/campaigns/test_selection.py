@@ -100,6 +100,39 @@ def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
         assert campaign.repository.models.summaries(connection)[-1].facts["control"][1] > 50
 
 
+def test_control_items_with_a_label_are_anywhere_in_the_order_of_the_draws(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, control=0.95, strategy="random")
+    campaign = create_campaign(tmp_path, settings, draw_features(400))
+    labelled = {f"i{k}" for k in range(200)}
+    for item in sorted(labelled):
+        campaign.tell(item, "a")
+
+    campaign.ask(150)
+
+    with campaign.database.reading() as connection:
+        drawn = campaign.repository.picks.control_items_in_order(connection)
+    positions = [position for position, item in enumerate(drawn) if item in labelled]
+    assert len(drawn) >= 142
+    assert 55 < len(positions) < 90
+    # Of 75 random positions, the mean has a standard deviation of 3.5.
+    assert np.mean(positions) == pytest.approx(len(drawn) / 2, abs=14)
+
+
+def test_a_batch_without_room_draws_no_control_items(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, control=0.95, strategy="random")
+    campaign = create_campaign(tmp_path, settings, draw_features(40))
+    for question in campaign.ask(20):
+        campaign.skip(question.item)
+    skipped = control_items(campaign)
+    for item in sorted({f"i{k}" for k in range(40)} - skipped):
+        campaign.tell(item, "a")
+
+    # Items with a label need no room, but drawing those alone would not be random.
+    asked = {question.item for question in campaign.ask(10)}
+    assert asked < skipped
+    assert control_items(campaign) == skipped
+
+
 def test_a_skipped_control_item_comes_back_as_one(tmp_path: Path) -> None:
     features = draw_features(60)
     labels = (features[:, 0] > 0).astype(np.int64)

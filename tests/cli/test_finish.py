@@ -40,7 +40,7 @@ def test_the_way_from_the_plan_to_the_certificate(file: Path, tmp_path: Path) ->
     planned = run_campaign("finish", file, "--error", "5%")
     assert "The model cannot label the 360 items that are left yet" in planned
     assert "items the model could label" in planned
-    assert f"teeter campaign finish {file} --start" in planned
+    assert f"teeter campaign finish {file} --error 5% --start" in planned
 
     started = json.loads(run_campaign("finish", file, "--error", "5%", "--start", "--json"))
     assert started["is_started"]
@@ -88,10 +88,13 @@ def test_draws_are_asked_for(file: Path) -> None:
         (("--certificate", "promise.pdf"), "use the suffix .html or .json"),
         (("--certificate", "promise.html"), "No promise was started yet"),
         (("--ask", "5"), "No promise was started yet"),
+        (("--start", "--certificate", "promise.html"), "--start and --certificate exclude each"),
+        (("--ask", "5", "--error", "1%"), "--ask goes on with the promise that was started"),
+        (("--ask", "5", "--per-class"), "--ask goes on with the promise that was started"),
     ],
 )
 def test_bad_input_is_answered_with_a_sentence(
-    file: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, str], message: str
+    file: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(file.parent)
 
@@ -99,7 +102,8 @@ def test_bad_input_is_answered_with_a_sentence(
 
 
 def test_a_promise_for_each_class_is_a_table(file: Path) -> None:
-    printed = run_campaign("finish", file, "--per-class")
+    printed = run_campaign("finish", file, "--per-class", "--confidence", "0.9")
 
+    assert f"teeter campaign finish {file} --confidence 0.9 --per-class --start" in printed
     assert "wrong draws" in printed
     assert "ant" in printed

@@ -84,6 +84,20 @@ def test_terms_that_cannot_be_promised_are_refused(
     assert client.post(f"{AT}/finish", json=body).status_code == 422
 
 
+def test_a_model_that_does_not_know_all_answers_is_not_frozen(
+    client: TestClient, file: Path
+) -> None:
+    campaign = Campaign.open(file)
+    item = next(str(k) for k in range(400) if str(k) not in campaign.labels())
+    campaign.tell(item, ITEMS.label(item))
+    campaign.database.close()
+
+    response = client.post(f"{AT}/finish", json={})
+
+    assert response.status_code == 422
+    assert "1 answer is newer than model 1: train first." in response.text
+
+
 def test_nothing_is_certified_before_it_is_promised(client: TestClient) -> None:
     response = client.post(f"{AT}/finish/certificates")
 
@@ -107,7 +121,7 @@ def test_the_progress_page_says_what_the_model_may_label(client: TestClient, fil
     answer_all_draws(file)
     page = client.get("/c/small/progress").text
     assert "You can stop now for 100% of the items" in page
-    assert "Shares of the classes among all items" in page
+    assert "The shares are of 400 items. Each interval holds for one look" in page
 
     certified = client.post("/c/small/finish/certificate", headers=headers)
     assert "Exports now have the model" in certified.text

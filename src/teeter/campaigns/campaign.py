@@ -51,6 +51,7 @@ from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import (
     certified_labels,
     certify_finish,
+    choose_terms,
     look,
     request_draws,
     start_finish,
@@ -1420,18 +1421,23 @@ class Campaign:
         model label how many items. It may be called at any time, as often as you like.
 
         Args:
-            error: the share of wrong labels that is allowed; 0.05 by default.
-            confidence: the probability with which the promise is kept; 0.95 by default.
+            error: the share of wrong labels that is allowed. By default that of the promise that
+                was started, or else 0.05.
+            confidence: the probability with which the promise is kept. By default that of the
+                promise that was started, or else 0.95.
             per_class: whether to promise it for each predicted class.
 
         Raises:
             InputError: there is no model yet, or a promise with other values was started.
         """
-        terms = None
-        if not (error is None and confidence is None and per_class is None):
-            terms = PromiseTerms(error or 0.05, confidence or 0.95, bool(per_class))
-
         with self.database.reading() as connection:
+            terms = choose_terms(
+                self.repository,
+                connection,
+                error=error,
+                confidence=confidence,
+                per_class=per_class,
+            )
             return look(self.repository, connection, self.settings, terms)
 
     def start_finish(
@@ -1497,18 +1503,14 @@ class Campaign:
     def certificate_note(self) -> str | None:
         """Return a sentence about the labels that the model gives under a certificate.
 
-        It says so if the newest certificate no longer holds, because labels that it rests on were
-        corrected: exports then leave the model's labels out. None if nothing was certified.
+        It says how many of them are wrong at most. If the newest certificate no longer holds, it
+        says why: exports then leave the model's labels out. None if nothing was certified, or if
+        people labelled everything.
         """
         with self.database.reading() as connection:
             snapshot = read_snapshot(self.repository, connection, self.settings)
-            labels, problem = certified_labels(self.repository, connection, self.settings, snapshot)
-        if not labels:
-            return problem
-
-        code = next(iter(labels.values())).certificate
-        are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
-        return f"{are} labelled by the model, under certificate {code}."
+            _, note = certified_labels(self.repository, connection, self.settings, snapshot)
+        return note
 
     def certificates(self) -> list[StoredCertificate]:
         """Return all certificates, oldest first."""

@@ -68,9 +68,9 @@ def choose_picks(state: RoundState, settings: RoundSettings, n: int) -> list[Pic
     n_left = min(n - len(audit), len(available))
 
     control_count = int(settings.control * n_left + generator.random())
-    control, already_known = _draw_control(state, control_count, available, generator)
-    # Earlier control items that were skipped may be more than the batch has room for.
-    control = control[:n_left]
+    control, already_known = _draw_control(
+        state, control_count, available, generator, n_left=n_left
+    )
 
     # A control item must stay one, so the strategy may not pick it.
     picker = load_picker(state, settings, n)
@@ -131,16 +131,29 @@ def _find_available(state: RoundState, settings: RoundSettings) -> tuple[Integer
 
 
 def _draw_control(
-    state: RoundState, count: int, available: Integers, generator: np.random.Generator
+    state: RoundState,
+    count: int,
+    available: Integers,
+    generator: np.random.Generator,
+    *,
+    n_left: int,
 ) -> tuple[list[int], list[int]]:
     """Draw control items from all items that are not control or audit items yet.
+
+    Args:
+        state: The items and what is known about them.
+        count: How many to draw at most.
+        available: The places that can be picked.
+        generator: The source of randomness.
+        n_left: How many items the batch has room for.
 
     Returns:
         Control items to ask now, starting with earlier ones that were skipped, and drawn items that
         cannot be picked now.
     """
     can_be_asked = set(available.tolist())
-    skipped_before = sorted(can_be_asked & state.control - set(state.labels))
+    skipped_before = sorted(can_be_asked & state.control - set(state.labels))[:n_left]
+    room = n_left - len(skipped_before)
 
     drawn_before = state.control | set(state.audit)
     candidates = [place for place in range(len(state.keys)) if place not in drawn_before]
@@ -151,8 +164,17 @@ def _draw_control(
         # From all items, not only those that are left: see ``choose_picks``.
         drawn = generator.choice(candidates, size=count, replace=False).tolist()
 
-    to_ask = [place for place in drawn if place in can_be_asked]
-    already_known = [place for place in drawn if place not in can_be_asked]
+    to_ask: list[int] = []
+    already_known: list[int] = []
+    for place in drawn:
+        # Nothing is drawn once the batch is full. Remembering only the later items that need no
+        # room would make items with a label more frequent among the control items.
+        if len(to_ask) == room:
+            break
+        if place in can_be_asked:
+            to_ask.append(place)
+        else:
+            already_known.append(place)
     return skipped_before + to_ask, already_known
 
 

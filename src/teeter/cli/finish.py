@@ -79,6 +79,17 @@ def finish(
     """
     error_share = None if error is None else parse_share(error, "--error")
     confidence_share = None if confidence is None else parse_share(confidence, "--confidence")
+    has_terms = error is not None or confidence is not None or per_class
+    if start and certificate is not None:
+        raise InputError(
+            "--start and --certificate exclude each other: start, answer the random items, then "
+            "certify."
+        )
+    if ask is not None and has_terms and not start:
+        raise InputError(
+            "--ask goes on with the promise that was started, so it takes no --error, --confidence "
+            "or --per-class: leave them out, or start another promise with --start."
+        )
     if certificate is not None:
         _require_certificate_path(certificate)
 
@@ -89,8 +100,8 @@ def finish(
         with spinner("Training" if start else "Reading"):
             if start:
                 report = opened.start_finish(
-                    error_share or 0.05,
-                    confidence_share or 0.95,
+                    0.05 if error_share is None else error_share,
+                    0.95 if confidence_share is None else confidence_share,
                     per_class=per_class,
                     draws=ask,
                     who=annotator,
@@ -114,13 +125,24 @@ def finish(
     if issued is not None:
         typer.echo(f"Wrote certificate {issued.code} to {certificate}.")
     elif not report.is_started:
-        typer.echo(f"To begin, run: teeter campaign finish {shlex.quote(file)} --start")
+        options = _repeat_terms(error, confidence, per_class=per_class)
+        typer.echo(f"To begin, run: teeter campaign finish {shlex.quote(file)}{options} --start")
     elif report.waiting_draws and not report.covered:
         typer.echo(f"To answer them, run: teeter campaign label {shlex.quote(file)}")
     elif report.covered:
         typer.echo(
             f"To use it, run: teeter campaign finish {shlex.quote(file)} --certificate promise.html"
         )
+
+
+def _repeat_terms(error: str | None, confidence: str | None, *, per_class: bool) -> str:
+    """Return the given terms as options for the next command: starting must not change them."""
+    options = ""
+    if error is not None:
+        options += f" --error {shlex.quote(error)}"
+    if confidence is not None:
+        options += f" --confidence {shlex.quote(confidence)}"
+    return options + (" --per-class" if per_class else "")
 
 
 def parse_share(text: str, option: str) -> float:
@@ -200,7 +222,8 @@ def _print_report(report: FinishReport) -> None:
             [share.label, f"{share.share:.1%}", f"{share.low:.1%} to {share.high:.1%}"]
             for share in report.class_shares
         ]
-        print_table(["class", "share of all items", "95% interval"], rows)
+        print_table(["class", "share of items", "95% interval"], rows)
+        echo_wrapped(report.describe_shares())
 
     if report.is_started:
         drawn = pluralize(report.draws, "random item")

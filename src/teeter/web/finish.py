@@ -90,10 +90,21 @@ class FinishService:
         return _describe(report, certificate)
 
     def start(self, body: FinishIn) -> FinishOut:
-        """Freeze the newest model, and let the next questions be random items."""
+        """Freeze the newest model, and let the next questions be random items.
+
+        Raises:
+            InputError: there is no model, too few items are left, or answers are newer than it.
+        """
         campaign = self.service.campaign
         terms = PromiseTerms(body.error, body.confidence, body.per_class)
         with campaign.database.writing() as connection:
+            # Training takes too long for a request, and an older model would label worse.
+            version = campaign.repository.models.newest_version(connection)
+            newer_answers = campaign.repository.answers.count_since_newest_model(connection)
+            if version and newer_answers:
+                are = "1 answer is" if newer_answers == 1 else f"{newer_answers:,} answers are"
+                raise InputError(f"{are} newer than model {version}: train first.")
+
             report = start_finish(
                 campaign.repository,
                 connection,

@@ -4,6 +4,7 @@ import csv
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
 from teeter.campaigns.finish.certificate import certificate_id, certificate_page
+from teeter.campaigns.finish.look import GroupPromise, wrong_share
 from teeter.errors import InputError
 
 
@@ -141,8 +143,25 @@ def test_a_looser_promise_cannot_be_tried_on_the_same_draws(campaign: Campaign) 
 
     assert campaign.finish().error == 0.02
     assert campaign.finish(error=0.02).error == 0.02
+    # What is not given is that of the promise.
+    assert campaign.finish(confidence=0.95).error == 0.02
     with pytest.raises(InputError, match=r"an error of 0\.02 .* was started"):
         campaign.finish(error=0.1)
+
+
+def test_an_error_of_zero_is_not_the_default(campaign: Campaign) -> None:
+    with pytest.raises(InputError, match="error is 0: the share of wrong labels"):
+        campaign.finish(0)
+
+
+def test_promises_are_not_rounded(campaign: Campaign) -> None:
+    report = replace(
+        campaign.finish(error=0.0025, confidence=0.999),
+        covered=1,
+        promises=(GroupPromise(None, 1, 0.9, 1, 0, 1, 0, 1),),
+    )
+
+    assert "With 99.9% confidence, at most 0.25% of its labels are wrong" in report.describe_error()
 
 
 def test_a_second_attempt_has_less_to_spend(campaign: Campaign) -> None:
@@ -193,15 +212,51 @@ def test_a_certificate_ends_with_the_labels_that_it_rests_on(
     answer_draws(campaign, items)
     assert campaign.certificate_note() is None
     campaign.certify()
-    assert "more items are labelled by the model" in str(campaign.certificate_note())
+    note = str(campaign.certificate_note())
+    assert "more items are labelled by the model" in note
+    assert "with 95% confidence, at most 16 of the" in note
 
     for item in drawn:
         campaign.tell(item, other_label(items, item))
 
     assert campaign.finish().wrong == 40
-    assert "no longer holds" in str(campaign.certificate_note())
+    assert "is refuted: people have found 40 wrong labels" in str(campaign.certificate_note())
     rows = read_export(campaign, tmp_path)
     assert {row["labelled_by"] for row in rows.values()} == {"person", "undecided"}
+
+
+def test_a_certificate_needs_the_draws_that_it_rests_on(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish()
+    drawn = [question.item for question in campaign.ask(20)]
+    answer_draws(campaign, items)
+    campaign.certify()
+
+    # Within the limit of 16, but too many for so few draws.
+    for item in drawn[:16]:
+        campaign.tell(item, other_label(items, item))
+
+    assert "labels that it rests on were changed" in str(campaign.certificate_note())
+
+
+def test_a_certificate_stays_true_when_people_label_the_rest(
+    campaign: Campaign, items: KnownItems
+) -> None:
+    campaign.start_finish()
+    answer_draws(campaign, items)
+    campaign.certify()
+
+    labelled = campaign.labels()
+    for k in range(len(items.truth)):
+        if str(k) not in labelled:
+            campaign.tell(str(k), items.label(str(k)))
+
+    report = campaign.finish()
+    assert (report.left, report.covered) == (0, 0)
+    assert report.promises[0].threshold is not None
+    assert report.describe() == ["Every item has a label."]
+    assert campaign.certificate_note() is None
 
 
 def test_items_that_are_added_later_are_not_promised(
@@ -213,6 +268,9 @@ def test_items_that_are_added_later_are_not_promised(
 
     campaign.add([{"id": "new", "features": [9.0, 1.0, 1.0, 1.0]}])
 
+    report = campaign.finish()
+    assert (report.share_items, report.share_left_out) == (400, 1)
+    assert "The shares are of 400 items; 1 is left out." in report.describe_shares()
     rows = read_export(campaign, tmp_path)
     assert rows["new"]["labelled_by"] == "undecided"
     assert rows["new"]["certificate"] == ""
@@ -385,6 +443,10 @@ def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: Know
     assert promise.limit <= 0.05 * promise.counted
     assert f"for {promise.counted} items are wrong" in report.describe()[0]
     assert f"people have labelled {promise.counted - 110} of these" in report.describe()[0]
+    assert f"may be {wrong_share(promise.limit, 110)}." in report.describe()[0]
+    content = campaign.certify().content
+    assert content["wrong_labels_at_most"] == promise.limit
+    assert wrong_share(promise.limit, 110) in str(campaign.certificate_note())
 
 
 @pytest.mark.slow

@@ -78,3 +78,18 @@ def test_a_hopeless_model_has_no_plan() -> None:
     plan, _ = plan_after(confidences, np.zeros(1000, bool), 0)
 
     assert plan == []
+
+
+def test_a_step_that_is_refuted_is_not_planned() -> None:
+    # Picks that are no draws show more wrong labels than the only step allows.
+    frozen = FrozenSet(np.zeros(1000, dtype=np.int64), np.full(1000, 0.99))
+    steps = make_steps(frozen.confidences, TERMS, LEVEL)
+    nothing = np.zeros(0, dtype=np.int64)
+
+    plans = []
+    for n_wrong in (steps[0].limit, steps[0].limit + 1):
+        outcomes = Outcomes(nothing, nothing > 0, np.arange(n_wrong), np.ones(n_wrong, bool))
+        results = judge_steps(frozen, steps, outcomes, TERMS, LEVEL)
+        plans.append(plan_labels(results, 1000, 1000 - n_wrong, TERMS, LEVEL))
+
+    assert [len(plan) for plan in plans] == [1, 0]

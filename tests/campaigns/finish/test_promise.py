@@ -156,6 +156,47 @@ def test_what_was_shown_stays_shown_when_later_draws_are_wrong() -> None:
     assert best_step(late) is not None
 
 
+def test_a_step_that_later_draws_refute_does_not_hold() -> None:
+    frozen = frozen_set(np.full(1000, 0.9))
+    steps = make_steps(frozen.confidences, TERMS, 0.04)
+    is_wrong = np.zeros(1000, bool)
+    is_wrong[200:] = True
+    counts = np.array([200, 200 + steps[0].limit, 201 + steps[0].limit])
+
+    holds = []
+    for count in counts:
+        outcomes = draw(frozen, is_wrong, np.arange(count))
+        (result,) = judge_steps(frozen, steps, outcomes, TERMS, 0.04)
+        holds.append(result.holds)
+    assert holds == [True, True, False]
+    assert result.known_wrong == steps[0].limit + 1
+
+    outcomes = draw(frozen, is_wrong, np.arange(counts[-1]))
+    sizes = trace_coverage(frozen, steps, outcomes, counts, terms=TERMS, level=0.04)
+    assert sizes.tolist() == [1000, 1000, 0]
+
+
+def test_a_step_that_is_refuted_hands_nothing_on() -> None:
+    # Only the smaller step has a share of its own; picks that are no draws refute it.
+    frozen = frozen_set(np.repeat([0.9, 0.6], 500))
+    steps = [Step(0.9, 500, 22, 1.0, 0.0), Step(0.6, 1000, 45, 0.0, 0.0)]
+    drawn = np.random.default_rng(0).permutation(1000)[:300]
+    picked = np.setdiff1d(np.arange(500), drawn)[:23]
+    is_wrong = np.zeros(1000, bool)
+    is_wrong[picked] = True
+    labelled = np.concatenate([drawn, picked])
+    outcomes = Outcomes(drawn, is_wrong[drawn], labelled, is_wrong[labelled])
+
+    before = judge_steps(frozen, steps, draw(frozen, is_wrong, drawn), TERMS, 0.04)
+    after = judge_steps(frozen, steps, outcomes, TERMS, 0.04)
+    sizes = trace_coverage(frozen, steps, outcomes, np.array([300]), terms=TERMS, level=0.04)
+
+    assert [result.holds for result in before] == [True, True]
+    assert [result.holds for result in after] == [False, False]
+    assert after[1].level == 0
+    assert sizes.tolist() == [0]
+
+
 def test_labels_beyond_the_reserve_stay_counted() -> None:
     # Taking 500 right labels out of 1,000 would double the share of wrong ones.
     frozen = frozen_set(np.full(1000, 0.9))

@@ -39,6 +39,7 @@ from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows, insert_row
 from teeter.campaigns.db.trained_models import ModelRepository
 from teeter.campaigns.enums import AnswerKind, PickArm, PickState
+from teeter.seeds import stream_seed
 
 __all__ = ["BatchOrigin", "Pick", "PickRepository"]
 
@@ -97,10 +98,13 @@ class PickRepository:
         Args:
             connection: a connection that may write.
             annotator: whom the picks are open with; None to make them ready for anyone.
-            picks: the picks in their order.
+            picks: the picks, with their ranks.
             origin: how they were made.
         """
         batch_id = self._insert_batch(connection, annotator, origin)
+        # Control items count as random draws in the order of their rows. In the order in which they
+        # are shown, those with a label would come last, and the first ones would be no sample.
+        picks = sorted(picks, key=lambda pick: stream_seed(batch_id, "rows", pick.item))
         items = self._items.by_id(connection, [pick.item for pick in picks])
         # Ready picks belong to no one yet: the next to ask gets them without waiting.
         state = PickState.READY if annotator is None else PickState.OPEN
@@ -293,7 +297,10 @@ class PickRepository:
         return set(connection.scalars(query))
 
     def control_items_in_order(self, connection: Connection) -> list[str]:
-        """Return the ids of the control items in the order in which they were drawn."""
+        """Return the ids of the control items in the order in which they were drawn.
+
+        Within a batch, the order is random and does not depend on which of them had a label.
+        """
         query = (
             select(ITEMS.key)
             .join(schema.picks, PICKS.item_id == ITEMS.id)

@@ -21,8 +21,9 @@ __all__ = ["certificate_id", "certificate_page", "make_certificate"]
 
 METHOD = (
     "A model was frozen, and items were drawn at random, without replacement, from those that no "
-    "person had labelled when it was trained. People labelled the drawn items without seeing what "
-    "the model says. The model may label the items of the largest confidence step for which the "
+    "person had labelled when it was trained. Draws are labelled blind. Only items that were "
+    "picked and labelled before they were drawn may have been labelled with the model's prediction "
+    "in view. The model may label the items of the largest confidence step for which the "
     "draws show that its wrong labels stay within the limit. Each step is tested with the "
     "prior-posterior ratio martingale of a beta-binomial prior, which holds for any number of "
     "looks, and the steps share the probability of error by the fallback procedure, as do repeated "
@@ -35,7 +36,8 @@ NOT_PROMISED = (
     "It is about the labels that people give: if people label items wrong, so does the model.",
     "The error is an average over the counted items. Single classes or groups of items may have "
     "more wrong labels, unless the promise is per class.",
-    "The confidence is about the random draws: in that share of campaigns, the promise is kept.",
+    "The confidence is about the random draws: in at least that share of campaigns, the promise is "
+    "kept.",
 )
 
 
@@ -72,9 +74,11 @@ def make_certificate(
         "wrong_draws": report.wrong,
         "items_left": report.left,
         "items_labelled_by_model": report.covered,
+        "wrong_labels_at_most": sum(promise.limit for promise in report.promises if promise.items),
         "promise": report.describe_error(),
         "promises": [asdict(promise) for promise in report.promises if promise.items],
         "class_shares": [asdict(share) for share in report.class_shares],
+        "class_shares_note": report.describe_shares(),
         "method": METHOD,
         "not_promised": list(NOT_PROMISED),
     }
@@ -125,9 +129,11 @@ def certificate_page(content: Mapping[str, Any]) -> str:
         shares.append([share["label"], f"{share['share']:.1%}", interval])
     share_table = ""
     if shares:
-        share_table = "<h2>Shares of the classes in the whole pool</h2>" + _table(
+        share_table = "<h2>Shares of the classes</h2>" + _table(
             ["class", "share", "95% confidence interval"], shares
         )
+        # Certificates of earlier versions have no such note.
+        share_table += f"<p>{escape(content.get('class_shares_note', ''))}</p>"
 
     facts = [
         ("Campaign", content["campaign"]),

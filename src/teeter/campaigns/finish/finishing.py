@@ -12,8 +12,15 @@ from typing import Any
 from teeter.campaigns.db import CampaignRepository, Connection, StoredCertificate
 from teeter.campaigns.finish.certificate import make_certificate
 from teeter.campaigns.finish.freezing import choose_model, freeze, load_finish, store_finish
-from teeter.campaigns.finish.look import FinishReport, ItemAnswers, look_at_finish
-from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.finish.look import (
+    FinishReport,
+    ItemAnswers,
+    judge_groups,
+    look_at_finish,
+    percent,
+    wrong_share,
+)
+from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
 from teeter.errors import InputError
@@ -22,6 +29,7 @@ __all__ = [
     "CertifiedLabel",
     "certified_labels",
     "certify_finish",
+    "choose_terms",
     "look",
     "request_draws",
     "start_finish",
@@ -69,6 +77,7 @@ def look(
     snapshot = snapshot or read_snapshot(repository, connection, settings)
     answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     classes = repository.classes.names(connection)
+    n_items = repository.items.count(connection)
 
     stored = repository.finishes.newest(connection)
     if stored is not None:
@@ -79,7 +88,7 @@ def look(
                 f"{finish.started[:10]}: look at that one, or start another with "
                 f"{_describe_terms(terms)}, which needs more random labels than the first."
             )
-        return look_at_finish(finish, answers, classes)
+        return look_at_finish(finish, answers, classes, n_items=n_items)
 
     terms = terms or PromiseTerms()
     choice = choose_model(repository, connection, terms)
@@ -87,12 +96,34 @@ def look(
     # Without the answers: who sees how the draws turn out before choosing the terms could choose
     # those that happen to be kept.
     nothing = ItemAnswers({}, frozenset(), frozenset())
-    return look_at_finish(preview, nothing, classes, is_started=False)
+    return look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
 
 
 def _describe_terms(terms: PromiseTerms) -> str:
     per_class = " per class" if terms.per_class else ""
-    return f"an error of {terms.error:.4g}{per_class} and a confidence of {terms.confidence:.4g}"
+    return f"an error of {terms.error:.6g}{per_class} and a confidence of {terms.confidence:.6g}"
+
+
+def choose_terms(
+    repository: CampaignRepository,
+    connection: Connection,
+    *,
+    error: float | None,
+    confidence: float | None,
+    per_class: bool | None,
+) -> PromiseTerms:
+    """Return terms whose missing values are those of the promise that was started, or the default.
+
+    Raises:
+        InputError: a value cannot be promised.
+    """
+    stored = repository.finishes.newest(connection)
+    terms = PromiseTerms() if stored is None else load_finish(stored).terms
+    return PromiseTerms(
+        error=terms.error if error is None else error,
+        confidence=terms.confidence if confidence is None else confidence,
+        per_class=terms.per_class if per_class is None else per_class,
+    )
 
 
 def start_finish(
@@ -237,8 +268,9 @@ def certified_labels(
         snapshot: the current answers. Items that people labelled are left out.
 
     Returns:
-        The labels, and a sentence if there are none because the certificate no longer holds: labels
-        that it rests on were corrected.
+        The labels, and a sentence about them: how many are wrong at most, or why there are none
+        because later labels refute the certificate or labels that it rests on were corrected. None
+        without a certificate, or if people labelled everything.
     """
     certificate = newest_certificate(repository, connection)
     stored = repository.finishes.newest(connection)
@@ -248,19 +280,24 @@ def certified_labels(
     finish = load_finish(stored)
     answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     classes = repository.classes.names(connection)
-    report = look_at_finish(finish, answers, classes)
-    threshold_now = {promise.label: promise.threshold for promise in report.promises}
+    results_now = {
+        (group.label, result.step.threshold): result
+        for group, results in zip(
+            finish.groups, judge_groups(finish, answers, classes), strict=True
+        )
+        for result in results
+    }
 
     labels: dict[str, CertifiedLabel] = {}
+    counted = limit = 0
     for promise in certificate.content["promises"]:
-        threshold = threshold_now.get(promise["label"])
-        # A lower threshold now promises more than the certificate, which includes it.
-        if threshold is None or threshold > promise["threshold"]:
-            note = (
-                f"Certificate {certificate.code} no longer holds, because labels that it rests on "
-                "were changed: certify again."
-            )
-            return {}, note
+        # The step itself must hold: a larger one may have all its wrong labels in this one.
+        result = results_now[promise["label"], promise["threshold"]]
+        if not result.holds:
+            return {}, _explain_end(certificate, result)
+        if result.remaining:
+            counted += result.counted
+            limit += result.counted_limit
 
         group = next(group for group in finish.groups if group.label == promise["label"])
         for row in finish.rows_of(group, classes).tolist():
@@ -270,4 +307,28 @@ def certified_labels(
             if confidence >= promise["threshold"] and not is_labelled:
                 label = classes[int(finish.frozen.predicted[row])]
                 labels[item] = CertifiedLabel(label, confidence, certificate.code)
-    return labels, None
+    if not labels:
+        return {}, None
+
+    are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+    note = (
+        f"{are} labelled by the model, under certificate {certificate.code}: with "
+        f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
+        f"items that it counts are wrong, which may be {wrong_share(limit, len(labels))} of the "
+        "labels that are the model's own."
+    )
+    return labels, note
+
+
+def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:
+    """Return why a certificate no longer holds, as a sentence."""
+    if result.known_wrong > result.step.limit:
+        return (
+            f"Certificate {certificate.code} is refuted: people have found {result.known_wrong:,} "
+            f"wrong labels of the model where it allows {result.step.limit:,}. Train, and start "
+            "again."
+        )
+    return (
+        f"Certificate {certificate.code} no longer holds, because labels that it rests on were "
+        "changed: certify again."
+    )

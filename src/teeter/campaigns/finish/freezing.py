@@ -302,7 +302,7 @@ def store_finish(
         steps = [asdict(step) for step in group.steps]
         groups.append({"label": group.label, "level": group.level, "steps": steps})
 
-    # The model's words, not the model: they stay the same when items are encoded again.
+    # Its predictions and confidences, not the model: they stay when items are encoded again.
     content: Arrays = {
         "predicted": finish.frozen.predicted.astype(np.int32),
         "confidences": finish.frozen.confidences,

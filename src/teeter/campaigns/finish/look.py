@@ -5,6 +5,7 @@ Looking changes nothing and costs nothing. The promise allows any number of look
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -27,13 +28,46 @@ from teeter.campaigns.finish.promise import (
     trace_coverage,
 )
 
-__all__ = ["CoveragePoint", "FinishReport", "GroupPromise", "ItemAnswers", "look_at_finish"]
+__all__ = [
+    "CoveragePoint",
+    "FinishReport",
+    "GroupPromise",
+    "ItemAnswers",
+    "judge_groups",
+    "look_at_finish",
+    "percent",
+    "wrong_share",
+]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, not rounded: a promise must not look better than it is.
+
+    Example:
+        >>> percent(0.999), percent(0.0025), percent(0.05)
+        ('99.9%', '0.25%', '5%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+def wrong_share(limit: int, items: int) -> str:
+    """Return which share of the model's labels is wrong at most, in percent and rounded up.
+
+    Args:
+        limit: how many labels may be wrong.
+        items: how many labels the model gives.
+
+    Example:
+        >>> wrong_share(16, 110)
+        '14.6%'
+    """
+    return percent(min(1.0, math.ceil(1000 * limit / items) / 1000))
 
 
 @dataclass(frozen=True)
@@ -72,9 +106,9 @@ class GroupPromise:
     label: str | None
     """The predicted class; None for all items."""
     items: int
-    """How many items the model may label now; 0 without a promise."""
+    """How many items the model may label now; 0 without a promise, or if none is left."""
     threshold: float | None
-    """They have at least this confidence; None without a promise."""
+    """The promise is about items of at least this confidence; None without a promise."""
     counted: int
     """How many items the promise counts: more than ``items`` if people labelled some of them since.
     """
@@ -128,6 +162,10 @@ class FinishReport:
     curve: tuple[CoveragePoint, ...]
     reliability: tuple[ReliabilityBin, ...]
     class_shares: tuple[ClassShare, ...]
+    share_items: int
+    """Items that the shares of the classes are about: those of the set, and labelled ones."""
+    share_left_out: int
+    """Other items of the campaign: added later, set aside, or unreadable."""
 
     @property
     def coverage(self) -> float:
@@ -141,6 +179,9 @@ class FinishReport:
 
     def describe(self) -> list[str]:
         """Return what the report says as sentences for people."""
+        if not self.left:
+            return ["Every item has a label."]
+
         sentences = [self._describe_promise()]
         if self.plan:
             first = self.plan[0]
@@ -166,19 +207,34 @@ class FinishReport:
 
     def describe_error(self) -> str:
         """Return how many labels are wrong at most, as a sentence; only if a promise holds."""
-        counted = sum(promise.counted for promise in self.promises)
-        limit = sum(promise.limit for promise in self.promises)
+        # Groups without items left have no labels of the model.
+        promises = [promise for promise in self.promises if promise.items]
+        counted = sum(promise.counted for promise in promises)
+        limit = sum(promise.limit for promise in promises)
         of_each = " of each class" if self.per_class else ""
         if counted == self.covered:
             return (
-                f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its "
+                f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
                 f"labels{of_each} are wrong."
             )
         # More labels than the reserve: the promise is about a few items more than are left.
         return (
-            f"With {self.confidence:.0%} confidence, at most {self.error:.1%} of its labels"
-            f"{of_each} for {counted:,} items are wrong, which is {limit:,}; people have labelled "
-            f"{counted - self.covered:,} of these items since."
+            f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
+            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,}; people have "
+            f"labelled {counted - self.covered:,} of these items since. Of the "
+            f"{self.covered:,} labels that are the model's own, that may be "
+            f"{wrong_share(limit, self.covered)}."
+        )
+
+    def describe_shares(self) -> str:
+        """Return what the shares of the classes are about, as a sentence."""
+        left_out = ""
+        if self.share_left_out:
+            are = "is" if self.share_left_out == 1 else "are"
+            left_out = f"; {self.share_left_out:,} {are} left out"
+        return (
+            f"The shares are of {self.share_items:,} items{left_out}. Each interval holds for one "
+            "look at a number of draws chosen in advance."
         )
 
     def _describe_promise(self) -> str:
@@ -191,11 +247,11 @@ class FinishReport:
         if self.draws:
             return (
                 f"The model cannot label the rest yet: {self.draws:,} random labels do not show "
-                f"that at most {self.error:.1%} of its labels are wrong."
+                f"that at most {percent(self.error)} of its labels are wrong."
             )
         return (
             f"The model cannot label the {self.left:,} items that are left yet: only random labels "
-            f"can show that at most {self.error:.1%} of its labels are wrong."
+            f"can show that at most {percent(self.error)} of its labels are wrong."
         )
 
 
@@ -204,6 +260,7 @@ def look_at_finish(
     answers: ItemAnswers,
     classes: Sequence[str],
     *,
+    n_items: int,
     is_started: bool = True,
 ) -> FinishReport:
     """Return what the draws of a frozen model show.
@@ -212,29 +269,26 @@ def look_at_finish(
         finish: the frozen model.
         answers: what people say now. Corrected labels count as corrected.
         classes: the names of the classes. Classes that were added later count as errors.
+        n_items: how many items the campaign has.
         is_started: whether the model was frozen, or is only looked at as if.
     """
     state = _SetState.read(finish, answers, classes)
     # Without --per-class there is one group, the whole set.
     promises = []
     plans = []
-    for group in finish.groups:
+    for group, results in zip(finish.groups, _judge_groups(finish, state, classes), strict=True):
         rows = finish.rows_of(group, classes)
-        frozen, outcomes = _outcomes_of_group(finish, rows, state)
-        results = judge_steps(frozen, group.steps, outcomes, finish.terms, group.level)
         promises.append(_describe_group(group, rows, state, results))
         left = len(rows) - int(state.is_settled[rows].sum())
         plans.append(plan_labels(results, len(rows), left, finish.terms, group.level))
 
     drawn = np.arange(state.n_draws)
     is_right = ~state.is_wrong[drawn]
+    labels_outside = _labels_outside(finish, answers, classes)
     shares = estimate_class_shares(
-        classes,
-        finish.frozen.predicted,
-        drawn,
-        state.labels[drawn],
-        _labels_outside(finish, answers, classes),
+        classes, finish.frozen.predicted, drawn, state.labels[drawn], labels_outside
     )
+    share_items = len(finish.items) + len(labels_outside)
     return FinishReport(
         is_started=is_started,
         attempt=finish.number,
@@ -257,6 +311,8 @@ def look_at_finish(
         curve=tuple(_trace_coverage(finish, state, classes)),
         reliability=tuple(measure_reliability(finish.frozen.confidences[drawn], is_right)),
         class_shares=tuple(shares),
+        share_items=share_items,
+        share_left_out=n_items - share_items,
     )
 
 
@@ -296,6 +352,23 @@ class _SetState:
         unanswered = np.flatnonzero(~(is_settled | is_skipped))
         n_draws = int(unanswered[0]) if len(unanswered) else len(finish.items)
         return cls(labels, is_settled, is_wrong, n_draws)
+
+
+def judge_groups(
+    finish: FrozenFinish, answers: ItemAnswers, classes: Sequence[str]
+) -> list[list[StepResult]]:
+    """Return what is shown about the steps of each group of a frozen model."""
+    return _judge_groups(finish, _SetState.read(finish, answers, classes), classes)
+
+
+def _judge_groups(
+    finish: FrozenFinish, state: _SetState, classes: Sequence[str]
+) -> list[list[StepResult]]:
+    results = []
+    for group in finish.groups:
+        frozen, outcomes = _outcomes_of_group(finish, finish.rows_of(group, classes), state)
+        results.append(judge_steps(frozen, group.steps, outcomes, finish.terms, group.level))
+    return results
 
 
 def _outcomes_of_group(

@@ -56,6 +56,11 @@ def plan_labels(
 
     lower_level = 0.0
     for result in results:
+        # No draws can help a step that is refuted, and it hands nothing on.
+        if result.known_wrong > result.step.limit:
+            lower_level = 0.0
+            continue
+
         # A step without a share of its own is tested with that of the steps below it.
         step_level = max(result.level, level * result.step.weight) or lower_level
         lower_level = step_level

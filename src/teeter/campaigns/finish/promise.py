@@ -241,6 +241,8 @@ class StepResult:
     """How many of its items were drawn and answered."""
     wrong: int
     """How many of those the model got wrong."""
+    known_wrong: int
+    """How many of its items people say the model got wrong, drawn or not."""
     remaining: int
     """How many of its items no person has labelled: those the model would label."""
     level: float
@@ -251,10 +253,10 @@ class StepResult:
     """Whether it is shown that no more than the limit of its items are predicted wrong."""
     counted: int
     """How many of its items the promise counts: the remaining ones, and some that people labelled
-    if those are more than the reserve.
+    if those are more than the reserve. 0 if the promise does not hold.
     """
     counted_limit: int
-    """If the promise holds, at most so many of the counted items are predicted wrong."""
+    """At most so many of the counted items are predicted wrong."""
 
 
 def judge_steps(
@@ -267,7 +269,8 @@ def judge_steps(
     """Test the steps of a set, from the smallest to the largest.
 
     With probability ``1 - level``, none of the results ever claims what is not true, for any number
-    of calls while more items are drawn.
+    of calls while more items are drawn. A step that is refuted by the labels there are, drawn or
+    not, does not hold, whatever the draws showed before.
 
     Args:
         frozen: the set and what the model says of it.
@@ -280,6 +283,7 @@ def judge_steps(
     prior = ErrorPrior.for_error(terms.error)
     drawn_confidences = frozen.confidences[outcomes.drawn]
     labelled_confidences = frozen.confidences[outcomes.labelled]
+    known_wrong_confidences = frozen.confidences[_known_wrong(outcomes)]
 
     results = []
     handed_on = 0.0
@@ -289,15 +293,22 @@ def judge_steps(
 
         step_level = level * step.weight + handed_on
         p_value = smallest_p_value(step.size, drawn_wrong, step.limit, prior)
-        holds = step_level > 0 and p_value <= step_level
+        # What was shown once stays shown, unless it is known to be false by now. Passing less often
+        # keeps the probability of error.
+        known_wrong = int((known_wrong_confidences >= step.threshold).sum())
+        is_refuted = known_wrong > step.limit
+        holds = step_level > 0 and p_value <= step_level and not is_refuted
         handed_on = step_level if holds else 0.0
 
-        counted, counted_limit = _count_promised(step, labelled_wrong, terms.error)
+        counted, counted_limit = 0, 0
+        if holds:
+            counted, counted_limit = _count_promised(step, labelled_wrong, terms.error)
         results.append(
             StepResult(
                 step=step,
                 drawn=len(drawn_wrong),
                 wrong=int(drawn_wrong.sum()),
+                known_wrong=known_wrong,
                 remaining=step.size - len(labelled_wrong),
                 level=step_level,
                 p_value=p_value,
@@ -309,6 +320,13 @@ def judge_steps(
     return results
 
 
+def _known_wrong(outcomes: Outcomes) -> Integers:
+    """Return the positions of all items whose predicted label is known to be wrong."""
+    return np.union1d(
+        outcomes.drawn[outcomes.drawn_wrong], outcomes.labelled[outcomes.labelled_wrong]
+    )
+
+
 def _count_promised(step: Step, labelled_wrong: Booleans, error: float) -> tuple[int, int]:
     """Return how many items of a step the promise counts, and how many of them may be wrong.
 
@@ -318,7 +336,7 @@ def _count_promised(step: Step, labelled_wrong: Booleans, error: float) -> tuple
     """
     known_wrong = np.concatenate([[0], np.cumsum(labelled_wrong)])
     counted = step.size - np.arange(len(known_wrong))
-    limits = np.maximum(step.limit - known_wrong, 0)
+    limits = step.limit - known_wrong
     # Without any label taken out, the limit is within the share by construction.
     allowed = np.flatnonzero(limits <= error * counted)
     last = int(allowed[-1])
@@ -349,6 +367,10 @@ def trace_coverage(
     """
     prior = ErrorPrior.for_error(terms.error)
     drawn_confidences = frozen.confidences[outcomes.drawn]
+    # When these were labelled is not known here, so they refute a step from the beginning.
+    other_wrong = np.setdiff1d(_known_wrong(outcomes), outcomes.drawn)
+    other_wrong_confidences = frozen.confidences[other_wrong]
+
     sizes = np.zeros(len(counts), dtype=np.int64)
     handed_on = np.zeros(len(counts))
 
@@ -356,20 +378,22 @@ def trace_coverage(
     for step in steps:
         is_in_step = drawn_confidences >= step.threshold
         drawn_in_step = np.concatenate([[0], np.cumsum(is_in_step)])[counts]
-        p_values = running_p_values(step.size, outcomes.drawn_wrong[is_in_step], step.limit, prior)[
-            drawn_in_step
-        ]
+        drawn_wrong = outcomes.drawn_wrong[is_in_step]
+        p_values = running_p_values(step.size, drawn_wrong, step.limit, prior)[drawn_in_step]
+
+        known_wrong = np.concatenate([[0], np.cumsum(drawn_wrong)])[drawn_in_step]
+        known_wrong += int((other_wrong_confidences >= step.threshold).sum())
 
         levels = level * step.weight + handed_on
-        holds = (levels > 0) & (p_values <= levels)
+        holds = (levels > 0) & (p_values <= levels) & (known_wrong <= step.limit)
         handed_on = np.where(holds, levels, 0.0)
         sizes[holds] = step.size
     return sizes
 
 
 def best_step(results: Sequence[StepResult]) -> StepResult | None:
-    """Return the largest step whose promise holds and of which items are left, or None."""
+    """Return the largest step whose promise holds, or None. People may have labelled all of it."""
     for result in reversed(results):
-        if result.holds and result.remaining > 0:
+        if result.holds:
             return result
     return None
