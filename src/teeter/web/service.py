@@ -308,7 +308,7 @@ class CampaignService:
 
     # Suggestions
 
-    def _suggestion_version(self, connection: Connection) -> tuple[int, tuple[int, ...]]:
+    def _suggestion_version(self, connection: Connection) -> tuple[int, tuple[object, ...]]:
         """Return a value that changes with the sources, and every few seconds with the answers."""
         seconds = int(time.monotonic() / _MEASURE_SECONDS)
         return seconds, self.campaign.repository.suggestions.revision(connection)
