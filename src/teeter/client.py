@@ -197,7 +197,7 @@ class RemoteCampaign:
         self._post("/answers", body)
 
     def undo(self, *, item: str | None = None) -> dict[str, Any] | None:
-        """Take back your last answer, and return it; None if there is none."""
+        """Take back your last answer, and return it; None if you have no answer."""
         undone: dict[str, Any] | None = self._post("/undo", {"item": item})["undone"]
         return undone
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import threading
 import time
@@ -21,14 +20,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPMessage
-from typing import IO, Any
+from http.client import HTTPException
+from typing import Any
 from urllib.parse import urlsplit
 
 from teeter.campaigns.clock import utc_now
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.descriptions import readable_name
 from teeter.errors import InputError, ServerError, ServerUnavailableError
+from teeter.model_servers import make_opener, read_key
 
 __all__ = [
     "KEY_VARIABLE",
@@ -70,8 +70,6 @@ CHARACTERS_PER_TOKEN = 3.0
 
 MAX_COUNTED_TOKENS = 10_000_000
 """Tokens that a response may report. No model reads more; a larger number is an error."""
-
-_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 _JSON_OBJECT = re.compile(r"\{[^{}]*\}")
 
@@ -214,21 +212,6 @@ def parse_label(content: str, classes: Sequence[str]) -> str | None:
     return None
 
 
-class _RefusedRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would send the text and the key to another server."""
-
-    def redirect_request(  # noqa: PLR0917 - the signature of the standard library
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> None:
-        """Return no request, so that the redirect is reported as an error."""
-
-
 class _AttemptFailedError(Exception):
     """One attempt to send a request failed, and another may succeed."""
 
@@ -270,30 +253,11 @@ class ChatClient:
         self.url = normalize_endpoint(url)
         self.model = model.strip()
         self._sleep = sleep
-        self._key = os.environ.get(KEY_VARIABLE, "").strip()
+        self._key = read_key(KEY_VARIABLE)
         self._needs_limit = needs_limit
         # Some servers refuse fields that they do not know. Then requests leave them out.
         self._n_refused_forms = 0
-
-        if not (self._key.isascii() and self._key.isprintable()):
-            raise InputError(
-                f"The key in {KEY_VARIABLE} has characters that cannot be sent: set it again, "
-                "without spaces and line breaks around it."
-            )
-
-        parts = urlsplit(self.url)
-        is_loopback = parts.hostname in _LOOPBACK_HOSTS
-        handlers: list[urllib.request.BaseHandler] = [_RefusedRedirects()]
-        # A proxy only forwards what is encrypted. Everything else it would read.
-        if is_loopback or parts.scheme == "http":
-            handlers.append(urllib.request.ProxyHandler({}))
-        self._opener = urllib.request.build_opener(*handlers)
-
-        if self._key and parts.scheme == "http" and not is_loopback:
-            raise InputError(
-                f"Will not send the key in {KEY_VARIABLE} to {self.url} unencrypted: use https://, "
-                f"or unset {KEY_VARIABLE}."
-            )
+        self._opener = make_opener(self.url, self._key, KEY_VARIABLE)
 
     def ask(self, prompt: Prompt, text: str, stop: threading.Event | None = None) -> ChatReply:
         """Ask which class a text belongs to.

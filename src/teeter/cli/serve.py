@@ -471,7 +471,7 @@ def _make_language_model(
     output_price: float,
     budget: float | None,
 ) -> LanguageModel | None:
-    """Return the language model to ask for suggestions; None if there is none.
+    """Return the language model to ask for suggestions; None if no address is given.
 
     Raises:
         InputError: only one of the address and the model is given, or a value is invalid.

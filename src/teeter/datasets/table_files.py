@@ -382,7 +382,7 @@ def convert_arrow_table(table: Any, path: Path) -> Table:
     """Return the columns of a ``pyarrow.Table`` that hold texts, numbers or vectors.
 
     Raises:
-        FileError: if there is none.
+        FileError: if no column holds any of them.
     """
     columns = {}
     nested = []

@@ -7,11 +7,11 @@ of llama.cpp, vLLM and text-embeddings-inference offer the same interface.
 from __future__ import annotations
 
 import json
-import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urldefrag
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, normalize_rows, run_encoder
 from teeter.errors import InputError, ServerError, ServerUnavailableError
+from teeter.model_servers import make_opener, read_key
 
 __all__ = ["KEY_VARIABLE", "EndpointEncoder"]
 
@@ -30,6 +31,9 @@ _BATCH = 64
 
 _MAX_CHARACTERS = 20_000
 """The number of characters of a text that are sent. Most models read a few thousand at most."""
+
+_MAX_RESPONSE_BYTES = 1 << 28
+"""A response of 64 embeddings is far smaller."""
 
 _TIMEOUT = 120.0
 """Seconds to wait for a response."""
@@ -49,7 +53,7 @@ class EndpointEncoder(Encoder):
             ``/embeddings`` is appended to the address.
 
     Raises:
-        InputError: If the name has no model.
+        InputError: If the name has no model, or the key would be sent unencrypted.
     """
 
     kind = ContentKind.TEXT
@@ -65,6 +69,8 @@ class EndpointEncoder(Encoder):
         self.version = model
         self.model = model
         self.url = f"{address.rstrip('/')}/embeddings"
+        self._key = read_key(KEY_VARIABLE)
+        self._opener = make_opener(self.url, self._key, KEY_VARIABLE)
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the embeddings of texts, of length 1.
@@ -85,9 +91,8 @@ class EndpointEncoder(Encoder):
     def _request(self, texts: Sequence[str]) -> list[list[float]]:
         body = json.dumps({"model": self.model, "input": list(texts)}).encode()
         headers = {"content-type": "application/json"}
-        key = os.environ.get(KEY_VARIABLE)
-        if key:
-            headers["authorization"] = f"Bearer {key}"
+        if self._key:
+            headers["authorization"] = f"Bearer {self._key}"
 
         # The standard library is enough for one kind of request.
         request = urllib.request.Request(self.url, body, headers)
@@ -100,8 +105,8 @@ class EndpointEncoder(Encoder):
 
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-                    content: bytes = response.read()
+                with self._opener.open(request, timeout=_TIMEOUT) as response:
+                    content: bytes = response.read(_MAX_RESPONSE_BYTES)
                     return content
             except urllib.error.HTTPError as error:
                 # A wrong key or model stays wrong; a busy or restarting server does not.
@@ -109,7 +114,7 @@ class EndpointEncoder(Encoder):
                 if not is_busy:
                     raise ServerError(_describe_refusal(self.url, error)) from None
                 reason = f"it responded with status {error.code}"
-            except OSError as error:
+            except (OSError, HTTPException) as error:
                 reason = str(getattr(error, "reason", error))
 
             if attempt < _ATTEMPTS:

@@ -155,7 +155,7 @@ def _is_layer(layers: list[tuple[str, nn.Module]], position: int, kind: type[nn.
 
 
 def _read_dropout(layers: list[tuple[str, nn.Module]], position: int) -> tuple[float, int]:
-    """Return the rate of a dropout at ``position``, 0 if there is none, and what comes next."""
+    """Return the rate of a dropout at ``position``, or 0, and the next position."""
     if position < len(layers):
         layer = layers[position][1]
         if isinstance(layer, nn.Dropout):

@@ -133,7 +133,7 @@ class FinishService:
         """Return a certificate by its id.
 
         Raises:
-            UnknownResourceError: there is none.
+            UnknownResourceError: no certificate has this id.
         """
         campaign = self.service.campaign
         with campaign.database.reading() as connection:

@@ -71,7 +71,7 @@ class ImportedTableRepository:
         """Store rows. A row that came before, with the same id and content, is replaced.
 
         So adding a file twice changes nothing, and adding it with more columns fills them in. Rows
-        without ids of their own are told apart by their order.
+        without ids of their own are distinguished by their order.
 
         Args:
             connection: A connection that may write.

@@ -238,7 +238,7 @@ function answer(kind, label) {
   showNext();
 }
 
-// The suggestion that stands on the page; null if there is none, or if it is hidden.
+// The suggestion that stands on the page; null for no suggestion, or a hidden one.
 function visibleSuggestion() {
   if (!current?.suggestion || !suggestSwitch?.checked) return null;
   return current.isCorrection || current.isSuspect ? null : current.suggestion;
