@@ -106,8 +106,8 @@ other steps are not all used. The price is coverage, mostly with few draws.
 ### While labelling goes on
 
 In the same campaigns, half as many picked items as draws were labelled at the same time, the hardest first. They leave the set in a
-way that depends on the model, which must not matter. Nor must it matter to count only what the model alone labels (*rest*), which the
-promise covers as long as people label no more than the reserve.
+way that depends on the model, but the promise must still hold. It must also hold if only the items that the model labels are counted
+(*rest*), as long as people label no more items than the reserve.
 
 | dataset | broken | broken, rest only | coverage at the end |
 | --- | ---: | ---: | ---: |

@@ -100,6 +100,6 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def fake_language_model() -> Iterator[FakeLanguageModel]:
     with FakeLanguageModel() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()

@@ -224,7 +224,7 @@ def test_a_failed_copy_to_a_file_leaves_nothing_and_can_be_repeated(
     copy = Campaign.open(location)
     assert describe(copy) == describe(source)
     copy.database.close()
-    with pytest.raises(InputError, match="already exists: name a new file"):
+    with pytest.raises(InputError, match="already exists: choose another file"):
         copy_to_location(source.database, "points", location)
     with pytest.raises(FileError, match="there is no folder"):
         copy_to_location(source.database, "points", str(tmp_path / "nowhere" / "there.teeter"))

@@ -71,10 +71,10 @@ def test_line_breaks_in_cells_are_read_and_those_in_examples_become_spaces(
     ("name", "text", "sentence"),
     [
         ("a.toml", "spam = ", "is no valid TOML"),
-        ("a.toml", "spam = 3", "is no text"),
+        ("a.toml", "spam = 3", "is not a string"),
         ("a.toml", '[spam]\nmeaning = "x"', "only description and examples"),
-        ("a.toml", '[spam]\nexamples = "x"', "must be a text, and its examples a list"),
-        ("a.toml", "[spam]\nexamples = [1]", "must be texts"),
+        ("a.toml", '[spam]\nexamples = "x"', "must be a string, and its examples a list"),
+        ("a.toml", "[spam]\nexamples = [1]", "must be strings"),
         ("a.toml", f'spam = "{"x" * 5000}"', "shorten it to at most 4,000"),
         ("a.toml", "", "describes no class"),
         ("a.csv", "text,label\nhello,spam\n", "describes no class"),

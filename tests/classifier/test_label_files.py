@@ -105,7 +105,7 @@ def test_a_column_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 def test_the_output_is_checked_before_anything_is_read(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text("labels of yesterday")
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         label_file(text_classifier(), tmp_path / "missing.csv", out)
     with pytest.raises(InputError, match=r"use the suffix \.csv, \.jsonl or \.parquet"):
         label_file(text_classifier(), tmp_path / "missing.csv", tmp_path / "out.xlsx")

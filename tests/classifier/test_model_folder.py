@@ -44,7 +44,7 @@ def test_a_network_without_an_encoder(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_files_is_not_overwritten(folder: Path) -> None:
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         save_classifier(text_classifier(), folder)
 
 

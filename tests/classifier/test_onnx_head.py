@@ -37,5 +37,5 @@ def test_it_computes_the_same_probabilities(make: type, tmp_path: Path) -> None:
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "head.onnx"
     path.write_bytes(b"")
-    with pytest.raises(FileError, match="exists already"):
+    with pytest.raises(FileError, match="already exists"):
         write_onnx_head(network_classifier(), path)

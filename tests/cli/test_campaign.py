@@ -366,7 +366,7 @@ def test_a_backup_is_restored(campaign_file: Path, tmp_path: Path) -> None:
     run_campaign("tell", campaign_file, "t6", "tool")
 
     message = refuse_campaign("restore", copy, campaign_file)
-    assert "already exists: name another file, or replace it with --overwrite" in message
+    assert "already exists: choose another file, or replace it with --overwrite" in message
     run_campaign("restore", copy, campaign_file, "--overwrite")
     assert "1 of 60 items labelled" in run_campaign("status", campaign_file)
 
@@ -383,7 +383,7 @@ def test_an_export_replaces_nothing_without_overwrite(
     out = tmp_path / "out.csv"
 
     message = refuse_campaign("export", campaign_file, items_file)
-    assert "already exists: name another path, or replace it with --overwrite" in message
+    assert "already exists: choose another path, or replace it with --overwrite" in message
     assert "already exists" in refuse_campaign("export", campaign_file, tmp_path)
     message = refuse_campaign("export", campaign_file, out, "--history", items_file)
     assert "already exists" in message
@@ -488,7 +488,7 @@ def test_the_password_of_a_server_is_not_printed(items_file: Path) -> None:
 
 
 def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_path: Path) -> None:
-    assert "already exists: continue with it, or name another file with --file" in refuse_campaign(
+    assert "already exists: continue with it, or choose another file with --file" in refuse_campaign(
         "new", items_file, "--classes", "fruit,tool"
     )
     assert "give two or more different names" in refuse_campaign(

@@ -403,7 +403,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     ),
     "a class of no name": (
         lambda c: Campaign.create("x.teeter", "x", ["a", None]),
-        "None cannot be the name of a class: give a text or a number",
+        "None cannot be the name of a class: give a string or a number",
     ),
     "a class of control characters": (
         lambda c: Campaign.create("x.teeter", "x", ["a", "b\x1b"]),
@@ -509,7 +509,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     ),
     "a backup over a file": (
         lambda c: (Path("b.teeter").touch(), c.back_up("b.teeter")),
-        "b.teeter already exists: name another file",
+        "b.teeter already exists: choose another file",
     ),
     "a backup that is none": (
         lambda c: (Path("b.txt").write_text("hello"), Campaign.restore("b.txt", "r.teeter")),
@@ -613,7 +613,7 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign export c.teeter m.csv", "m.csv already exists"),
     ("campaign export c.teeter c.teeter --overwrite", "it is an input file"),
     ("campaign export c.teeter out.csv --format xml", "No format is called 'xml'"),
-    ("campaign export c.teeter out.csv --history out.csv", "name another file"),
+    ("campaign export c.teeter out.csv --history out.csv", "choose another file"),
     ("campaign backup c.teeter m.csv", "m.csv already exists"),
     ("campaign restore m.csv r.teeter", "m.csv is damaged, or not a backup of a campaign"),
     ("campaign restore c.teeter c.teeter", "c.teeter already exists"),

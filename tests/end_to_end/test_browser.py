@@ -342,7 +342,7 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(
     sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
     page.keyboard.press(key_for(page))
     sync_api.expect(page.locator("#alarm")).to_contain_text(
-        "You now label as zoe in this browser. Reload this page"
+        "You are now labelling as zoe in this browser. Reload this page"
     )
     page.wait_for_timeout(1500)
     assert held(tmp_path / "texts.teeter") == {}

@@ -147,7 +147,7 @@ def test_an_annotator_is_told_whose_it_is(
     server: Server, browser: Any, tokens: dict[str, str]
 ) -> None:
     page = entered(browser, server, tokens["ann"], [])
-    assert page.locator("nav a").all_inner_texts() == ["Label", "Progress"]
+    assert page.locator("nav a").all_inner_texts() == ["Label", "Progress", "Classes"]
     answer = page.goto(f"{server.address}/c/texts/disagreements")
     assert answer.status == 403
     sync_api.expect(

@@ -40,7 +40,7 @@ def back_up(source: Path, target: Path) -> None:
         FileError: If the target exists or cannot be written.
     """
     if target.exists():
-        raise FileError(f"{target} already exists: name another file.")
+        raise FileError(f"{target} already exists: choose another file.")
 
     with atomic_file(target) as part:
         _copy_database(source, part, "mode=rw")
@@ -63,7 +63,7 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
     # The file behind a link is replaced, not the link.
     target = target.resolve()
     if target.exists() and not overwrite:
-        raise FileError(f"{target} already exists: name another file, or allow overwriting it.")
+        raise FileError(f"{target} already exists: choose another file, or allow overwriting it.")
 
     with atomic_file(target) as part:
         _copy_backup(backup, part)
@@ -111,7 +111,7 @@ def _require_backup(backup: Path, target: Path) -> None:
     if target.is_dir():
         raise FileError(f"{target} is a folder: name the campaign's file.")
     if target.exists() and backup.samefile(target):
-        raise FileError(f"{backup} cannot be restored to itself: name another file.")
+        raise FileError(f"{backup} cannot be restored to itself: choose another file.")
 
 
 @contextmanager

@@ -293,7 +293,7 @@ class Campaign:
 
         Args:
             path: a file that does not exist, or the URL of a database. ``URL#NAME`` names the
-                campaign. Without a name it is called like the file or the database.
+                campaign. Without a name it gets the name of the file or the database.
             classes: the names of two or more classes.
             items: the items, as ``add`` takes them.
             settings: how the campaign works.
@@ -404,7 +404,7 @@ class Campaign:
             return
 
         if target.exists():
-            raise FileError(f"{target} already exists: name another file.")
+            raise FileError(f"{target} already exists: choose another file.")
         copy_to_location(self.database, self.name, str(target))
 
     @staticmethod

@@ -244,7 +244,7 @@ def normalize_cell(value: Any, column: str) -> tuple[Any, ColumnType | None]:
 
     raise InputError(
         f"The column {column!r} has a value of type {type(value).__name__}, which cannot be "
-        "stored: give a text, a number, a date, a list or a dict."
+        "stored: use a string, a number, a date, a list or a dict."
     )
 
 

@@ -47,7 +47,7 @@ def copy_to_location(source: Database, name: str, location: str) -> tuple[str, d
 
     path = Path(location).absolute()
     if path.exists():
-        raise InputError(f"{location} already exists: name a new file.")
+        raise InputError(f"{location} already exists: choose another file.")
     if not path.parent.is_dir():
         raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
 

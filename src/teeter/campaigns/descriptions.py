@@ -117,7 +117,7 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
 
     Raises:
         FileError: there is no such file, or it cannot be read.
-        InputError: a description is too long, or is no text.
+        InputError: a description is too long, or is not a string.
     """
     if not path.is_file():
         raise FileError(f"There is no file {path} to read descriptions of classes from.")
@@ -152,7 +152,7 @@ def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
         if isinstance(entry, str):
             entry = {"description": entry}
         if not isinstance(entry, Mapping):
-            raise InputError(f"{name} in {path} is no text: {_EXPECTED_FORM}.")
+            raise InputError(f"{name} in {path} is not a string: {_EXPECTED_FORM}.")
 
         unknown = sorted(set(entry) - {"description", "examples"})
         if unknown:
@@ -210,18 +210,18 @@ def validate_description(name: str, description: Any, examples: Any) -> ClassDes
     """Return a description as it is stored. Line breaks in an example become spaces.
 
     Raises:
-        InputError: it is no text, too long, or has too many examples.
+        InputError: it is not a string, is too long, or has too many examples.
     """
     is_list = isinstance(examples, Sequence) and not isinstance(examples, str)
     if not isinstance(description, str) or not is_list:
-        raise InputError(f"The description of {name} must be a text, and its examples a list.")
+        raise InputError(f"The description of {name} must be a string, and its examples a list.")
 
     # A form has one example per line.
     texts = [
         " ".join(example.splitlines()).strip() for example in examples if isinstance(example, str)
     ]
     if len(texts) != len(examples):
-        raise InputError(f"The examples of {name} must be texts.")
+        raise InputError(f"The examples of {name} must be strings.")
     if len(texts) > MAX_EXAMPLES:
         raise InputError(f"{name} has {len(texts)} examples: give at most {MAX_EXAMPLES}.")
 

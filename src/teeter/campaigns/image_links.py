@@ -180,7 +180,7 @@ class ImageFetcher:
             raise ServerError(f"Cannot read {link[:200]}: {type(error).__name__}.") from None
 
         if len(content) > self.max_bytes:
-            raise ServerError(f"{link[:200]} has more than {self.max_bytes:,} bytes.")
+            raise ServerError(f"{link[:200]} is larger than {self.max_bytes:,} bytes.")
         return content
 
 

@@ -143,6 +143,6 @@ def as_class_name(value: Any) -> str:
     if isinstance(value, bool | int | float | np.bool_ | np.number):
         return str(value)
     raise InputError(
-        f"{value!r} cannot be the name of a class: give a text or a number, not a "
+        f"{value!r} cannot be the name of a class: give a string or a number, not a "
         f"{type(value).__name__}."
     )

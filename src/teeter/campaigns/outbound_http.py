@@ -68,8 +68,12 @@ def require_http_url(url: str) -> SplitResult:
     is_printable = url.isprintable() and " " not in url and len(url) <= _MAX_URL
     if parts.scheme not in ("http", "https") or not parts.hostname or not is_printable:
         raise InputError(f"{url[:200]!r} is not an http or https address.")
-    if parts.username is not None or port == 0:
-        raise InputError(f"The address of {parts.hostname} must have no user, password or port 0.")
+    if parts.username is not None:
+        raise InputError(
+            f"The address of {parts.hostname} must not contain a user name or a password."
+        )
+    if port == 0:
+        raise InputError(f"The address of {parts.hostname} has the port 0, which cannot be used.")
     return parts
 
 

@@ -93,15 +93,15 @@ def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
     """Return why the names of classes cannot be used in a campaign; None if they can."""
     if not settings.names:
         return "The class names are not used, as you asked with --no-names."
-    if settings.kind != ItemKind.TEXT:
+    if settings.kind == ItemKind.IMAGE:
         return (
-            f"The class names are not used: no built-in encoder puts {settings.kind}s and words "
-            "into the same space."
+            "The class names are not used: no built-in encoder puts images and words into the "
+            "same space."
         )
+    if settings.kind == ItemKind.FEATURES or (encoder is not None and _is_users_encoder(encoder)):
+        return "The class names are not used: you gave the features of the items yourself."
     if settings.head != ClassifierKind.LINEAR:
         return f"The class names are not used: the head {settings.head} has no use for them."
-    if encoder is not None and _is_users_encoder(encoder):
-        return "The class names are not used: the features of the items came with them."
     return None
 
 

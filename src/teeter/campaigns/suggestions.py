@@ -79,8 +79,8 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
     """Return the predictions in a file.
 
     A table (.csv, .parquet) or JSON lines (.jsonl) with an ``id``, and either a ``label`` with an
-    optional ``probability``, or the probability of every class: in columns called like the classes,
-    or in an object ``probabilities``.
+    optional ``probability``, or the probability of every class: in columns named after the
+    classes, or in an object ``probabilities``.
 
     Args:
         path: the file.

@@ -73,7 +73,7 @@ def label_file(
     target = Path(target)
     # The target is checked first: labelling may take hours, and nothing should be lost at its end.
     if target.exists():
-        raise FileError(f"{target} exists already: name another file.")
+        raise FileError(f"{target} already exists: choose another file.")
     if target.suffix.lower() not in (".csv", *JSONL_SUFFIXES, ".parquet"):
         raise InputError(f"Cannot write {target}: use the suffix .csv, .jsonl or .parquet.")
     if not target.parent.is_dir():

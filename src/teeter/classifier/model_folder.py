@@ -45,7 +45,7 @@ def save_classifier(classifier: Classifier, folder: str | Path) -> None:
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileError(f"{folder} exists already: name a new folder.")
+        raise FileError(f"{folder} already exists: choose another folder.")
 
     from safetensors.numpy import save
 

@@ -33,7 +33,7 @@ def write_onnx_head(classifier: Classifier, path: str | Path) -> None:
     """
     path = Path(path)
     if path.exists():
-        raise FileError(f"{path} exists already: name another file.")
+        raise FileError(f"{path} already exists: choose another file.")
 
     model = _build_model(classifier)
     with write_errors(path):

@@ -122,7 +122,7 @@ def run(
     track: TrackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a setting. To continue an interrupted run, repeat its command.
+    """Run the experiment of a setting. To continue an interrupted run, repeat its command.
 
     \b
     Examples:

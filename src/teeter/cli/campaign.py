@@ -847,7 +847,7 @@ def restore(
     is_file = "://" not in file
     if is_file and Path(file).exists() and not overwrite:
         raise InputError(
-            f"{file} already exists: name another file, or replace it with --overwrite."
+            f"{file} already exists: choose another file, or replace it with --overwrite."
         )
 
     from teeter.campaigns import Campaign
@@ -1008,7 +1008,7 @@ def create_campaign(
     """
     if "://" not in location and Path(location).exists():
         raise InputError(
-            f"{location} already exists: continue with it, or name another file with --file."
+            f"{location} already exists: continue with it, or choose another file with --file."
         )
 
     from teeter.campaigns import Campaign
@@ -1117,11 +1117,14 @@ def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, 
 
 
 def _report_names(location: str) -> None:
-    """Say whether models learn from the names of the classes."""
+    """Say whether models learn from the names of the classes, if that could be expected."""
     from teeter.campaigns.class_names import explain_names
+    from teeter.campaigns.enums import ItemKind
 
     with open_campaign(location) as opened:
-        echo_wrapped(explain_names(opened))
+        has_texts = opened.settings.kind == ItemKind.TEXT
+        if opened.descriptions or (has_texts and opened.settings.names):
+            echo_wrapped(explain_names(opened))
 
 
 def _classes_of(items: Sequence[Item]) -> list[str]:
@@ -1251,7 +1254,7 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
 
     if not is_free and not overwrite:
         raise InputError(
-            f"{path} already exists: name another path, or replace it with --overwrite."
+            f"{path} already exists: choose another path, or replace it with --overwrite."
         )
 
 
@@ -1259,7 +1262,7 @@ def _require_history_path(history: Path, out: Path) -> None:
     """Check that the history goes to a file of its own, outside of the exported folder."""
     if history.resolve() == out.resolve():
         raise InputError(
-            f"Cannot write both the labels and the history to {out}: name another file."
+            f"Cannot write both the labels and the history to {out}: choose another file."
         )
     if history.is_dir():
         raise InputError(f"Cannot write the history to {history}, which is a folder: name a file.")

@@ -140,8 +140,8 @@ def predictions(
     is measured on control items, where annotators do not see them. Models learn from them as long
     as that helps. Adding predictions under the same name replaces the earlier ones.
 
-    Instead of a label, a row may have the probability of every class, in columns called like the
-    classes.
+    Instead of a label, a row may have the probability of every class, in columns named after
+    the classes.
 
     \b
     Examples:

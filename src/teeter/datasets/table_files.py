@@ -97,7 +97,7 @@ class Table:
         holds_lists = name in self.nested or self.columns[name].ndim > 1
         if holds_lists:
             raise InputError(
-                f"Column {name!r} of {self.path} holds lists: an id is a text or a number."
+                f"Column {name!r} of {self.path} holds lists: an id is a string or a number."
             )
 
         source = f"column {name!r} of {self.path}"

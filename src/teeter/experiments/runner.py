@@ -63,7 +63,7 @@ def run_setting(
     trackers: Sequence[Tracker] = (),
     on_step: Progress = lambda done, total: None,
 ) -> Run:
-    """Run a setting and record it in a folder, or continue the run in that folder.
+    """Run the experiment of a setting and record it in a folder, or continue that run.
 
     Args:
         setting: what to run.

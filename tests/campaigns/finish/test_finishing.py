@@ -45,6 +45,32 @@ def campaign(tmp_path: Path, template: Path) -> Campaign:
     return Campaign.open(path)
 
 
+@pytest.fixture(scope="module")
+def answered_template(
+    tmp_path_factory: pytest.TempPathFactory, template: Path, items: KnownItems
+) -> Path:
+    """A campaign with a promise whose random items are all labelled."""
+    path = tmp_path_factory.mktemp("answered") / "small.teeter"
+    shutil.copy(template, path)
+    campaign = Campaign.open(path)
+    campaign.start_finish()
+    answer_draws(campaign, items)
+    campaign.database.close()
+    return path
+
+
+@pytest.fixture
+def answered_campaign(tmp_path: Path, answered_template: Path) -> Campaign:
+    path = tmp_path / "answered.teeter"
+    shutil.copy(answered_template, path)
+    return Campaign.open(path)
+
+
+def first_draws(campaign: Campaign, count: int) -> list[str]:
+    with campaign.database.reading() as connection:
+        return campaign.repository.finishes.drawn_items(connection)[:count]
+
+
 def read_export(campaign: Campaign, folder: Path) -> dict[str, dict[str, str]]:
     path = folder / "labels.csv"
     campaign.export(path)
@@ -205,11 +231,10 @@ def test_draws_without_a_label_count_as_wrong(
 
 
 def test_a_certificate_ends_with_the_labels_that_it_rests_on(
-    campaign: Campaign, items: KnownItems, tmp_path: Path
+    answered_campaign: Campaign, items: KnownItems, tmp_path: Path
 ) -> None:
-    campaign.start_finish()
-    drawn = [question.item for question in campaign.ask(40)]
-    answer_draws(campaign, items)
+    campaign = answered_campaign
+    drawn = first_draws(campaign, 40)
     assert campaign.certificate_note() is None
     campaign.certify()
     note = str(campaign.certificate_note())
@@ -226,11 +251,10 @@ def test_a_certificate_ends_with_the_labels_that_it_rests_on(
 
 
 def test_a_certificate_needs_the_draws_that_it_rests_on(
-    campaign: Campaign, items: KnownItems
+    answered_campaign: Campaign, items: KnownItems
 ) -> None:
-    campaign.start_finish()
-    drawn = [question.item for question in campaign.ask(20)]
-    answer_draws(campaign, items)
+    campaign = answered_campaign
+    drawn = first_draws(campaign, 20)
     campaign.certify()
 
     # Within the limit of 16, but too many for so few draws.
@@ -241,10 +265,9 @@ def test_a_certificate_needs_the_draws_that_it_rests_on(
 
 
 def test_a_certificate_stays_true_when_people_label_the_rest(
-    campaign: Campaign, items: KnownItems
+    answered_campaign: Campaign, items: KnownItems
 ) -> None:
-    campaign.start_finish()
-    answer_draws(campaign, items)
+    campaign = answered_campaign
     campaign.certify()
 
     labelled = campaign.labels()
@@ -260,10 +283,9 @@ def test_a_certificate_stays_true_when_people_label_the_rest(
 
 
 def test_items_that_are_added_later_are_not_promised(
-    campaign: Campaign, items: KnownItems, tmp_path: Path
+    answered_campaign: Campaign, tmp_path: Path
 ) -> None:
-    campaign.start_finish()
-    answer_draws(campaign, items)
+    campaign = answered_campaign
     campaign.certify()
 
     campaign.add([{"id": "new", "features": [9.0, 1.0, 1.0, 1.0]}])

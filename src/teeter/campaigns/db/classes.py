@@ -43,7 +43,7 @@ class ClassRepository:
 
         Raises:
             UnknownNameError: there is no class of that name.
-            InputError: the name is no text that a class can have.
+            InputError: the name is not a string that a class can have.
         """
         require_valid_unicode(name or "", "class")
         query = select(CLASSES.id).where(

@@ -206,7 +206,7 @@ class ItemRepository:
 
         Raises:
             UnknownItemError: there is no item of that id.
-            InputError: the id is no text that an item's id can be.
+            InputError: the id is not a string that an item's id can be.
         """
         require_valid_unicode(item_id, "item id")
         query = select(schema.items).where(

@@ -57,7 +57,7 @@ export async function request(url, body) {
   if (response.status === 403) await refreshToken();
 
   if (otherAnnotator) {
-    const message = `You now label as ${otherAnnotator} in this browser. Reload this page.`;
+    const message = `You are now labelling as ${otherAnnotator} in this browser. Reload this page.`;
     throw new RequestError(message, 403, { isOtherAnnotator: true });
   }
 

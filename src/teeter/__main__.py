@@ -1,0 +1,5 @@
+"""Run ``teeter`` as ``python -m teeter``."""
+
+from teeter.cli import main
+
+main()
