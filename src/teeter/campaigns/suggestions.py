@@ -236,6 +236,7 @@ def _require_distribution(
             f"There is no probability of {missing[0]!r} in {place}: give that of every class, or "
             "of none."
         )
+
     total = sum(probabilities.values())
     if abs(total - 1) > _SUM_TOLERANCE:
         raise InputError(

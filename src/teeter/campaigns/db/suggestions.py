@@ -363,6 +363,7 @@ class SuggestionRepository:
             .join(schema.classes, CLASSES.id == SHOWN_SUGGESTIONS.class_id)
             .where(SHOWN_SUGGESTIONS.campaign_id == self._scope.campaign_id, ANSWERS.live)
         )
+
         shown = {}
         for row in connection.execute(query):
             shown[row.key, row.annotator] = ShownSuggestion(row.source, row.label)
