@@ -10,10 +10,8 @@ is measured on test rows. --vectors names a folder in which encoded texts are ke
 
 from __future__ import annotations
 
-import argparse
 import json
-import lzma
-import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,9 +24,6 @@ import torch
 from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
-from teeter.analysis.plot_style import save_figure
-from teeter.analysis.plots import plot_curves
-from teeter.arrays import describe_device
 from teeter.campaigns.classifiers import (
     PseudoExamples,
     ignore_few_labels_warning,
@@ -43,7 +38,20 @@ from teeter.campaigns.selection import choose_picks
 from teeter.campaigns.training import train_model
 from teeter.encoders import make_encoder
 from teeter.learner import Learner
-from teeter.version import __version__, commit
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import (
+    TextDataset,
+    add_commands,
+    describe_setup,
+    draw_curves,
+    make_parser,
+    read_banking77,
+    read_sms_spam,
+    require_data,
+    write_result,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -60,37 +68,13 @@ Integers = npt.NDArray[np.int64]
 class Dataset:
     """A dataset, and how it is labelled."""
 
-    read: Callable[[Path], tuple[list[str], Integers, tuple[str, ...], int]]
-    """Returns texts, class indices, class names, and the number of test rows at the end."""
+    read: Callable[[Path], TextDataset]
     batches: tuple[int, ...]
     """The number of items of each batch."""
     old_labels: int
     """Number of labels that the old model was trained on."""
     positive: int | None = None
     """The rare class whose F1 score is measured too."""
-
-
-def read_banking77(folder: Path) -> tuple[list[str], Integers, tuple[str, ...], int]:
-    """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
-    with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
-
-    pool = dict(reversed(content["train"]))
-    texts = [*pool, *(text for text, _ in content["test"])]
-    labels = [*pool.values(), *(number for _, number in content["test"])]
-    return texts, np.array(labels), tuple(content["labels"]), len(content["test"])
-
-
-def read_sms_spam(folder: Path) -> tuple[list[str], Integers, tuple[str, ...], int]:
-    """Read SMS Spam without duplicates; a fifth of it is for testing."""
-    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
-    label_by_text = {text: int(label == "spam") for label, text in lines}
-
-    texts = list(label_by_text)
-    order = np.random.default_rng(0).permutation(len(texts))
-    labels = np.array([label_by_text[texts[row]] for row in order])
-    return [texts[row] for row in order], labels, ("ham", "spam"), len(texts) // 5
 
 
 DATASETS = {
@@ -116,21 +100,24 @@ class EncodedDataset:
 
 def encode(name: str, encoder_name: str, folder: Path, vectors: Path | None) -> EncodedDataset:
     """Encode a dataset and its class names, or read them from the folder of earlier runs."""
-    texts, labels, classes, test_size = DATASETS[name].read(folder)
+    data = DATASETS[name].read(folder)
+    test_size = len(data.texts) - data.pool_size
     file = None if vectors is None else vectors / f"{name}-{encoder_name}.npz"
     if file is not None and file.exists():
         arrays = np.load(file)
-        return EncodedDataset(arrays["features"], arrays["names"], labels, classes, test_size)
+        return EncodedDataset(
+            arrays["features"], arrays["names"], data.labels, data.classes, test_size
+        )
 
     encoder = make_encoder(encoder_name, "text")
     if encoder.fit_size:
-        encoder.fit(texts[: len(texts) - test_size][: encoder.fit_size])
-    features = encoder.encode(texts).vectors
-    names = encoder.encode([class_texts(name, None)[0] for name in classes]).vectors
+        encoder.fit(data.texts[: data.pool_size][: encoder.fit_size])
+    features = encoder.encode(data.texts).vectors
+    names = encoder.encode([class_texts(name, None)[0] for name in data.classes]).vectors
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         np.savez(file, features=features, names=names)
-    return EncodedDataset(features, names, labels, classes, test_size)
+    return EncodedDataset(features, names, data.labels, data.classes, test_size)
 
 
 # Priors
@@ -356,10 +343,7 @@ def run(
     result: dict[str, Any] = {
         "dataset": name,
         "encoder": encoder,
-        "teeter": __version__,
-        "commit": commit(),
-        "hardware": describe_device(torch.device("cpu")),
-        "threads": torch.get_num_threads(),
+        **describe_setup(),
         "settings": {"strategy": "ldm-s", "head": "linear", "control": 0.1},
         "labelled": [0, *np.cumsum(dataset.batches).tolist()],
         "pool": len(data.labels) - data.test_size - dataset.old_labels,
@@ -387,8 +371,7 @@ def run(
                 continue
             started = time.perf_counter()
             runs.append(simulate(pool, dataset, arm, seed))
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(result) + "\n")
+            write_result(result, file)
             seconds = time.perf_counter() - started
             print(name, seed, arm, runs[-1], f"{seconds:.0f} s", flush=True)
 
@@ -566,34 +549,19 @@ def draw_figure(name: str, folder: Path) -> Path:
     result = keep_complete(read_result(name))
     curves = {arm: read_curves(result, arm, "accuracy") for arm in (*GOOD_ARMS, *BAD_ARMS)}
     curves["no prior"] = read_curves(result, "no prior", "accuracy")
-    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
-
-    svg, png = save_figure(figure, folder / f"priors_{name}")
-    png.unlink()
-    return svg
+    return draw_curves(result["labelled"], curves, folder / f"priors_{name}")
 
 
 # Command line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run", help="simulate campaigns on a dataset")
-    run_parser.add_argument("dataset", choices=list(DATASETS))
-    run_parser.add_argument(
-        "--data",
-        type=Path,
-        default=os.environ.get("TEETER_DATA"),
-        help="folder of the datasets (default: $TEETER_DATA)",
-    )
+    parser = make_parser(__doc__)
+    run_parser = add_commands(parser, DATASETS, run_help="simulate campaigns on a dataset")
     run_parser.add_argument("--encoder", default="minilm", help="encoder (default: minilm)")
     run_parser.add_argument("--seeds", type=int, default=5, help="repetitions (default: 5)")
     run_parser.add_argument("--vectors", type=Path, help="folder that keeps encoded texts")
     run_parser.add_argument("--out", type=Path, help="file of the result")
-    commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
     if options.command == "page":
@@ -602,14 +570,13 @@ def main() -> None:
             draw_figure(name, PAGE.parent)
         return
 
-    if options.data is None:
-        parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
+    folder = require_data(parser, options)
     torch.set_num_threads(1)
     out = options.out or RESULTS / f"{options.dataset}_{options.encoder}.json"
     run(
         options.dataset,
         options.encoder,
-        Path(options.data),
+        folder,
         vectors=options.vectors,
         seeds=options.seeds,
         file=out,

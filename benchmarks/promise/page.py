@@ -6,10 +6,15 @@ python benchmarks/promise/page.py
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from teeter.analysis.plot_style import new_figure, save_figure, style_axes
+from teeter.analysis.plot_style import new_figure, style_axes
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import save_svg
 
 ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "promise.json"
@@ -246,9 +251,7 @@ def draw_figure(folder: Path) -> Path:
     axes_row[0].set_ylabel("share of the rest")
     axes_row[0].legend(frameon=False, loc="center right", fontsize=8)
 
-    svg, png = save_figure(figure, folder / "promise")
-    png.unlink()
-    return svg
+    return save_svg(figure, folder / "promise")
 
 
 def main() -> None:
