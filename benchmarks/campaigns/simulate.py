@@ -262,10 +262,11 @@ INTRODUCTION = """# How many labels a campaign saves
 A script simulates an annotator who knows every answer. In each round, the script asks for a batch, answers every item
 in it and trains a model. The encoder is `tfidf`. All other settings have their default values, such as a linear head
 and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool, and is
-the same for all strategies except `random`. `random` draws its first batch at random too, so it stands for labelling
-without teeter. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that are
-never labelled. The encoder is fitted to all texts, including those of the test rows, because it needs no labels. There
-are {repetitions} repetitions. In each of them, all strategies have the same seed, so they can be compared in pairs.
+the same for all strategies except `random`. `random` draws its first batch at random too, so it represents labelling
+without teeter. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that
+are never labelled. The encoder is fitted to all texts, including those of the test rows, because it needs no labels.
+There are {repetitions} repetitions. In each of them, all strategies have the same seed, so they can be compared in
+pairs.
 
 - **gain**: the lead over `random` in percentage points, averaged over all rounds after the first. The gain includes
   the effect of the first batch.

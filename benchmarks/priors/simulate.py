@@ -381,28 +381,30 @@ def run(
 INTRODUCTION = """# Starting from class names or predictions, measured
 
 A campaign can [start from what is known](../how_to/start_from_what_is_known.md): the names of its classes, or the
-predictions of another model. Both become pseudo-examples, which a model learns from beside the labels. Each counts as
-much as one label, so its share falls as labels arrive, and from {faded} labels per class on it is left out.
+predictions of another model. Names and predictions are turned into pseudo-examples, from which the model learns
+in addition to the labels. Each pseudo-example counts as much as one label, so its influence falls as labels
+arrive. From {faded} labels per class on, pseudo-examples are left out.
 
-Names and predictions may mislead. So every training asks the labels there are: a source of predictions must agree with them more than
-by chance, and models that use a prior must predict at least as many labels out of fold as models that do not.
-This page measures what that rule gains with a good prior, and what it costs with a bad one.
+Names and predictions may mislead, so every training checks them against the existing labels. A source of
+predictions must agree with the labels more often than by chance. In cross-validation, models that use a prior
+(names or predictions) must predict at least as many labels correctly as models that do not. This page measures
+what a good prior gains under this rule, and what a bad prior costs.
 
-A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder `{encoder}`,
-`ldm-s`, a linear head and 10% control items. After every batch, the model is measured on test rows that are never
-labelled. There are {seeds} repetitions. The old model was trained on {old_labels} other items with `tfidf` features.
+A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder
+`{encoder}`, `ldm-s`, a linear head and 10% control items. After every batch, the model is evaluated on test
+rows that are never labelled. There are {seeds} repetitions. The predictions come from an old model, which was
+trained on {old_labels} other items with `tfidf` features. We compare:
 
 - **no prior**: labels alone, as with `--no-names`
 - **names**: the class names
 - **shuffled names**: every class has the name of another class
 - **predictions**: those of the old model
 - **predictions at chance**: random classes
-- **names, ldm-s first**: as *names*, but a model of the names alone picks the first batch by LDM-S, in place of
-  `typiclust`
+- **names, ldm-s first**: like *names*, but LDM-S picks the first batch instead of `typiclust`, with a model
+  trained on the names alone
 
-`python benchmarks/priors/simulate.py page` writes this page from the results in `benchmarks/priors/results`, and a test
-fails if it is out of date.
-"""
+`python benchmarks/priors/simulate.py page` writes this page from the results in `benchmarks/priors/results`,
+and a test fails if the page is out of date. """
 
 SECTIONS = {
     "banking77": "Banking77: 77 kinds of questions to a bank",
@@ -453,8 +455,8 @@ def build_section(name: str, result: dict[str, Any]) -> str:
     old_accuracy = np.mean(result["old_accuracy"])
     parts = [
         f"## {SECTIONS[name]}\n\nThere are {result['pool']:,} texts to label and "
-        f"{result['test']:,} test rows. The old model is right about {old_accuracy:.0%} of the "
-        f"texts.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
+        f"{result['test']:,} test rows. The old model predicts {old_accuracy:.0%} of the "
+        f"texts correctly.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
     ]
     measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
     parts += [build_table(result, measure) for measure in measures]
@@ -511,9 +513,10 @@ def describe_costs(result: dict[str, Any]) -> str:
     typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
     ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
     return (
-        f"At {JUDGED_LABELS} labels, the points gained over no prior are {good}; with bad priors, "
-        f"{bad}. After the first {first} labels, the accuracy with names is {typiclust:.1f} if "
-        f"`typiclust` picked them, and {ldm:.1f} if LDM-S did. {describe_uses(result)}\n"
+        f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. With "
+        f"bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
+        f"{typiclust:.1f}% if `typiclust` picked the items, and {ldm:.1f}% if LDM-S picked them. "
+        f"{describe_uses(result)}\n"
     )
 
 
@@ -526,10 +529,10 @@ def describe_tfidf(result: dict[str, Any]) -> str:
     column = result["labelled"].index(JUDGED_LABELS)
     without = 100 * read_curves(result, "no prior", "accuracy")[:, column].mean()
     return (
-        f"Names help without a pretrained encoder, too: with `tfidf`, the accuracy at "
-        f"{JUDGED_LABELS} labels is {without:.1f} without a prior, and the points gained are {good}; "
-        f"with bad priors, {bad}. These are only {n_runs} repetitions, which vary more than with "
-        f"`minilm`. {describe_uses(result)}\n"
+        f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
+        f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are {good}. "
+        f"With bad priors, they are {bad}. There are only {n_runs} repetitions for each prior, and they "
+        f"vary more than with `minilm`. {describe_uses(result)}\n"
     )
 
 
@@ -539,8 +542,8 @@ def describe_uses(result: dict[str, Any]) -> str:
     n_used = int(sum(sum(run) for run in used))
     n_trainings = sum(len(run) for run in used)
     return (
-        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings; "
-        "the rest of their effect is that the first model picked other items."
+        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings. "
+        "The rest of their effect is that the first model picked other items."
     )
 
 
