@@ -446,7 +446,8 @@ lists where Keras and teeter (which uses torch) differ or might differ. Each eff
 points with its standard error, when one thing is changed and the random labels and the seeds stay the same
 (`benchmarks/paper/framework.py`). The number before each effect is the number of labels: """
 
-FRAMEWORK_END = """\ RMSprop's constants matter, because torch's defaults cost half a point on CIFAR-10 with 1,400
+FRAMEWORK_END = """\
+RMSprop's constants matter, because torch's defaults cost half a point on CIFAR-10 with 1,400
 labels. All other measured effects, including that of bfloat16, are below 0.2 points and within about two standard
 errors. We therefore use Keras's constants only in the settings of CIFAR-10 and SVHN. The settings of MNIST and the
 tabular datasets, which use Adam, did not change, so we did not repeat their runs. A dash means that a difference was
@@ -483,7 +484,8 @@ CIFAR = """## CIFAR-10
 All ten strategies ran with 5 repetitions up to {labels:,} of the paper's 9,800 labels. This table compares accuracies
 in percent, at the label counts that both the paper's table and our run contain: """
 
-CIFAR_END = """\ LDM-S has the largest gain, as in the paper, and our ranking of the strategies is nearly the same as
+CIFAR_END = """\
+LDM-S has the largest gain, as in the paper, and our ranking of the strategies is nearly the same as
 the paper's (the rank correlation is in the first table). At these label counts and over the whole run, our gain of
 LDM-S agrees with the paper's within one standard deviation. Our accuracies are {below:.1f} points below the paper's on
 average, for Random by {random_below:.1f} points. An earlier run of five strategies and 3 repetitions with torch's
@@ -504,7 +506,8 @@ our ProbCover starts far below Random, because the first features come from a ne
 the paper, ProbCover does not start below Random. We tried a stricter purity and fixed radii, with 3 repetitions up to
 220 labels: """
 
-BAIT = """\ With a radius of 0.05 or 0.3, ProbCover no longer starts below Random, but none of these radii comes near
+BAIT = """\
+With a radius of 0.05 or 0.3, ProbCover no longer starts below Random, but none of these radii comes near
 the paper's accuracies. The radius alone is therefore not the cause. The authors of the paper probably used other
 features, but the paper does not say which.
 
@@ -515,7 +518,8 @@ information of the labelled rows. In the published algorithm, the regulariser is
 Fisher information of confident networks. We ran 2 repetitions with 0.01 up to 1,600 labels, beside the same 2
 repetitions of our run: """
 
-BAIT_END = """\ Up to 1,600 labels, the paper's gains are about the same as ours with a regulariser of 1, and they
+BAIT_END = """\
+Up to 1,600 labels, the paper's gains are about the same as ours with a regulariser of 1, and they
 become larger only later. With 0.01, BAIT gains two points more at 1,200 and 1,600 labels than with 1. The regulariser
 can therefore change BAIT's gain on this dataset by more than the 1.5 points between the paper's result and ours, so a
 smaller regulariser is a possible cause. Two repetitions are not enough to say which value the authors used. To change
