@@ -2,10 +2,10 @@
 
 Beside the folders are two files:
 
-* ``metadata.jsonl`` has a line per image with its id, label and columns. Hugging Face datasets reads
-  it as the columns of an image folder.
-* ``.teeter_export`` lists the images that were written, one path per line. The next export into the
-  same folder removes those that no longer belong there, and nothing else.
+* ``metadata.jsonl`` has a line per image with its id, label and columns. Hugging Face datasets
+  reads it as the columns of an image folder.
+* ``.teeter_export`` lists the images that were written, one path per line. The next export into
+  the same folder removes those that no longer belong there, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -69,33 +70,40 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
         InputError: If the items are no images.
         FileError: If the folder has another file under the name of an image.
     """
+    images = _labelled_images(rows)
+    # The first one is read before the folder is created, and refused if it is no image.
+    first = list(itertools.islice(images, 1))
+
     path.mkdir(parents=True, exist_ok=True)
     folder = _ImageFolder(path)
     with (
         atomic_open(path / _METADATA, "w") as metadata,
         (path / _MANIFEST).open("a", encoding="utf-8") as manifest,
     ):
-        for row in rows:
-            if row.label is None or row.left_out:
-                continue
-            if row.file is None:
-                raise InputError(
-                    "A folder per class is for images: export texts in another format."
-                )
-
-            target = folder.choose_target(row.label, row.content or row.file.name)
+        for row, label, source in itertools.chain(first, images):
+            target = folder.choose_target(label, row.content or source.name)
             # Two rows of a table may have the same image.
             if target in folder.written:
                 continue
-            if not folder.has_copy(row.file, target):
+            if not folder.has_copy(source, target):
                 # Noted before it is written: after a crash, the next export still knows it.
                 manifest.write(f"{target}\n")
                 manifest.flush()
-                folder.copy(row.file, target)
+                folder.copy(source, target)
             folder.written.add(target)
             metadata.write(json.dumps(_metadata_line(row, columns, target)) + "\n")
 
     folder.remove_outdated()
+
+
+def _labelled_images(rows: Iterable[ExportRow]) -> Iterator[tuple[ExportRow, str, Path]]:
+    """Yield the rows with a label, each with its label and the file of its image."""
+    for row in rows:
+        if row.label is None or row.left_out:
+            continue
+        if row.file is None:
+            raise InputError("A folder per class is for images: export texts in another format.")
+        yield row, row.label, row.file
 
 
 class _ImageFolder:
@@ -176,17 +184,19 @@ def _read_manifest(path: Path) -> Iterator[str]:
 def _metadata_line(row: ExportRow, columns: ExportColumns, target: str) -> dict[str, Any]:
     """Return what Hugging Face datasets reads about an image."""
     fields = {"file_name": target, "id": row.id, "label": row.label}
-    cells = columns.json_cells_beside(fields, row.row, row.id)
+    cells = columns.json_cells(row.row, row.id)
+    names = {column.name for column in columns.imported}
     # A column of datasets has one type, which lists and objects of many kinds do not have.
     mixed = {column.name for column in columns.imported if column.type is ColumnType.JSON}
-    taken = {*fields, *cells}
 
     line: dict[str, Any] = dict(fields)
     for name, cell in cells.items():
-        is_special = name == "image" or name.endswith(_FILE_NAME_ENDINGS)
-        new_name = rename_imported(name, taken) if is_special else name
-        original_name = name if name in mixed else name.removesuffix("_imported")
-        line[new_name] = format_cell(cell) if original_name in mixed else cell
+        if name in fields and format_cell(cell) == fields[name]:
+            continue
+
+        is_special = name == "image" or name in fields or name.endswith(_FILE_NAME_ENDINGS)
+        written_name = rename_imported(name, {*names, *fields}) if is_special else name
+        line[written_name] = format_cell(cell) if name in mixed else cell
     return dict(replace_surrogates(line))
 
 

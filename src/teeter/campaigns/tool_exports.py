@@ -65,7 +65,8 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
 def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write labelled texts as a ``DocBin``, with their classes as ``doc.cats`` for ``textcat``.
 
-    The id of an item is in ``doc.user_data["id"]``, and its columns in ``doc.user_data["columns"]``.
+    The id of an item is in ``doc.user_data["id"]``, its columns are in
+    ``doc.user_data["columns"]``.
 
     Raises:
         MissingExtraError: If spaCy is not installed.
