@@ -156,6 +156,10 @@ from label_studio_sdk.label_interface import LabelInterface
 
 tasks_path, config, folder = sys.argv[1:]
 interface = LabelInterface(config)
+choice = {"from_name": "label", "to_name": "item", "type": "choices"}
+wrong = {"result": [{**choice, "value": {"choices": ["no such class"]}}]}
+if not interface.validate_prediction(wrong, return_errors=True):
+    sys.exit("Label Studio would take anything")
 for task in json.load(open(tasks_path)):
     interface.load_task(task["data"])
     results = [*task.get("annotations", []), *task.get("predictions", [])]
@@ -179,7 +183,11 @@ def test_label_studio_reads_the_tasks_with_its_own_converter(
     texts.train()
     path = tmp_path / "tasks.json"
     texts.export(path, "label-studio")
-    labelled = [task for task in json.loads(path.read_text()) if "annotations" in task]
+    tasks = json.loads(path.read_text())
+    labelled = [task for task in tasks if "annotations" in task]
+    # The server numbers tasks when it imports them, and the converter needs the numbers.
+    numbered = [{"id": number, **task} for number, task in enumerate(tasks)]
+    path.write_text(json.dumps(numbered))
     config = build_label_config(texts.settings, texts.classes)
 
     command = [python, "-c", _READ_BY_LABEL_STUDIO, str(path), config, str(tmp_path)]

@@ -84,13 +84,13 @@ class ArrowColumns:
     def check(self, row: StoredRow | None, item_id: str) -> None:
         """Choose other types for the columns that cannot hold the values of a row."""
         values = self._columns.typed_values(row, item_id)
-        if self._columns.is_id_missing(row):
-            del values[ID_COLUMN]
-            self._has_text_ids = self._has_text_ids or not self._fits_id(item_id)
+        is_id_missing = self._columns.is_id_missing(row)
+        if is_id_missing and not self._fits_id(item_id):
+            self._has_text_ids = True
 
         for name, value in values.items():
-            is_original = name in self._original_fields
-            if not is_original and not fits_type(value, self._types[name]):
+            is_checked = name in self._original_fields or (is_id_missing and name == ID_COLUMN)
+            if not is_checked and not fits_type(value, self._types[name]):
                 self._types[name] = _wider_type(self._types[name])
 
         for name, field in self._original_fields.items():
