@@ -173,12 +173,15 @@ def _connected(
     """Connect to an address under the name of its host."""
     host = str(parts.hostname)
     connection = http.client.HTTPConnection(host, port, timeout=_seconds_until(deadline))
+
     try:
         raw = socket.create_connection((address, port), timeout=_seconds_until(deadline))
         connection.sock = raw
+
         if parts.scheme == "https":
             context = ssl.create_default_context()
             connection.sock = context.wrap_socket(raw, server_hostname=host)
+
         yield connection
     except (OSError, http.client.HTTPException) as error:
         # The reason only: the message of an error may repeat what a server has sent.
