@@ -99,6 +99,7 @@ from teeter.campaigns.shown_columns import read_shown_columns, require_shown_col
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
+    ImportedExportRows,
     annotator_stats,
     campaign_status,
     count_unencoded,
@@ -106,7 +107,6 @@ from teeter.campaigns.snapshot import (
     export_rows,
     measure_agreement,
     read_snapshot,
-    with_imported_rows,
 )
 from teeter.campaigns.suggestions import (
     PredictionImport,
@@ -1673,7 +1673,7 @@ class Campaign:
             if state is not None and form == "cleanlab":
                 rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(
-                with_imported_rows(self.repository, connection, rows),
+                ImportedExportRows(self.repository, connection, rows),
                 Path(path),
                 form,
                 tables=list(self.repository.tables.tables(connection).values()),
