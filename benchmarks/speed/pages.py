@@ -29,17 +29,18 @@ depend less on the machine than the times themselves do.
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *_side_by_side(), *_peers(), *_bait(), *_gpu(), *_growth()])
+    sections = [*_side_by_side(), *_peers(), *_bait(), *_gpu(), *_growth(), *_busy()]
+    return "\n".join([HEAD, *sections])
 
 
 def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return result
 
 
-def _made(result: dict[str, Any], command: str) -> str:
+def _made(result: dict[str, Any], command: str, *, threads: str = "one thread") -> str:
     where = result["hardware"].split(",")[0]
-    on = f"{where}, one thread" if "H200" not in where else where
+    on = f"{where}, {threads}" if "H200" not in where else where
     commit = str(result["commit"])
     changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
     return (
@@ -295,6 +296,29 @@ def _growth() -> list[str]:
         "time = a · size^k.\n",
         *_table(["strategy", "N", "C", "D", "n"], rows),
         _made(result, "python benchmarks/speed/bench_strategies.py --part growth") + "\n",
+    ]
+
+
+def _busy() -> list[str]:
+    result = _read("busy_cpu")
+    rows = [
+        [
+            row["task"],
+            _seconds(row["alone, 1"]),
+            _seconds(row["alone, 2"]),
+            _seconds(row["busy, 1"]),
+            _seconds(row["busy, 2"]),
+        ]
+        for row in result["busy"]
+    ]
+    heads = ["task", "alone, one thread", "alone, two", "busy, one thread", "busy, two"]
+    return [
+        "## On a busy machine\n",
+        "Threads that wait for each other in a busy loop are slow when another program needs the same core. teeter's "
+        "commands let threads sleep while they wait, unless `OMP_WAIT_POLICY` says otherwise. The table shows times on two "
+        "cores, alone and beside a program that keeps one core busy:\n",
+        *_table(heads, rows),
+        _made(result, "python benchmarks/speed/bench_busy.py", threads="two cores") + "\n",
     ]
 
 

@@ -409,14 +409,17 @@ def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any
     """Yield items in parts that fit into one request."""
     part: list[dict[str, Any]] = []
     characters = 0
+
     for item in items:
         size = len(_dump_json(item))
         if part and (len(part) == _MAX_ITEMS or characters + size > _MAX_CHARACTERS):
             yield part
             part = []
             characters = 0
+
         part.append(item)
         characters += size
+
     if part:
         yield part
 
@@ -424,9 +427,11 @@ def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any
 def _question(fields: Mapping[str, Any]) -> Question:
     pick = fields["pick"]
     reason = dict(pick["scores"])
+
     if pick["predicted"] is not None:
         reason["predicted"] = pick["predicted"]
         reason["probability"] = pick["probability"]
+
     return Question(
         item=fields["item"],
         content=fields["content"]["text"],

@@ -33,15 +33,15 @@ class Server:
         self._durable = durable
         self._database_count = 0
 
-    def new_database(self) -> str:
-        """Create an empty database and return its URL."""
+    def new_database(self, template: str = "template1") -> str:
+        """Create a database, empty or as a copy of another one, and return its URL."""
         import psycopg
 
         self._database_count += 1
         name = f"teeter_{os.getpid()}_{self._database_count}"
         address = f"host=127.0.0.1 port={self.port} user=teeter dbname=postgres"
         with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
         return f"postgresql+psycopg://teeter@127.0.0.1:{self.port}/{name}"
 
     def start(self) -> None:

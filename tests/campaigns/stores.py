@@ -24,10 +24,22 @@ POSTGRESQL_SLOW = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
 
 @contextmanager
 def new_store(kind: str, folder: Path) -> Iterator[Database]:
-    """Yield an empty database of a kind; skip if there is no server for it."""
-    database = Database(new_place(kind, folder), create=True)
+    """Yield a database of a kind without campaigns; skip if there is no server for it."""
+    if kind == "sqlite":
+        database = Database(new_place(kind, folder), create=True)
+    else:
+        # Copying tables takes a third of the time of creating them.
+        database = Database(shared_server().new_database(template=database_with_tables()))
     yield database
     database.close()
+
+
+@cache
+def database_with_tables() -> str:
+    """Return the name of a database on the shared server with all tables and no campaign."""
+    place = shared_server().new_database()
+    Database(place, create=True).close()
+    return place.rpartition("/")[2]
 
 
 @cache

@@ -610,6 +610,7 @@ class Campaign:
         """
         if encoder is not None:
             trust_encoder(encoder)
+
         result = encode_items(
             self.database,
             self.repository,
@@ -619,6 +620,7 @@ class Campaign:
             who=who,
             progress=progress,
         )
+
         if result.is_switch:
             state = self.load_state()
             # Not if items were added meanwhile: the next training will do it.
@@ -1107,7 +1109,7 @@ class Campaign:
         def rows_of(items: Iterable[str]) -> frozenset[int]:
             return frozenset(row_of_item[item] for item in items if item in row_of_item)
 
-        # Outside of the transaction: it may have to encode the names of the classes.
+        # In transactions of its own: it may have to encode the names of the classes and store them.
         prior = self._prior_reader.read(
             self.settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
         )

@@ -270,6 +270,7 @@ def _connected(
     host = str(parts.hostname)
     connection = http.client.HTTPConnection(host, port)
     raw: socket.socket | None = None
+
     try:
         raw = socket.create_connection((address, port), timeout=_seconds_until(deadline))
         if parts.scheme == "https":
@@ -277,6 +278,7 @@ def _connected(
             raw.settimeout(_seconds_until(deadline))
             raw = context.wrap_socket(raw, server_hostname=host)
         connection.sock = cast(Any, _DeadlineSocket(raw, deadline))
+
         yield connection
     except (OSError, UnicodeError, http.client.HTTPException) as error:
         # The reason only: the message of an error may repeat what a server has sent.

@@ -120,6 +120,7 @@ class WebhookRepository:
             "created": self._scope.now(),
             "history_id": newest,
         }
+
         row_id = insert_row(connection, schema.webhooks, values)
         self._history.append(connection, who, "webhook added", None, {"webhook": row_id})
         return self.get(connection, row_id)

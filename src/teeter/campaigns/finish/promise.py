@@ -300,7 +300,8 @@ def judge_steps(
         holds = step_level > 0 and p_value <= step_level and not is_refuted
         handed_on = step_level if holds else 0.0
 
-        counted, counted_limit = 0, 0
+        counted = 0
+        counted_limit = 0
         if holds:
             counted, counted_limit = _count_promised(step, labelled_wrong, terms.error)
         results.append(
