@@ -23,8 +23,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.items import ITEM_FIELDS
-from teeter.campaigns.results import ImportResult, ModelInfo, Question
+from teeter.campaigns.results import (
+    EncoderComparison,
+    ImportResult,
+    ModelInfo,
+    Question,
+    Status,
+    SuspectLabel,
+)
+from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.errors import (
     InputError,
     PermissionDeniedError,
@@ -122,6 +131,21 @@ class RemoteCampaign:
         """Add a class. Labels stay as they are."""
         self._post("/classes", {"name": name})
 
+    def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
+        """Say what classes mean. See ``Campaign.describe``."""
+        classes: dict[str, Any] = {}
+        for name, given in descriptions.items():
+            description = ClassDescription(given) if isinstance(given, str) else given
+            classes[name] = {
+                "description": description.description,
+                "examples": list(description.examples),
+            }
+        self._post("/classes/describe", {"classes": classes})
+
+    def use_names(self, use: bool) -> None:
+        """Let models learn from the names and descriptions of the classes, or not."""
+        self._post("/classes/names", {"use": use})
+
     def add(self, items: Iterable[Any]) -> ImportResult:
         """Add items, a thousand at a time. They are encoded in the background.
 
@@ -218,7 +242,51 @@ class RemoteCampaign:
         undone: dict[str, Any] | None = self._post("/undo", {"item": item})["undone"]
         return undone
 
+    # Reviewing
+
+    def decide(self, item: str, label: str | None, *, comment: str | None = None) -> bool:
+        """Decide what an item is, and return whether that is new. See ``Campaign.decide``."""
+        body = {"item": str(item), "label": label, "comment": comment}
+        return bool(self._post("/decisions", body)["new"])
+
+    def undo_decision(self, *, item: str | None = None) -> dict[str, Any] | None:
+        """Take back your last decision, and return it; None if you have none."""
+        undone: dict[str, Any] | None = self._post("/decisions/undo", {"item": item})["undone"]
+        return undone
+
+    def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
+        """Return labels that a model which was not trained on them finds unlikely.
+
+        Args:
+            count: How many labels to return at most. The server searches for a number of its own.
+            again: Search again, although nothing may have changed.
+        """
+        query = {"again": "true"} if again else {}
+        while True:
+            answer = self._get("/suspects", **query)
+            if answer["state"] == "failed":
+                raise ServerError(str(answer["detail"]))
+            if answer["state"] == "done":
+                return [SuspectLabel(**fields) for fields in answer["suspects"][:count]]
+            # Asking again for a new search would begin one each time.
+            query = {}
+            time.sleep(_POLL_SECONDS)
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the sources of suggestions, and how far people agree with each."""
+        sources: list[dict[str, Any]] = self._get("/sources")
+        return sources
+
+    def agreement(self) -> dict[str, Any]:
+        """Return how far annotators agree: overall, by class and by pair."""
+        agreement: dict[str, Any] = self._get("/agreement")
+        return agreement
+
     # Models and results
+
+    def encode(self, encoder: str | None = None) -> dict[str, Any]:
+        """Compute the features of items that lack them, or switch to another encoder."""
+        return self._wait_for_job(self._post("/encode", {"encoder": encoder})["job"])
 
     def train(self) -> ModelInfo | None:
         """Train a model now, and return it; None if fewer than two classes have labels."""
@@ -253,10 +321,15 @@ class RemoteCampaign:
         rows = self.items(state="labelled")
         return {row["item"]: row["label"] for row in rows if row["label"] is not None}
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the progress of the campaign, with the advice on whether to stop."""
-        status: dict[str, Any] = self._get("/progress")["status"]
-        return status
+        fields = dict(self._get("/progress")["status"])
+        fields["advice"] = tuple(fields["advice"])
+        if fields["accuracy"] is not None:
+            fields["accuracy"] = AccuracyEstimate(**fields["accuracy"])
+        if fields["comparison"] is not None:
+            fields["comparison"] = EncoderComparison(**fields["comparison"])
+        return Status(**fields)
 
     def export(self, path: str | Path, form: str | None = None) -> None:
         """Write labels, predictions and all columns to a file.
