@@ -447,6 +447,8 @@ class Workspace:
                     labelled=created.labelled,
                     encoder=created.encoder,
                     unreadable=created.unreadable,
+                    failed=created.failed,
+                    problems=created.problems,
                 )
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
