@@ -390,7 +390,9 @@ def test_classes_may_be_numbers_or_booleans(tmp_path: Path) -> None:
 def test_other_types_are_no_classes(label: Any, campaign: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be the name of a class|A label needs a class"):
         campaign.tell("v1", label)
-    with pytest.raises(InputError, match="cannot be the name of a class: give a string or a number"):
+    with pytest.raises(
+        InputError, match="cannot be the name of a class: give a string or a number"
+    ):
         Campaign.create(tmp_path / "x.teeter", "x", ["red", label])
 
 
@@ -499,6 +501,6 @@ def test_a_setting_of_a_newer_version_is_refused(campaign: Campaign, tmp_path: P
     connection.commit()
     connection.close()
     with pytest.raises(
-        StoreError, match=r"has a setting of a newer version of teeter \(colour\): update teeter"
+        StoreError, match=r"has a setting from a newer version of teeter \(colour\): update teeter"
     ):
         Campaign.open(tmp_path / "colours.teeter")

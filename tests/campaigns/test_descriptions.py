@@ -70,7 +70,7 @@ def test_line_breaks_in_cells_are_read_and_those_in_examples_become_spaces(
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("a.toml", "spam = ", "is no valid TOML"),
+        ("a.toml", "spam = ", "is not valid TOML"),
         ("a.toml", "spam = 3", "is not a string"),
         ("a.toml", '[spam]\nmeaning = "x"', "only description and examples"),
         ("a.toml", '[spam]\nexamples = "x"', "must be a string, and its examples a list"),

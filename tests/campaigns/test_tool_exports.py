@@ -93,7 +93,7 @@ def out_files(tmp_path: Path) -> list[Path]:
 
 
 def test_a_format_of_other_items_is_refused(texts: Campaign, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="A folder per class is for images"):
+    with pytest.raises(InputError, match="The format image-folder is only for images"):
         texts.export(tmp_path / "out", "image-folder")
     empty = Campaign.create(tmp_path / "e.teeter", "e", ["a", "b"], Settings(encoder="tfidf"))
     empty.add(["one", "two"])

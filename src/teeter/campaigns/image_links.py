@@ -160,8 +160,8 @@ class ImageFetcher:
     def _read_from_store(self, link: str) -> bytes:
         if not self.allow_stores:
             raise PermissionDeniedError(
-                f"{link[:200]} would be read with the credentials of the server: who runs it can "
-                "add such images with teeter campaign new or add."
+                f"{link[:200]} would be read with the server's credentials: ask the person who "
+                f"runs the server to add such images with teeter campaign new or add."
             )
         try:
             import fsspec
@@ -191,7 +191,7 @@ def _suffix_of(content: bytes, link: str) -> str:
     # "RIFF", four bytes of length, "WEBP".
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return ".webp"
-    raise FileError(f"{link[:200]} is not an image of a known format.")
+    raise FileError(f"{link[:200]} is not an image in a known format.")
 
 
 def replace_image_links(entries: Sequence[Any], fetcher: ImageFetcher) -> list[Any]:

@@ -78,7 +78,9 @@ def write_spacy(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> None
 
     labelled = [row for row in rows if row.label is not None and not row.left_out]
     if any(row.kind != "text" for row in labelled):
-        raise InputError("spaCy reads texts: export images or features in another format.")
+        raise InputError(
+            "The format spacy is only for texts: export images or features in another format."
+        )
 
     # Only its tokenizer is used, which knows no language in particular.
     pipeline = spacy.blank("xx")
@@ -106,7 +108,9 @@ def write_image_folder(rows: Iterable[ExportRow], _: ExportColumns, path: Path) 
         if row.label is None or row.left_out:
             continue
         if row.file is None:
-            raise InputError("A folder per class is for images: export texts in another format.")
+            raise InputError(
+                "The format image-folder is only for images: export texts in another format."
+            )
 
         folder = path / _folder_name(row.label)
         folder.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def get_finish(request: Request, slug: str) -> FinishOut:
 
 @router.post("", status_code=201)
 def start_finish(request: Request, slug: str, body: FinishIn) -> FinishOut:
-    """Freeze the newest model, and let the next questions be random items.
+    """Freeze the newest model, and ask about random items next.
 
     Every further call is a new attempt, which needs more random labels than the one before it.
     """
@@ -46,13 +46,13 @@ def start_finish(request: Request, slug: str, body: FinishIn) -> FinishOut:
 
 @router.post("/draws")
 def request_draws(request: Request, slug: str, body: DrawsIn) -> FinishOut:
-    """Let the next questions be so many random items; 0 to go back to the strategy's picks."""
+    """Ask about this many random items next; 0 returns to the strategy's picks."""
     return require_finish_permission(request, slug, Permission.MANAGE).request_draws(body.count)
 
 
 @router.post("/certificates", status_code=201)
 def certify(request: Request, slug: str) -> CertificateOut:
-    """Certify what is promised now. Exports then have the model's labels."""
+    """Certify what is promised now. Exports then include the model's labels."""
     return require_finish_permission(request, slug, Permission.MANAGE).certify()
 
 

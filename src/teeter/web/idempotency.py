@@ -22,7 +22,8 @@ IdempotencyKey: TypeAlias = Annotated[
     Header(
         max_length=200,
         pattern=r"^[!-~]+$",
-        description="A random text. A request that is sent again with it is not done again.",
+        description="A random string. A request that is sent again with the same string is not "
+        "executed again.",
     ),
 ]
 
@@ -77,7 +78,10 @@ def answer_once(
     running = (service.location, stored_key)
     with _lock:
         if running in _running:
-            raise InputError("A request with this Idempotency-Key is being answered: wait for it.")
+            raise InputError(
+                "A request with this Idempotency-Key is still being processed: wait for its "
+                "response."
+            )
         _running.add(running)
     try:
         response = action()

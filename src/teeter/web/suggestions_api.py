@@ -29,7 +29,7 @@ __all__ = ["router", "upload_predictions"]
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 SourceField = Annotated[
-    str, Form(max_length=80, description="What the predictions are called on the page.")
+    str, Form(max_length=80, description="The name of the predictions on the page.")
 ]
 
 
@@ -44,7 +44,7 @@ def list_classes(request: Request, slug: str) -> list[ClassOut]:
 
 @router.post("/classes/describe")
 def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassOut]:
-    """Say what classes mean. An empty description removes what was there."""
+    """Describe what classes mean. An empty description removes the current one."""
     service = require_permission(request, slug, Permission.MANAGE)
     descriptions = {}
     for name, given in body.classes.items():
@@ -56,7 +56,7 @@ def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[Clas
 
 @router.post("/classes/names")
 def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
-    """Let models learn from the names and descriptions of the classes, or not."""
+    """Choose whether models learn from the names and descriptions of the classes."""
     service = require_permission(request, slug, Permission.MANAGE)
     SuggestionService(service, current_user(request)).use_names(body.use)
     return body
@@ -67,7 +67,7 @@ def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
 
 @router.get("/sources")
 def list_sources(request: Request, slug: str) -> list[SourceOut]:
-    """Return the sources of suggestions, and how far people agree with each."""
+    """Return the sources of suggestions, and how often annotators agree with each."""
     service = require_permission(request, slug, Permission.REVIEW)
     return [describe_source(report) for report in service.campaign.sources()]
 
@@ -111,7 +111,7 @@ def remove_source(request: Request, slug: str, body: NameIn) -> SourceRemoved:
 
 @router.post("/suggest", status_code=202)
 def ask_language_model(request: Request, slug: str, body: SuggestIn) -> SuggestStarted:
-    """Ask the server's language model about all items that it has said nothing about.
+    """Ask the server's language model about all items that it has not been asked about yet.
 
     The texts of the items are sent to the server that was named when this one was started.
     """

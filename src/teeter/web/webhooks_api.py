@@ -25,7 +25,7 @@ _MAX_NUMBER = 2**31 - 1
 
 
 class WebhookIn(BaseModel):
-    """An address to send events to. It must be public, unless who runs the server allows others."""
+    """An address to send events to, public unless the server allows private addresses."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ class WebhookOut(BaseModel):
 
 
 class NewWebhookOut(WebhookOut):
-    """A new webhook, with the secret of its signatures. It is shown only once."""
+    """A new webhook, with the secret that signs its events. The secret is shown only once."""
 
     secret: str
 
@@ -60,7 +60,7 @@ class DeliveryOut(BaseModel):
     created: str
     attempts: int
     next_attempt: str | None
-    """When it is tried again; None if it is not."""
+    """When delivery is tried again; None if it is not."""
     delivered: str | None
     given_up: str | None
     status: int | None
@@ -84,7 +84,7 @@ def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
 
 @router.post("", status_code=201)
 def create_webhook(request: Request, slug: str, body: WebhookIn) -> NewWebhookOut:
-    """Send events to an address from now on. The secret of the signatures is shown only once."""
+    """Send events to an address from now on. The secret that signs them is shown only once."""
     service = require_permission(request, slug, Permission.MANAGE)
     webhook = add_webhook(service.campaign, body.url, body.events, who=current_user(request))
     return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
@@ -92,7 +92,7 @@ def create_webhook(request: Request, slug: str, body: WebhookIn) -> NewWebhookOu
 
 @router.post("/remove")
 def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[WebhookOut]:
-    """Remove a webhook, and return those that are left."""
+    """Remove a webhook, and return the remaining ones."""
     service = require_permission(request, slug, Permission.MANAGE)
     remove_webhook(service.campaign, body.id, who=current_user(request))
     return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
@@ -102,7 +102,7 @@ def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[W
 def get_deliveries(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> list[DeliveryOut]:
-    """List the events that were sent or wait, newest first."""
+    """List the events that were sent or are waiting to be sent, newest first."""
     service = require_permission(request, slug, Permission.MANAGE)
     return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
 

@@ -143,7 +143,7 @@ def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, few)
     label_batches(campaign, few, 2, size=10)
 
-    with pytest.raises(InputError, match="Only 10 items are left without a label"):
+    with pytest.raises(InputError, match="Only 10 items without a label are left"):
         campaign.start_finish()
 
 
@@ -292,7 +292,7 @@ def test_items_that_are_added_later_are_not_promised(
 
     report = campaign.finish()
     assert (report.share_items, report.share_left_out) == (400, 1)
-    assert "The shares are of 400 items; 1 is left out." in report.describe_shares()
+    assert "The shares refer to 400 items; 1 is left out." in report.describe_shares()
     rows = read_export(campaign, tmp_path)
     assert rows["new"]["labelled_by"] == "undecided"
     assert rows["new"]["certificate"] == ""
@@ -365,7 +365,7 @@ def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownIte
     # What the control items show is seen after the terms are chosen, not before.
     plan = campaign.finish(error=0.1)
     assert (plan.draws, plan.covered) == (0, 0)
-    assert "control items since model 1 count as random labels already" in plan.describe()[-1]
+    assert "since model 1 already count as random labels" in plan.describe()[-1]
 
     report = campaign.start_finish(error=0.1)
     # The first model was tested by the control items after it, the second by none.
@@ -446,9 +446,9 @@ def test_draws_can_be_stopped_and_resumed(campaign: Campaign) -> None:
 
 
 def test_draws_need_a_promise(campaign: Campaign) -> None:
-    with pytest.raises(InputError, match="No promise was started yet"):
+    with pytest.raises(InputError, match="No promise has been started yet"):
         campaign.request_draws(5)
-    with pytest.raises(InputError, match="No promise was started yet"):
+    with pytest.raises(InputError, match="No promise has been started yet"):
         campaign.certify()
 
 
@@ -519,5 +519,5 @@ def test_a_certificate_says_everything_and_fits_its_id(
     page = certificate_page({**content, "campaign": "<b>bees</b>"})
     assert "&lt;b&gt;bees" in page
     assert content["model"]["sha256"] in page
-    assert "What it does not promise" in page
+    assert "What the certificate does not promise" in page
     assert "<script" not in page
