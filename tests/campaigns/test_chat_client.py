@@ -138,7 +138,7 @@ def test_a_server_that_stays_busy_is_not_available(
     server: FakeLanguageModel, client: ChatClient
 ) -> None:
     server.statuses = [429] * chat_client.MAX_ATTEMPTS
-    with pytest.raises(ServerUnavailableError, match=r"status 429.*run the same command"):
+    with pytest.raises(ServerUnavailableError, match=r"status 429.*Run the same command"):
         client.ask(PROMPT, "win")
 
 

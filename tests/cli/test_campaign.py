@@ -415,7 +415,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
     message = refuse_campaign(
         "export", campaign_file, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
     )
-    assert "name a file outside" in message
+    assert "choose a file outside" in message
 
 
 # ---- PostgreSQL, and several campaigns in one place

@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> Path:
 def test_classes_are_described_from_the_start(items_file: Path, tmp_path: Path) -> None:
     toml = write(tmp_path / "classes.toml", 'fruit = "To eat."\n')
     printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--describe", toml)
-    assert "Models learn from the class names too" in printed
+    assert "Models also learn from the class names" in printed
 
     file = items_file.with_suffix(".teeter")
     assert "fruit: To eat.\n1 of 2 classes are described." in run_campaign("describe", file)
@@ -46,7 +46,7 @@ def test_names_can_be_left_out(items_file: Path) -> None:
     printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--no-names")
     assert "as you asked with --no-names" in printed
     file = items_file.with_suffix(".teeter")
-    assert "Models learn from the class names" in run_campaign("describe", file, "--names")
+    assert "Models also learn from the class names" in run_campaign("describe", file, "--names")
 
 
 def test_names_that_mean_nothing_are_reported(items_file: Path) -> None:

@@ -148,7 +148,7 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
         ),
         (
             {"features": X, "ids": np.ones((4, 1), int)},
-            r"holds ids \(4, 1\) int64: a list of texts",
+            r"holds ids \(4, 1\) int64: it must be a list of strings",
         ),
         ({"features": X, "ids": np.array(["a", "b"])}, "holds 4 rows and 2 ids"),
     ],

@@ -464,8 +464,8 @@ def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: Know
     assert promise.counted > 300
     assert promise.limit <= 0.05 * promise.counted
     assert f"for {promise.counted} items are wrong" in report.describe()[0]
-    assert f"people have labelled {promise.counted - 110} of these" in report.describe()[0]
-    assert f"may be {wrong_share(promise.limit, 110)}." in report.describe()[0]
+    assert f"People have since labelled {promise.counted - 110} of these" in report.describe()[0]
+    assert f"up to {wrong_share(promise.limit, 110)} of those" in report.describe()[0]
     content = campaign.certify().content
     assert content["wrong_labels_at_most"] == promise.limit
     assert wrong_share(promise.limit, 110) in str(campaign.certificate_note())

@@ -315,7 +315,7 @@ def certified_labels(
         f"{are} labelled by the model, under certificate {certificate.code}: with "
         f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
         f"items that the certificate counts are labelled wrong. If all of these are among the "
-        f"model's own labels, {wrong_share(limit, len(labels))} of them are wrong."
+        f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
     )
     return labels, note
 

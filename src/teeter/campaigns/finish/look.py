@@ -223,7 +223,7 @@ class FinishReport:
             f"labels{of_each} for {counted:,} items are wrong, which is {limit:,} labels. People "
             f"have since labelled {counted - self.covered:,} of these items. If all wrong labels "
             f"are among the {self.covered:,} that are still the model's own, "
-            f"{wrong_share(limit, self.covered)} of those are wrong."
+            f"up to {wrong_share(limit, self.covered)} of those are wrong."
         )
 
     def describe_shares(self) -> str:
