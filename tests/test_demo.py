@@ -57,7 +57,7 @@ def test_fewer_repetitions_than_recorded_are_shown_if_asked_for(tmp_path: Path) 
     run_demo(tmp_path, setting=SMALL)
     fewer = run_demo(tmp_path, setting=replace(SMALL, repetitions=1))
     page = fewer.page.read_text()
-    assert "One repetition, which allows no test" in page
+    assert "One repetition, so the differences cannot" in page
     assert "one repetition: no test" in page
     assert "p = 1" not in " ".join(_sentences(fewer))
     assert "a test needs two or more repetitions" in _sentences(fewer)[0]

@@ -137,7 +137,7 @@ def test_what_cannot_be_written_as_text_is_refused_and_the_old_file_stays(
 ) -> None:
     write_state(tmp_path / "state", {"version": 1}, {})
     with pytest.raises(
-        InputError, match=f"Cannot save a {type(value).__name__}: numbers, texts, lists"
+        InputError, match=f"Cannot save a {type(value).__name__}: only numbers, strings, lists"
     ):
         write_state(tmp_path / "state", {"memory": {"deep": [value]}}, {})
     assert read_state(tmp_path / "state")[0]["version"] == 1

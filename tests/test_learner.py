@@ -353,7 +353,7 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
     [
         ({"classes": ["cat"]}, r"The classes are \['cat'\]: give two or more different names"),
         ({"classes": 1}, r"The classes are \[0\]"),
-        ({"classes": "cat,dog,owl"}, "The classes are the text 'cat,dog,owl': give a list"),
+        ({"classes": "cat,dog,owl"}, "The classes are the string 'cat,dog,owl': give a list"),
         ({"classes": ["cat", "cat", "dog"]}, "two or more different names"),
         ({"strategy": "lmd-s"}, r"No strategy is called 'lmd-s'\. Did you mean 'ldm-s'"),
         ({"cold_start": "randon"}, "Did you mean 'random'"),

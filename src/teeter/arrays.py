@@ -346,7 +346,7 @@ def _raw_tensor(value: object, name: str) -> Tensor:
     except ValueError:
         raise InputError(f"{name} is not a rectangular array: its rows differ in length.") from None
     if array.dtype.kind in "SU":
-        raise InputError(f"{name} holds texts: pass numbers.")
+        raise InputError(f"{name} holds strings: pass numbers.")
     if array.dtype.kind not in "biufc":
         raise InputError(f"{name} holds {array.dtype} values: pass numbers.")
 

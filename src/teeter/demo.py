@@ -96,7 +96,7 @@ def run_demo(
         on_step: called with the number of finished rounds and of all rounds.
 
     Raises:
-        InputError: if the setting is another one, or the folder holds a run with other values.
+        InputError: if the setting is another one, or the folder holds a run with different values.
         TrainingError: if a strategy fails.
     """
     has_both = {"ldm-s", "random"} <= set(setting.strategies)
@@ -259,8 +259,8 @@ def _render(
     known_facts = {name: value for name, value in run.facts.items() if value is not None}
     return render_page(
         "teeter on handwritten digits",
-        f"A small network learns to read digits, {setting.query} labels at a time. Which "
-        f"{setting.query} makes the difference.",
+        f"A small network learns to read digits, {setting.query} labels at a time. Its accuracy "
+        f"depends on which {setting.query} digits are labelled.",
         [comparison, selection],
         known_facts,
     )
@@ -268,7 +268,7 @@ def _render(
 
 def _describe_repetitions(repetitions: int) -> str:
     if repetitions == 1:
-        return "One repetition, which allows no test of the differences."
+        return "One repetition, so the differences cannot be tested."
     return f"Means over {repetitions} repetitions, with bands of one standard deviation."
 
 

@@ -322,6 +322,6 @@ def _to_json(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise InputError(
-        f"Cannot save a {type(value).__name__}: numbers, texts, lists, dictionaries and arrays can "
-        "be saved."
+        f"Cannot save a {type(value).__name__}: only numbers, strings, lists, dictionaries and "
+        f"arrays can be saved."
     )

@@ -38,7 +38,7 @@ def class_names(classes: int | Sequence[Any]) -> tuple[Any, ...]:
         classes = range(classes)
     # A text is a sequence too, and each of its letters would become a class.
     if isinstance(classes, str):
-        raise InputError(f"The classes are the text {classes!r}: give a list of names.")
+        raise InputError(f"The classes are the string {classes!r}: give a list of names.")
 
     names = tuple(_as_python_scalar(name) for name in classes)
     has_duplicates = len(set(names)) < len(names)

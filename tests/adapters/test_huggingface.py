@@ -498,7 +498,7 @@ def broken(**settings: Any) -> Any:
             lambda: broken(num_labels=4, bos_token_id=1, eos_token_id=1),
             Texts(TABLE, TOKENIZER),
             (
-                "pads with token 0, and this GPT2ForSequenceClassification knows no padding token: "
+                "pads with token 0, but this GPT2ForSequenceClassification has no padding token: "
                 "set model.config"
             ),
         ),

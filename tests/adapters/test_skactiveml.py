@@ -237,7 +237,7 @@ def test_probabilities_alone_serve_the_strategies_that_need_no_more() -> None:
         TeeterStrategy("entropy", random_state=0).query(X, y, clf, batch_size=3) == theirs
     ).all()
     with pytest.raises(
-        MissingOutputError, match=r"ldm-s needs .*With the outputs at hand you can use"
+        MissingOutputError, match=r"ldm-s needs .*With the available outputs you can use"
     ):
         TeeterStrategy("ldm-s", random_state=0).query(X, y, clf)
 

@@ -170,8 +170,8 @@ def replace_by_a_folder(backup: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (overwrite_a_page, "is damaged, or not a backup"),
-        (truncate, "is damaged, or not a backup"),
+        (overwrite_a_page, "is damaged or is not a backup"),
+        (truncate, "is damaged or is not a backup"),
         (delete_a_labelled_item, "refers to a missing row of items"),
         (
             add_a_newer_migration,
@@ -179,9 +179,9 @@ def replace_by_a_folder(backup: Path) -> None:
         ),
         (
             replace_by_another_program_s,
-            "is damaged, or not a backup of a campaign: it has none of a campaign's tables",
+            "is damaged or is not a backup of a campaign: it has none of a campaign's tables",
         ),
-        (replace_by_a_text, "is damaged, or not a backup"),
+        (replace_by_a_text, "is damaged or is not a backup"),
         (replace_by_nothing, "is empty"),
         (delete, "There is no file"),
         (replace_by_a_folder, "is not a plain file"),

@@ -499,6 +499,6 @@ def test_a_setting_of_a_newer_version_is_refused(campaign: Campaign, tmp_path: P
     connection.commit()
     connection.close()
     with pytest.raises(
-        StoreError, match=r"has a setting of a newer version of teeter \(colour\): update teeter"
+        StoreError, match=r"has a setting from a newer version of teeter \(colour\): update teeter"
     ):
         Campaign.open(tmp_path / "colours.teeter")

@@ -138,7 +138,7 @@ def test_a_server_that_stays_busy_is_not_available(
     server: FakeLanguageModel, client: ChatClient
 ) -> None:
     server.statuses = [429] * chat_client.MAX_ATTEMPTS
-    with pytest.raises(ServerUnavailableError, match=r"status 429.*run the same command"):
+    with pytest.raises(ServerUnavailableError, match=r"status 429.*Run the same command"):
         client.ask(PROMPT, "win")
 
 
@@ -171,7 +171,7 @@ def test_a_response_that_is_no_completion_is_an_error(
     server: FakeLanguageModel, client: ChatClient, body: bytes
 ) -> None:
     server.body = body
-    with pytest.raises(ServerUnavailableError, match="no chat completion"):
+    with pytest.raises(ServerUnavailableError, match="not a chat completion"):
         client.ask(PROMPT, "win")
 
 
@@ -197,7 +197,11 @@ def test_redirects_are_refused_with_the_key_and_the_text(
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
-    [(401, "refuses the key"), (404, "no model 'tiny'"), (402, "refuses the request with status")],
+    [
+        (401, "rejected the key"),
+        (404, "no model 'tiny'"),
+        (402, "rejected the request with status"),
+    ],
 )
 def test_a_refusal_is_final(
     server: FakeLanguageModel, client: ChatClient, status: int, sentence: str

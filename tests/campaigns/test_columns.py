@@ -320,8 +320,8 @@ def test_texts_come_from_several_columns_or_a_template(tmp_path: Path) -> None:
         ("title,boddy", "is called 'boddy'. Did you mean 'body'"),
         ("{title", "cannot be read"),
         ("{}", "braces without a column"),
-        ("{title!r}", "write {title} alone"),
-        ("{title:>5}", "write {title} alone"),
+        ("{title!r}", "write only {title}"),
+        ("{title:>5}", "write only {title}"),
         ("{title.__class__}", "No column of .* is called 'title.__class__'"),
     ],
 )

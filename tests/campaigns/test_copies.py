@@ -236,7 +236,7 @@ def test_a_copy_keeps_the_name_of_the_campaign(tmp_path: Path) -> None:
     url = shared_server().new_database()
     with pytest.raises(
         InputError,
-        match="keeps the name of the campaign, which is 'points': leave out #others",
+        match=r"keeps the name of the campaign \('points'\): leave out #others",
     ):
         copy_to_location(source.database, "points", f"{url}#others")
     copy_to_location(source.database, "points", f"{url}#points")

@@ -70,7 +70,7 @@ def test_line_breaks_in_cells_are_read_and_those_in_examples_become_spaces(
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("a.toml", "spam = ", "is no valid TOML"),
+        ("a.toml", "spam = ", "is not valid TOML"),
         ("a.toml", "spam = 3", "is not a string"),
         ("a.toml", '[spam]\nmeaning = "x"', "only description and examples"),
         ("a.toml", '[spam]\nexamples = "x"', "must be a string, and its examples a list"),
@@ -159,9 +159,9 @@ def test_a_sentence_says_whether_names_are_used(tmp_path: Path) -> None:
         campaign = Campaign.create(path, "a", classes, Settings(**settings))  # type: ignore[arg-type]
         return explain_names(campaign)
 
-    assert explain(["spam", "ham"]).startswith("Models learn from the class names too")
+    assert explain(["spam", "ham"]).startswith("Models also learn from the class names")
     assert "except for 7" in explain(["spam", "ham", "7"])
-    assert "because 0, 1 say nothing" in explain(["0", "1"])
+    assert "Describe 0, 1 with" in explain(["0", "1"])
     assert "--no-names" in explain(["spam", "ham"], names=False)
     assert "images and words" in explain(["cat", "dog"], kind="image")
     assert "the head mlp" in explain(["spam", "ham"], head="mlp")

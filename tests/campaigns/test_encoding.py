@@ -221,7 +221,7 @@ def test_a_model_of_features_that_were_replaced_meanwhile_is_not_stored(tmp_path
     campaign.encode("recording")
     version = campaign.status().version
 
-    with pytest.raises(InputError, match="encoder was changed while the model was trained"):
+    with pytest.raises(InputError, match="encoder was changed while the model was being trained"):
         campaign.train(state=state)
     assert campaign.status().version == version
 

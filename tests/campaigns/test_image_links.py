@@ -128,7 +128,7 @@ def test_links_can_be_added_with_their_ids(images: ImageServer, tmp_path: Path) 
 def test_what_is_fetched_must_be_an_image_of_a_size(images: ImageServer, tmp_path: Path) -> None:
     fetcher = ImageFetcher(tmp_path, allow_private=True, max_bytes=10_000)
 
-    with pytest.raises(FileError, match="/page is not an image of a known format"):
+    with pytest.raises(FileError, match="/page is not an image in a known format"):
         fetcher.fetch(f"{images.origin}/page")
     with pytest.raises(ServerError, match="more than 10,000 bytes"):
         fetcher.fetch(f"{images.origin}/large")
@@ -172,7 +172,7 @@ def test_a_name_that_changes_its_address_between_check_and_use_gains_nothing(
 
 
 def test_stores_are_read_with_credentials_and_so_only_for_their_owner(tmp_path: Path) -> None:
-    with pytest.raises(PermissionDeniedError, match="with the credentials of the server"):
+    with pytest.raises(PermissionDeniedError, match="with the server's credentials"):
         ImageFetcher(tmp_path).fetch("s3://bucket/cat.png")
 
 

@@ -175,7 +175,7 @@ def test_replies_that_came_before_an_error_are_stored(
 
 def test_a_refusal_ends_the_run_at_once(campaign: Campaign, server: FakeLanguageModel) -> None:
     server.statuses = [401] * 50
-    with pytest.raises(ServerError, match="refuses the key"):
+    with pytest.raises(ServerError, match="rejected the key"):
         campaign.suggest(LanguageModel(server.url, "tiny", parallel=2))
     assert len(server.requests) <= 2
 
@@ -353,7 +353,7 @@ def test_items_that_are_no_texts_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"budget": 1.0}, "A budget needs the prices"),
+        ({"budget": 1.0}, "A budget needs the input and output prices"),
         ({"parallel": 0}, "choose 1 to 32"),
         ({"input_price": -1.0}, "input_price is -1.0"),
         ({"input_price": float("nan")}, "it must be 0 or more"),

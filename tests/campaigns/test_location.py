@@ -45,7 +45,7 @@ def test_names_are_stripped_and_checked() -> None:
     assert validate_classes([0, True, 1.5]) == ["0", "True", "1.5"]
     with pytest.raises(InputError, match="give two or more different names"):
         validate_classes(["a", "a "])
-    with pytest.raises(InputError, match="The classes are the text 'a,b': give a list of names"):
+    with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
         validate_classes("a,b")
     with pytest.raises(InputError, match="A campaign needs a name"):
         validate_name("  ")

@@ -39,7 +39,7 @@ def test_a_notebook_elsewhere_or_unknown_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notebooks, "find_notebook_origin", lambda: None)
-    with pytest.raises(InputError, match="The address of the notebook is not known"):
+    with pytest.raises(InputError, match="The address of the notebook is unknown"):
         open_notebook_page(str(tmp_path / "c.teeter"), height=1)
     with pytest.raises(InputError, match=r"A notebook on hub\.example\.org cannot show"):
         open_notebook_page("c.teeter", origin="https://hub.example.org", height=1)

@@ -52,7 +52,7 @@ def test_classes_beyond_the_last_key_have_none() -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (["a", "a"], "already the shortcut of spam"),
+        (["a", "a"], "already the shortcut for spam"),
         (["u"], "unsure"),
         (["F"], "flag"),
         (["ab"], "one letter"),
@@ -69,5 +69,5 @@ def test_a_campaign_with_a_collision_is_not_created(tmp_path: Path) -> None:
 
     message = refuse_campaign("new", tmp_path / "a.csv", "--classes", "a,b", "--keys", "x,x")
 
-    assert "already the shortcut of a" in message
+    assert "already the shortcut for a" in message
     assert not (tmp_path / "a.teeter").exists()

@@ -137,7 +137,7 @@ def test_a_campaign_without_random_items_never_knows_its_accuracy() -> None:
     text = advise(accuracy=None, measurable=False)
 
     assert "The accuracy cannot be measured" in text
-    assert "Whether the accuracy is still rising cannot be measured." in text
+    assert "It cannot be measured whether the accuracy is still rising." in text
     assert "The accuracy is not known yet" not in text
 
 

@@ -160,7 +160,7 @@ def test_predictions_of_the_same_name_replace_the_earlier_ones(campaign: Campaig
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"id": "x", "label": "spam"}, r"there is no item 'x', its ids look like 'n0'"),
+        ({"id": "x", "label": "spam"}, r"the campaign has no item 'x'; its ids look like 'n0'"),
         ({"id": "n1", "label": "Spam"}, r"there is no class 'Spam'.*spam"),
     ],
 )

@@ -65,7 +65,7 @@ def test_label_studio_gets_tasks_with_annotations_and_predictions(
 
 
 def test_a_format_of_other_items_is_refused(texts: Campaign, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="A folder per class is for images"):
+    with pytest.raises(InputError, match="The format image-folder is only for images"):
         texts.export(tmp_path / "out", "image-folder")
     empty = Campaign.create(tmp_path / "e.teeter", "e", ["a", "b"], Settings(encoder="tfidf"))
     empty.add(["one", "two"])

@@ -112,5 +112,5 @@ def test_features_that_do_not_fit_are_refused(rows: list[list[float]], message: 
 
 
 def test_one_text_is_not_a_list_of_letters() -> None:
-    with pytest.raises(InputError, match="put it into a list"):
+    with pytest.raises(InputError, match="give a list of texts"):
         text_classifier().predict("win cash now")

@@ -119,7 +119,7 @@ def test_texts_images_and_features_are_told_apart(tmp_path: Path) -> None:
 
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.png").write_bytes(b"")
-    with pytest.raises(InputError, match="reads texts: give a file of them"):
+    with pytest.raises(InputError, match="reads texts: give a file of texts"):
         label_file(text_classifier(), tmp_path / "images", tmp_path / "out.csv")
 
 

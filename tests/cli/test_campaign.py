@@ -308,7 +308,7 @@ def test_a_class_is_added(campaign_file: Path) -> None:
     printed = run_campaign("add-class", campaign_file, "bird")
     assert printed == "Added the class bird. The campaign now has 3 classes.\n"
     run_campaign("tell", campaign_file, "t5", "bird")
-    assert "Cannot add a class 'bird'" in refuse_campaign("add-class", campaign_file, "bird")
+    assert "Cannot add the class 'bird'" in refuse_campaign("add-class", campaign_file, "bird")
 
 
 def test_a_short_audit_set_is_reported(items_file: Path) -> None:
@@ -337,7 +337,7 @@ def test_status_with_150_classes_fits_the_terminal(
     assert len(lines) < 25
     text = " ".join(lines)
     assert "7 kind of item 0 " in text
-    assert "130 more classes: list with --all." in text
+    assert "130 more classes: list them with --all." in text
     assert "No labels (130): kind of item 20, kind of item 21," in text
 
     lines = run_campaign("status", campaign, "--all").splitlines()
@@ -372,7 +372,7 @@ def test_a_backup_is_restored(campaign_file: Path, tmp_path: Path) -> None:
 
     copy.write_text("no database" * 100)
     message = refuse_campaign("restore", copy, tmp_path / "other.teeter")
-    assert "is damaged, or not a backup" in message
+    assert "is damaged or is not a backup" in message
     assert not (tmp_path / "other.teeter").exists()
 
 
@@ -415,7 +415,7 @@ def test_an_export_says_which_model_its_predictions_are_from(
     message = refuse_campaign(
         "export", campaign_file, tmp_path / "d", "--history", tmp_path / "d" / "h.jsonl"
     )
-    assert "name a file outside" in message
+    assert "choose a file outside" in message
 
 
 # ---- PostgreSQL, and several campaigns in one place
@@ -548,10 +548,14 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
             "Line 2 of .* has 3 fields and the header has 2",
         ),
         ("zeros.csv", b"\x00" * 200, r"zeros\.csv"),
-        ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must differ"),
+        ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must be unique"),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
-        ("none.jsonl", b'{"other": 1}\n', "has no text in 'text': name another field with --text"),
+        (
+            "none.jsonl",
+            b'{"other": 1}\n',
+            "in 'text': choose another field with --text",
+        ),
         ("deep.jsonl", b"[" * 200_000, "Line 1 of .* is not a JSON object"),
         ("blank.jsonl", b"\n \n\n", "has only blank lines"),
         ("half.jsonl", b'{"text": "bad \\ud800 one"}\n', "has a lone surrogate at position 4"),
@@ -664,4 +668,4 @@ def test_classes_are_read_from_the_labels(tmp_path: Path) -> None:
 def test_without_classes_and_labels_it_asks_for_them(tmp_path: Path) -> None:
     items = tmp_path / "mail.csv"
     items.write_text("text\nwin cash\nlunch?\n")
-    assert "Which classes?" in refuse_campaign("new", items)
+    assert "The classes are missing" in refuse_campaign("new", items)

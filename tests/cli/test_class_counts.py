@@ -27,7 +27,7 @@ def test_more_than_20_classes_name_the_rare_and_the_empty_ones() -> None:
     lines = format_class_counts(counts, width=80)
 
     assert lines[-3:] == [
-        "19 more classes: list with --all.",
+        "19 more classes: list them with --all.",
         "Fewer than 5 labels (2): rarest (1), rare (3).",
         "No labels (12): empty 0, empty 1, empty 2, empty 3, empty 4, empty 5, empty 6, empty 7, "
         "empty 8, empty 9 and 2 more.",

@@ -56,7 +56,7 @@ def test_the_way_from_the_plan_to_the_certificate(file: Path, tmp_path: Path) ->
     page = tmp_path / "promise.html"
     printed = run_campaign("finish", file, "--certificate", page)
     assert "Wrote certificate" in printed
-    assert "What it does not promise" in page.read_text()
+    assert "What the certificate does not promise" in page.read_text()
 
     content = tmp_path / "promise.json"
     run_campaign("finish", file, "--certificate", content)
@@ -86,11 +86,14 @@ def test_draws_are_asked_for(file: Path) -> None:
         (("--error", "60%"), "error is 0.6: the share of wrong labels must be at least 0.0001"),
         (("--confidence", "100%"), "--confidence is '100%': it must be above 0% and below 100%"),
         (("--certificate", "promise.pdf"), "use the suffix .html or .json"),
-        (("--certificate", "promise.html"), "No promise was started yet"),
-        (("--ask", "5"), "No promise was started yet"),
-        (("--start", "--certificate", "promise.html"), "--start and --certificate exclude each"),
-        (("--ask", "5", "--error", "1%"), "--ask goes on with the promise that was started"),
-        (("--ask", "5", "--per-class"), "--ask goes on with the promise that was started"),
+        (("--certificate", "promise.html"), "No promise has been started yet"),
+        (("--ask", "5"), "No promise has been started yet"),
+        (
+            ("--start", "--certificate", "promise.html"),
+            "--start and --certificate cannot",
+        ),
+        (("--ask", "5", "--error", "1%"), "--ask continues the promise that was started"),
+        (("--ask", "5", "--per-class"), "--ask continues the promise that was started"),
     ],
 )
 def test_bad_input_is_answered_with_a_sentence(

@@ -230,7 +230,7 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         (["-n", "1", "--head", "none.npz"], "There is no file none.npz."),
         (
             ["-n", "1", "--out", "POOL"],
-            "Cannot write POOL: it is an input file. Name another file.",
+            "Cannot write POOL: it is an input file. Choose another file.",
         ),
         (["-n", "1", "--out", "/"], "Cannot write /: it is not a plain file."),
         (["-n", "1", "--out", "no/where.csv"], "Cannot write no/where.csv: there is no folder no."),
@@ -318,7 +318,7 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
     written = teeter(
         "select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2
     )
-    assert refusal(written).endswith("it is an input file. Name another file.")
+    assert refusal(written).endswith("it is an input file. Choose another file.")
     torch.save(network.state_dict(), tmp_path / "model.pt")
     pickled = teeter(
         "select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2

@@ -51,7 +51,7 @@ def test_items_need_classes(teeter: Teeter, tmp_path: Path, name: str) -> None:
     else:
         path.write_text("text\none\n")
     message = teeter("serve", path, fails=2).stderr
-    assert "is not a campaign: name the classes with --classes" in message
+    assert "list the classes with --classes" in message
 
 
 def test_a_missing_campaign_or_folder_is_one_sentence(teeter: Teeter, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> Path:
 def test_classes_are_described_from_the_start(items_file: Path, tmp_path: Path) -> None:
     toml = write(tmp_path / "classes.toml", 'fruit = "To eat."\n')
     printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--describe", toml)
-    assert "Models learn from the class names too" in printed
+    assert "Models also learn from the class names" in printed
 
     file = items_file.with_suffix(".teeter")
     assert "fruit: To eat.\n1 of 2 classes are described." in run_campaign("describe", file)
@@ -52,7 +52,7 @@ def test_names_can_be_left_out(items_file: Path) -> None:
 
 def test_names_that_mean_nothing_are_reported(items_file: Path) -> None:
     printed = run_campaign("new", items_file, "--classes", "class_a,class_b")
-    assert "because class_a, class_b say nothing about their items" in " ".join(printed.split())
+    assert "Describe class_a, class_b with teeter campaign describe" in " ".join(printed.split())
 
 
 def test_a_description_of_an_unknown_class_creates_nothing(
@@ -69,7 +69,7 @@ def test_predictions_are_added_measured_and_removed(campaign_file: Path, tmp_pat
     table = write(tmp_path / "old.csv", "\n".join(["id,label", *rows, "t99,fruit", "t1x,nut"]))
     printed = run_campaign("predictions", campaign_file, table)
     assert "Added 60 suggestions by old." in printed
-    assert "Left out 2 predictions about items that the campaign does not have." in printed
+    assert "Left out 2 predictions for items that the campaign does not have." in printed
 
     for question in json.loads(run_campaign("ask", campaign_file, "-n", 30, "--json")):
         run_campaign("tell", campaign_file, question["item"], true_label(question["item"]))
@@ -101,7 +101,7 @@ def test_a_language_model_is_asked_and_its_cost_is_printed(
         (("suggest", "llm.example.org", "--model", "m"), "is not the address of a language model"),
         (
             ("suggest", "http://127.0.0.1:1/v1", "--model", "m", "--budget", "1"),
-            "A budget needs the prices",
+            "A budget needs the input and output prices",
         ),
         (("suggest", "http://127.0.0.1:1/v1", "--model", " "), "name of a source"),
         (("predictions", "none.csv"), "There is no file none.csv"),

@@ -129,7 +129,7 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "texts as features": (
         lambda: Outputs(features=[["a", "b"]]),
-        "features holds texts: pass numbers",
+        "features holds strings: pass numbers",
     ),
     "rows of different lengths": (
         lambda: Outputs(features=[[1.0, 2.0], [1.0]]),
@@ -172,12 +172,12 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a head that is missing": (
         lambda: teeter.select("ldm-s", LOGITS_ONLY, 3),
-        "ldm-s needs features, the input of the last layer, but there are none. With the outputs "
-        "at hand you can use entropy",
+        "ldm-s needs features, the input of the last layer, but there are none. With the available "
+        "outputs you can use entropy",
     ),
     "a posterior that is missing": (
         lambda: teeter.select("dbal", teeter.observe(NETWORK, ROWS), 3),
-        'compute them by observe(model, data, needs=("dropout_logits",))',
+        'compute them with observe(model, data, needs=("dropout_logits",))',
     ),
     "labelled rows that are missing": (
         lambda: teeter.select("coreset", OUTPUTS, 3),
@@ -264,7 +264,7 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "classes in one text": (
         lambda: learner(classes="cat,dog"),
-        "The classes are the text 'cat,dog': give a list of names",
+        "The classes are the string 'cat,dog': give a list of names",
     ),
     "a single class": (lambda: learner(classes=["cat"]), "give two or more different names"),
     "a data loader as pool": (
@@ -391,7 +391,7 @@ def write_other_database(path: str) -> None:
 CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     "classes in one text": (
         lambda c: Campaign.create("x.teeter", "x", "a,b"),
-        "The classes are the text 'a,b': give a list of names",
+        "The classes are the string 'a,b': give a list of names",
     ),
     "a single class": (
         lambda c: Campaign.create("x.teeter", "x", ["a"]),
@@ -493,7 +493,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
         "No item has a label yet: label items of at least two classes, then train",
     ),
     "a decision for no class": (lambda c: c.decide("v1", "purple"), "No class is called 'purple'"),
-    "a class that exists": (lambda c: c.add_class("red"), "Cannot add a class 'red'"),
+    "a class that exists": (lambda c: c.add_class("red"), "Cannot add the class 'red'"),
     "a label to confirm": (lambda c: c.confirm_label("v1"), "v1 has no label to confirm"),
     "an unknown format": (
         lambda c: c.export("out.xlsx"),
@@ -513,7 +513,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
     ),
     "a backup that is none": (
         lambda c: (Path("b.txt").write_text("hello"), Campaign.restore("b.txt", "r.teeter")),
-        "b.txt is damaged, or not a backup of a campaign",
+        "b.txt is damaged or is not a backup of a campaign",
     ),
 }
 
@@ -586,7 +586,7 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign new m.csv --classes a,b --control 2", "control is 2"),
     ("campaign new m.csv --classes a,b --budget 9", "--budget needs --cost"),
     ("campaign new m.csv --classes a,b --keys u", "it means unsure"),
-    ("campaign new m.csv --classes a,b --keys x,x", "already the shortcut of a"),
+    ("campaign new m.csv --classes a,b --keys x,x", "already the shortcut for a"),
     ("campaign new m.csv --classes a,b --keys ab", "give one letter or digit"),
     ("campaign new m.csv --classes a,b --file c.teeter", "c.teeter already exists"),
     ("campaign new m.csv --classes a,b --file no/c.teeter", "there is no folder"),
@@ -607,15 +607,15 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign label c.teeter --again", "--again needs --suspects"),
     ("campaign train c.teeter", "No item has a label yet"),
     ("campaign suspects c.teeter -n 0", "ask for 1 or more"),
-    ("campaign add-class c.teeter red", "Cannot add a class 'red'"),
+    ("campaign add-class c.teeter red", "Cannot add the class 'red'"),
     ("campaign add c.teeter m.csv", "are of kind features, but '1' is of kind text"),
     # Files and people
     ("campaign export c.teeter m.csv", "m.csv already exists"),
     ("campaign export c.teeter c.teeter --overwrite", "it is an input file"),
     ("campaign export c.teeter out.csv --format xml", "No format is called 'xml'"),
-    ("campaign export c.teeter out.csv --history out.csv", "choose another file"),
+    ("campaign export c.teeter out.csv --history out.csv", "choose two different files"),
     ("campaign backup c.teeter m.csv", "m.csv already exists"),
-    ("campaign restore m.csv r.teeter", "m.csv is damaged, or not a backup of a campaign"),
+    ("campaign restore m.csv r.teeter", "m.csv is damaged or is not a backup of a campaign"),
     ("campaign restore c.teeter c.teeter", "c.teeter already exists"),
     ("campaign people add c.teeter ann --role king", "No role is called 'king'"),
     ("campaign people remove c.teeter ann", "No member is called 'ann'. There are none."),
@@ -632,7 +632,7 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("datasets --folder nowhere", "There is no folder nowhere"),
     ("bench run digit --out run", "No setting is called 'digit'. Did you mean 'digits'?"),
     ("bench report nowhere", "There is no run in nowhere"),
-    ("serve m.csv", "name the classes with --classes"),
+    ("serve m.csv", "list the classes with --classes"),
     ("serve none.teeter", "There is no campaign"),
     ("serve c.teeter --token secret", "NAME=TOKEN"),
     ("serve c.teeter --proxy here", "--proxy needs the IP address of a proxy"),

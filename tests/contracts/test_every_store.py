@@ -88,7 +88,7 @@ def test_classes_keep_their_order_and_differ(
     for name in ("good", " ", ""):
         with (
             database.writing() as connection,
-            pytest.raises(InputError, match="Cannot add a class"),
+            pytest.raises(InputError, match="Cannot add the class"),
         ):
             repository.classes.add(connection, [name], "owner")
 

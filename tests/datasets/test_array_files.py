@@ -134,21 +134,21 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
     [
         (
             {"a": X, "b": X},
-            r"holds a \(4, 3\) float32, b \(4, 3\) float32: call the array of candidates features",
+            r"holds a \(4, 3\) float32, b \(4, 3\) float32: name the array of candidates",
         ),
-        ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: call the array"),
-        ({}, "holds no array: call the array"),
+        ({"x": X.astype(np.uint8)}, r"holds x \(4, 3\) uint8: name the array"),
+        ({}, "holds no array: name the array"),
         (
             {"features": X, "ids": np.array(list("abcd"), dtype=object)},
             "'ids' in .* holds pickled .* a Unicode array",
         ),
         (
             {"features": X, "ids": np.array([1.0, 2, 3, 4])},
-            r"holds ids \(4,\) float64: a list of texts or whole numbers",
+            r"holds ids \(4,\) float64: it must be a list of strings or whole numbers",
         ),
         (
             {"features": X, "ids": np.ones((4, 1), int)},
-            r"holds ids \(4, 1\) int64: a list of texts",
+            r"holds ids \(4, 1\) int64: it must be a list of strings",
         ),
         ({"features": X, "ids": np.array(["a", "b"])}, "holds 4 rows and 2 ids"),
     ],
@@ -263,6 +263,6 @@ def test_class_names_that_are_no_list_are_refused(tmp_path: Path) -> None:
 def test_a_head_in_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "head.pt").write_bytes(b"x")
     with pytest.raises(
-        FileError, match=r"ends in '.pt': a head is a file in .npz, .npy, .safetensors\."
+        FileError, match=r"ends in '.pt': a head must end in .npz, .npy, .safetensors\."
     ):
         read_head(tmp_path / "head.pt")

@@ -216,7 +216,7 @@ def test_embeddings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"There is no file .*none\.npz"):
         load_dataset("mnist", folder=tmp_path, embeddings=tmp_path / "none.npz")
     (tmp_path / "a.pkl").write_bytes(b"x")
-    with pytest.raises(FileError, match="a file of embeddings is a file in"):
+    with pytest.raises(FileError, match="a file of embeddings must end in"):
         load_dataset("mnist", folder=tmp_path, embeddings=tmp_path / "a.pkl")
 
 

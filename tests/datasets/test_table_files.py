@@ -98,7 +98,7 @@ def test_a_missing_file_a_folder_and_another_suffix_are_refused(tmp_path: Path) 
         read_table(tmp_path / "none.csv")
     with pytest.raises(FileError, match=r"is a folder: give a file\."):
         read_table(tmp_path)
-    with pytest.raises(FileError, match=r"ends in '.xlsx': a table is a file in .csv, "):
+    with pytest.raises(FileError, match=r"ends in '.xlsx': a table must end in .csv, "):
         read_table(csv_of(tmp_path, "a\n1\n", "pool.xlsx"))
 
 
@@ -113,7 +113,7 @@ def test_an_unknown_column_is_refused_with_a_hint(tmp_path: Path) -> None:
 def test_ids_must_differ_and_none_may_be_blank() -> None:
     assert require_ids(["a", "b", " a"], "here") == ["a", "b", " a"]
     with pytest.raises(
-        InputError, match="The id 'b' in here is used in rows 1 and 3: ids must differ"
+        InputError, match="The id 'b' in here is used in rows 1 and 3: ids must be unique"
     ):
         require_ids(["a", "b", "c", "b", "a"], "here")
     with pytest.raises(InputError, match="The id of row 1 in here is blank"):

@@ -352,7 +352,7 @@ def test_ensembles_killed_in_a_judged_stack_go_on_alike(
 
 def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
     with pytest.raises(
-        InputError, match=r"holds a run with other values \(epochs was 4 and is now 5\)"
+        InputError, match=r"holds a run with different values \(epochs was 4 and is now 5\)"
     ):
         run_setting(replace(TINY, epochs=5), whole.folder, device="cpu")
 

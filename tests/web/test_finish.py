@@ -102,7 +102,7 @@ def test_nothing_is_certified_before_it_is_promised(client: TestClient) -> None:
     response = client.post(f"{AT}/finish/certificates")
 
     assert response.status_code == 422
-    assert "No promise was started yet" in response.text
+    assert "No promise has been started yet" in response.text
 
 
 def test_the_progress_page_says_what_the_model_may_label(client: TestClient, file: Path) -> None:
@@ -113,7 +113,7 @@ def test_the_progress_page_says_what_the_model_may_label(client: TestClient, fil
 
     headers = {"x-csrf-token": find_csrf_token(page)}
     answer = client.post("/c/small/finish", data={"error": "5"}, headers=headers)
-    assert "questions are random items" in answer.text
+    assert "items are drawn at random" in answer.text
     for data in ({"error": "60"}, {"error": "nan"}, {"confidence": "20"}):
         refusal = client.post("/c/small/finish", data=data, headers=headers)
         assert "must be" in refusal.text
@@ -121,10 +121,10 @@ def test_the_progress_page_says_what_the_model_may_label(client: TestClient, fil
     answer_all_draws(file)
     page = client.get("/c/small/progress").text
     assert "You can stop now for 100% of the items" in page
-    assert "The shares are of 400 items. Each interval holds for one look" in page
+    assert "The shares refer to 400 items. Each interval is valid for a single look" in page
 
     certified = client.post("/c/small/finish/certificate", headers=headers)
-    assert "Exports now have the model" in certified.text
+    assert "Exports now include the model" in certified.text
     assert "certificate?id=" in client.get("/c/small/progress").text
 
 

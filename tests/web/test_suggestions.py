@@ -92,7 +92,7 @@ def test_the_page_says_which_predictions_are_left_out(labelled: LabelledCampaign
     content = predictions_csv(labelled.file) + "\nelsewhere,spam,0.5\n"
     files = {"file": ("old.csv", content.encode(), "text/csv")}
     page = labelled.client.post(f"{PAGE}/predictions", files=files, data={"source": "old"}).text
-    assert "1 predictions are about items that the campaign does not have." in page
+    assert "1 prediction is for an item that the campaign does not have." in page
 
 
 def test_the_labelling_page_has_a_switch_only_if_there_are_suggestions(
@@ -108,7 +108,7 @@ def test_the_labelling_page_has_a_switch_only_if_there_are_suggestions(
 def test_wrong_uploads_are_refused_in_one_sentence(client: TestClient) -> None:
     response = upload(client, "id,label\nx,spam\n")
     assert response.status_code == 422  # type: ignore[attr-defined]
-    assert "No prediction is about an item" in response.json()["detail"]  # type: ignore[attr-defined]
+    assert "No prediction is for an item" in response.json()["detail"]  # type: ignore[attr-defined]
 
     response = upload(client, "id,label,probability\nx,spam,200\n")
     detail = response.json()["detail"]  # type: ignore[attr-defined]
@@ -158,7 +158,7 @@ def test_the_form_saves_all_descriptions(client: TestClient) -> None:
 
 
 def test_names_can_be_switched_off_and_on(client: TestClient) -> None:
-    assert "as long as these predict" in client.get(f"{PAGE}/classes").text
+    assert "as long as this improves" in client.get(f"{PAGE}/classes").text
     client.post(f"{AT}/classes/names", json={"use": False})
     assert "as you asked with --no-names" in client.get(f"{PAGE}/classes").text
     page = client.post(f"{PAGE}/classes/names", data={"use": "yes"})
@@ -223,7 +223,7 @@ def test_a_language_model_in_trouble_is_reported_on_the_page(
     llm.statuses = [401] * 100
     with serve_campaigns(path, language_model=LanguageModel(llm.url, "tiny")) as client:
         get_questions(client)
-        wait_until(lambda: "refuses the key" in client.get(f"{PAGE}/classes").text)
+        wait_until(lambda: "rejected the key" in client.get(f"{PAGE}/classes").text)
         assert get_questions(client), "people can go on labelling"
 
 

@@ -175,11 +175,11 @@ class Texts(_TableSubset):
         tokenizer_padding = self._tokenizer.pad_token_id
         model_padding = config.pad_token_id
         if tokenizer_padding != model_padding:
-            difference = f"takes token {model_padding} for padding"
+            difference = f"pads with token {model_padding}"
             if model_padding is None:
-                difference = "knows no padding token"
+                difference = "has no padding token"
             raise InputError(
-                f"The tokenizer pads with token {tokenizer_padding}, and this "
+                f"The tokenizer pads with token {tokenizer_padding}, but this "
                 f"{type(model).__name__} {difference}: set model.config.pad_token_id = "
                 "tokenizer.pad_token_id."
             )
@@ -311,7 +311,7 @@ def _require_texts(values: Sequence[Any], rows: Integers) -> list[str]:
     for row, value in zip(rows, values, strict=True):
         if not isinstance(value, str):
             raise InputError(
-                f"Text {row} is {value!r}, a {type(value).__name__}: replace it with a text, or "
+                f"Text {row} is {value!r}, a {type(value).__name__}: replace it with a string, or "
                 f"drop the row."
             )
     return list(values)

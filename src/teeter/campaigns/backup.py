@@ -106,10 +106,10 @@ def _require_backup(backup: Path, target: Path) -> None:
     if not backup.is_file():
         raise FileError(f"{backup} is not a plain file.")
     if backup.stat().st_size == 0:
-        raise FileError(f"{backup} is empty: it is not a backup of a campaign.")
+        raise FileError(f"{backup} is empty, so it is not a backup of a campaign.")
 
     if target.is_dir():
-        raise FileError(f"{target} is a folder: name the campaign's file.")
+        raise FileError(f"{target} is a folder: give the path of a campaign file.")
     if target.exists() and backup.samefile(target):
         raise FileError(f"{backup} cannot be restored to itself: choose another file.")
 
@@ -198,10 +198,10 @@ def _copy_backup(backup: Path, part: Path) -> None:
     except sqlite3.OperationalError:
         raise  # No space left, or no such folder: not the fault of the backup.
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{backup} is damaged, or not a backup of a campaign.") from error
+        raise StoreError(f"{backup} is damaged or is not a backup of a campaign.") from error
 
     if damage is not None:
-        raise StoreError(f"{backup} is damaged, or not a backup of a campaign: {damage}.")
+        raise StoreError(f"{backup} is damaged or is not a backup of a campaign: {damage}.")
 
 
 def _find_damage(path: Path) -> str | None:

@@ -506,7 +506,7 @@ class Campaign:
             self.repository.descriptions.write(connection, validated, who)
 
     def use_names(self, use: bool, *, who: str = DEFAULT_ANNOTATOR) -> None:
-        """Let models learn from the names and descriptions of the classes, or not."""
+        """Choose whether models learn from the names and descriptions of the classes."""
         self.settings = change_names(self.database, self.repository, self.settings, use, who=who)
 
     def add(
@@ -1222,7 +1222,7 @@ class Campaign:
             encoding, _ = self.repository.encodings.revision(connection)
             if encoding != state.encoding:
                 raise InputError(
-                    "The encoder was changed while the model was trained: train again."
+                    "The encoder was changed while the model was being trained: train again."
                 )
 
             version = self.repository.save_model(connection, weights, facts, who)
@@ -1395,7 +1395,7 @@ class Campaign:
         )
 
     def sources(self) -> list[SourceReport]:
-        """Return the sources of suggestions, and how far people agree with each."""
+        """Return the sources of suggestions, and how often annotators agree with each."""
         with self.database.reading() as connection:
             return measure_sources(self.repository, connection, self.settings)
 
@@ -1489,7 +1489,7 @@ class Campaign:
             return request_draws(self.repository, connection, self.settings, count, who=who)
 
     def certify(self, *, who: str = DEFAULT_ANNOTATOR) -> StoredCertificate:
-        """Write down what is promised now. Exports then have the model's labels.
+        """Write down what is promised now. Exports then include the model's labels.
 
         Returns:
             The certificate. A second call returns the same one while nothing has changed.

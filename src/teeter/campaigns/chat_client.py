@@ -102,8 +102,8 @@ def normalize_endpoint(url: str) -> str:
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InputError(
-            f"Remove everything but the host and path from the address of the language model: a "
-            f"key belongs into {KEY_VARIABLE}."
+            f"The address of the language model may contain only a host and a path. Put the key "
+            f"into {KEY_VARIABLE}."
         )
     return url.rstrip("/").removesuffix("/chat/completions")
 
@@ -251,7 +251,7 @@ class ChatClient:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not model.strip():
-            raise InputError("The name of the language model is blank: give one with --model.")
+            raise InputError("The name of the language model is blank: give a name with --model.")
 
         self.url = normalize_endpoint(url)
         self.model = model.strip()
@@ -292,8 +292,8 @@ class ChatClient:
                 break
 
         raise ServerUnavailableError(
-            f"The language model at {self.url} is not available ({reason}). What it said so far "
-            "is stored: run the same command to continue."
+            f"The language model at {self.url} is not available ({reason}). Its replies so far are "
+            f"stored. Run the same command to continue."
         )
 
     def _send(self, prompt: Prompt, text: str) -> bytes:
@@ -347,8 +347,8 @@ class ChatClient:
 
         if len(content) > MAX_REPLY_BYTES:
             raise ServerError(
-                f"The response of {self.url} is longer than {MAX_REPLY_BYTES:,} bytes: check that "
-                "it is the address of a language model."
+                f"The response from {self.url} is longer than {MAX_REPLY_BYTES:,} bytes: check "
+                f"that this is the address of a language model."
             )
         return content
 
@@ -361,14 +361,14 @@ class ChatClient:
 
         if code in (401, 403):
             return ServerError(
-                f"The language model at {self.url} refuses the key: set {KEY_VARIABLE} to a valid "
-                "one."
+                f"The language model at {self.url} rejected the key: set {KEY_VARIABLE} to a valid "
+                f"key."
             )
 
         if 300 <= code < 400:
             return ServerError(
-                f"{self.url} redirects to another address, to which no text is sent: give the "
-                "final address."
+                f"{self.url} redirects to another address, where teeter does not send texts: give "
+                f"the final address."
             )
         if code == 404:
             return ServerError(
@@ -377,8 +377,8 @@ class ChatClient:
             )
 
         if code in (400, 422):
-            return _BadRequestError(f"{self.url} refuses the request with status {code}.")
-        return ServerError(f"{self.url} refuses the request with status {code}.")
+            return _BadRequestError(f"{self.url} rejected the request with status {code}.")
+        return ServerError(f"{self.url} rejected the request with status {code}.")
 
 
 def _describe_failure(error: Exception) -> str:
@@ -432,7 +432,7 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
         input_tokens = usage.get("prompt_tokens")
         output_tokens = usage.get("completion_tokens")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise _AttemptFailedError("its response is no chat completion") from None
+        raise _AttemptFailedError("its response is not a chat completion") from None
 
     # A model may decline to reply. That is a reply too: it was paid for.
     reply_text = reply if isinstance(reply, str) else ""

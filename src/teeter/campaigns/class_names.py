@@ -30,12 +30,12 @@ def explain_names(campaign: Campaign) -> str:
 
     if len(campaign.classes) - len(silent) < 2:
         return (
-            f"The class names are not used, because {listed} say nothing about their items: "
-            "describe them with teeter campaign describe."
+            f"The class names are not used, because too few of them say anything about their "
+            f"items. Describe {listed} with teeter campaign describe."
         )
     if silent:
         return (
             f"Models learn from the class names, except for {listed}, which say nothing about "
             "their items."
         )
-    return "Models learn from the class names too, as long as these help."
+    return "Models also learn from the class names, as long as this helps."

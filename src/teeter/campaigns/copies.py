@@ -40,7 +40,7 @@ def copy_to_location(source: Database, name: str, location: str) -> tuple[str, d
         url, new_name = split_location(location)
         if new_name not in (None, name):
             raise InputError(
-                f"A copy keeps the name of the campaign, which is {name!r}: leave out #{new_name}."
+                f"A copy keeps the name of the campaign ({name!r}): leave out #{new_name}."
             )
         # A database is written in one transaction: a copy that fails leaves nothing behind.
         return _copy_to_database(source, name, url)

@@ -120,7 +120,7 @@ def read_descriptions(path: Path) -> dict[str, ClassDescription]:
         InputError: a description is too long, or is not a string.
     """
     if not path.is_file():
-        raise FileError(f"There is no file {path} to read descriptions of classes from.")
+        raise FileError(f"There is no file {path} to read class descriptions from.")
 
     suffix = path.suffix.lower()
     with parse_errors(path, "file of class descriptions"):
@@ -144,7 +144,7 @@ def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FileError(
-            f"{path} is no valid TOML: {error}. Quote names that have spaces."
+            f"{path} is not valid TOML: {error}. Quote names that have spaces."
         ) from None
 
     descriptions = {}
@@ -158,7 +158,7 @@ def _parse_toml(text: str, path: Path) -> dict[str, ClassDescription]:
         if unknown:
             raise InputError(
                 f"{name} in {path} has the entry {unknown[0]!r}: only description and examples are "
-                "known."
+                f"allowed."
             )
         descriptions[name] = validate_description(
             name, entry.get("description", ""), entry.get("examples", [])

@@ -115,7 +115,7 @@ def prepare_encoder(
         MissingExtraError: a package is not installed.
     """
     if settings.kind == ItemKind.FEATURES:
-        raise InputError("The items of this campaign are features: there is nothing to encode.")
+        raise InputError("The items of this campaign are features, so there is nothing to encode.")
 
     current = repository.encodings.current(connection)
     if name is None and current is not None:

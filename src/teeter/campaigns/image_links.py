@@ -171,8 +171,8 @@ class ImageFetcher:
     def _read_from_store(self, link: str) -> bytes:
         if not self.allow_stores:
             raise PermissionDeniedError(
-                f"{link[:200]} would be read with the credentials of the server: who runs it can "
-                "add such images with teeter campaign new or add."
+                f"{link[:200]} would be read with the server's credentials: ask the person who "
+                f"runs the server to add such images with teeter campaign new or add."
             )
         try:
             import fsspec

@@ -163,7 +163,7 @@ def _read_image_table(
 
     if not entries:
         failed = next(iter(fetcher.errors.values())) if fetcher is not None else ""
-        raise InputError(f"No image of {path} can be fetched: {failed}")
+        raise InputError(f"None of the images in {path} could be fetched: {failed}")
     parsed = parse_items(entries, ItemKind.IMAGE, folder)
     return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
 
@@ -295,8 +295,8 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
     for name in template.columns:
         if name in table.nested:
             raise InputError(
-                f"Column {name!r} of {table.path} holds lists, objects or bytes: name a column of "
-                "texts."
+                f"Column {name!r} of {table.path} holds lists, objects or bytes: choose a column "
+                f"of texts."
             )
 
     columns = {name: table.texts(name) for name in template.columns}
@@ -370,7 +370,7 @@ def _text_of_line(fields: Mapping[str, Any], text: str | None, line: int, path: 
     content = fields.get(text_field)
     if not isinstance(content, str):
         raise InputError(
-            f"Line {line} of {path} has no text in {text_field!r}: name another field with text=."
+            f"Line {line} of {path} has no text in {text_field!r}: choose another field with text=."
         )
     return content
 
@@ -421,8 +421,8 @@ def write_export(
         form = _FORM_OF_SUFFIX.get(path.suffix.lower())
     if form is None:
         raise InputError(
-            f"Cannot tell the format of {path}: use the suffix .csv, .jsonl or .parquet, or name "
-            f"one of the formats "
+            f"Cannot tell the format of {path}: use the suffix .csv, .jsonl or .parquet, or choose "
+            f"a format from "
             f"{', '.join(FORMATS)}."
         )
 

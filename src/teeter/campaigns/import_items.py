@@ -184,7 +184,7 @@ def _prepare(
         lacking = "1 item has" if len(missing) == 1 else f"{len(missing)} items have"
         raise InputError(
             f"{lacking} no features, but you gave features for the others: give features for all "
-            "items, or an encoder."
+            f"items, or choose an encoder."
         )
 
     name = settings.encoder if has_own_features else None

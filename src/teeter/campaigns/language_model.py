@@ -95,7 +95,8 @@ class LanguageModel:
 
         if self.budget is not None and not (self.input_price or self.output_price):
             raise InputError(
-                "A budget needs the prices of the language model, for a million tokens each."
+                "A budget needs the input and output prices of the language model, per million "
+                "tokens."
             )
 
     @property
@@ -223,8 +224,8 @@ def _register_source(
         is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
         if existing.name == model.source_name and not is_same_kind:
             raise InputError(
-                f"{existing.name!r} is the name of {existing.kind} from a file: give the language "
-                "model another name."
+                f"{existing.name!r} is already the name of {existing.kind} from a file: give the "
+                f"language model another name."
             )
 
     # Never the key, which is in the environment only.

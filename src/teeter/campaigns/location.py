@@ -115,7 +115,7 @@ def validate_classes(classes: Sequence[Any]) -> list[str]:
     """
     # A text is a sequence too, and each of its letters would become a class.
     if isinstance(classes, str):
-        raise InputError(f"The classes are the text {classes!r}: give a list of names.")
+        raise InputError(f"The classes are the string {classes!r}: give a list of names.")
 
     names = [as_class_name(name).strip() for name in classes]
     has_blank = "" in names

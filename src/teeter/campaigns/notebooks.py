@@ -85,14 +85,14 @@ def open_notebook_page(location: str, *, origin: str | None = None, height: int)
     origin = origin or find_notebook_origin()
     if origin is None:
         raise InputError(
-            "The address of the notebook is not known: name it, such as "
+            "The address of the notebook is unknown: pass it, for example "
             "show(origin='http://localhost:8888')."
         )
     host = urlsplit(origin).hostname
     if host not in _LOCAL_HOSTS:
         raise InputError(
-            f"A notebook on {host} cannot show a page of this machine: run teeter serve where "
-            "others can reach it."
+            f"A notebook on {host} cannot show a page that this machine serves locally: run teeter "
+            f"serve at an address that the notebook's browser can reach."
         )
 
     running = _pages.get((location, origin))
@@ -138,4 +138,4 @@ def _read_address(process: subprocess.Popen[str], host: str) -> str:
         if match is not None:
             name = f"[{host}]" if ":" in host else host
             return f"http://{name}:{match[1]}/"
-    raise ServerError("The server of the page did not start: see the messages above.")
+    raise ServerError("The page's server did not start: see the messages above.")

@@ -192,16 +192,16 @@ def _pick_address(host: str, port: int, allow_private: bool, resolve: Resolver) 
     try:
         addresses = list(resolve(host, port))
     except (OSError, UnicodeError):
-        raise ServerError(f"The name {host} cannot be resolved.") from None
+        raise ServerError(f"The host name {host} cannot be resolved.") from None
     if not addresses:
-        raise ServerError(f"The name {host} has no address.")
+        raise ServerError(f"The host name {host} has no address.")
 
     if not allow_private:
         for text in addresses:
             if not _is_public(ipaddress.ip_address(text.partition("%")[0])):
                 raise PrivateAddressError(
-                    f"{host} has the address {text}, which is not public: name a public host, or "
-                    "allow private addresses."
+                    f"{host} has the address {text}, which is not public: use a public host, or "
+                    f"allow private addresses."
                 )
     return addresses[0]
 

@@ -102,7 +102,7 @@ def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
         return "The class names are not used: you gave the features of the items yourself."
 
     if settings.head != ClassifierKind.LINEAR:
-        return f"The class names are not used: the head {settings.head} has no use for them."
+        return f"The class names are not used: the head {settings.head} cannot use them."
     return None
 
 

@@ -183,7 +183,7 @@ def settings_from_json(text: str, database: Database) -> Settings:
     unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
     if unknown:
         raise StoreError(
-            f"{database.display_url} has a setting of a newer version of teeter ({unknown[0]}): "
+            f"{database.display_url} has a setting from a newer version of teeter ({unknown[0]}): "
             f"update teeter to open it."
         )
 

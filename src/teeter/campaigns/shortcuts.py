@@ -137,16 +137,16 @@ def _parse_key(text: str, name: str, keys: Mapping[str, str]) -> str:
     """Return the key that was chosen for class ``name``, if no other class in ``keys`` has it."""
     key = text.strip().lower()
     if len(key) != 1 or not key.isprintable():
-        raise InputError(f"{text!r} cannot be the shortcut of {name}: give one letter or digit.")
+        raise InputError(f"{text!r} cannot be the shortcut for {name}: give one letter or digit.")
 
     for action, action_key in _ACTION_KEYS.items():
         if key == action_key:
-            raise InputError(f"{key!r} cannot be the shortcut of {name}: it means {action}.")
+            raise InputError(f"{key!r} cannot be the shortcut for {name}: it means {action}.")
 
     for other_name, other_key in keys.items():
         if other_key == key:
             raise InputError(
-                f"{key!r} cannot be the shortcut of {name}: it is already the shortcut of "
+                f"{key!r} cannot be the shortcut for {name}: it is already the shortcut for "
                 f"{other_name}."
             )
 

@@ -167,7 +167,7 @@ def _describe_trend(progress: Progress) -> str:
             "measured."
         )
     if change is None:
-        return "Whether the accuracy is still rising cannot be measured."
+        return "It cannot be measured whether the accuracy is still rising."
 
     # Whole numbers, so that nothing changes by -0 points.
     low = round(100 * change.low)
@@ -204,7 +204,7 @@ def _recommend(kappa: float, accuracies: Sequence[AccuracyEstimate]) -> str:
         if change.high - change.low > ROUGH_CHANGE:
             advice += (
                 f" However, the accuracy is measured on only {accuracies[-1].total} random items, "
-                "so label more of them first if it matters."
+                "so if the accuracy matters, label more random items first."
             )
         return advice
 

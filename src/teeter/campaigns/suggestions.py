@@ -198,8 +198,8 @@ def _parse_prediction(
     columns = {str(name).strip().lower() for name in row}
     if columns.isdisjoint((*_LABEL_COLUMNS, "probabilities", *(c.lower() for c in classes))):
         raise InputError(
-            f"Cannot find a prediction in {place}: name its column label, or name a column after "
-            f"each class. It has {', '.join(map(str, row))}."
+            f"Cannot find a prediction in {place}: put it in a column called label, or add a "
+            f"column named after each class. The columns are {', '.join(map(str, row))}."
         )
     return None
 
@@ -233,15 +233,15 @@ def _require_distribution(
     missing = [name for name in classes if name not in probabilities]
     if missing:
         raise InputError(
-            f"There is no probability of {missing[0]!r} in {place}: give that of every class, or "
-            "of none."
+            f"There is no probability of {missing[0]!r} in {place}: give the probability of every "
+            f"class, or of none."
         )
 
     total = sum(probabilities.values())
     if abs(total - 1) > _SUM_TOLERANCE:
         raise InputError(
-            f"The probabilities in {place} add up to {total:.3g}: they must add up to 1. Give only "
-            "the label if these are other scores."
+            f"The probabilities in {place} add up to {total:.3g}: they must add up to 1. If they "
+            f"are scores of another kind, give only the label."
         )
 
 
@@ -249,7 +249,7 @@ def _parse_json_object(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise InputError(f"The probabilities in {place} are no JSON object.") from None
+        raise InputError(f"The probabilities in {place} are not a JSON object.") from None
 
 
 def _parse_probability(value: Any, place: str) -> float:
@@ -259,8 +259,8 @@ def _parse_probability(value: Any, place: str) -> float:
         probability = math.nan
     if not 0 <= probability <= 1:
         raise InputError(
-            f"The probability {value!r} in {place} must be a number from 0 to 1. Leave the column "
-            "out if these are other scores."
+            f"The probability {value!r} in {place} must be a number from 0 to 1. If the column "
+            f"holds scores of another kind, leave it out."
         )
     return probability
 
@@ -275,7 +275,7 @@ class PredictionImport:
     source: str
     stored: int
     unknown_items: int
-    """Predictions about items that the campaign does not have."""
+    """Predictions for items that the campaign does not have."""
     unknown_labels: dict[str, int] = field(default_factory=dict)
     """Predicted classes that the campaign does not have, and how often they occur."""
     missing: int = 0
@@ -327,7 +327,8 @@ def store_predictions(
         for existing in repository.suggestions.sources(connection):
             if existing.name == name and existing.kind is not SourceKind.PREDICTIONS:
                 raise InputError(
-                    f"{name!r} is the name of a {existing.kind}: give the predictions another name."
+                    f"{name!r} is already the name of a {existing.kind}: give the predictions "
+                    f"another name."
                 )
 
         # Replaced as a whole: what a model no longer predicts must not stay behind.
@@ -373,7 +374,10 @@ def _explain_unusable(
     given = predictions[0].item
     stored = next(iter(sorted(item_ids)), None)
     example = "it has no items" if stored is None else f"its ids look like {stored!r}"
-    return f"No prediction is about an item of the campaign: there is no item {given!r}, {example}."
+    return (
+        f"No prediction is for an item of the campaign: the campaign has no item {given!r}; "
+        f"{example}."
+    )
 
 
 # Measuring sources
@@ -381,7 +385,7 @@ def _explain_unusable(
 
 @dataclass(frozen=True)
 class SourceReport:
-    """A source of suggestions, and how far people agree with it."""
+    """A source of suggestions, and how often annotators agree with it."""
 
     name: str
     kind: SourceKind

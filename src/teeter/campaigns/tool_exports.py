@@ -80,7 +80,9 @@ def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
 
     labelled = [row for row in rows if row.label is not None and not row.left_out]
     if any(row.kind != "text" for row in labelled):
-        raise InputError("spaCy reads texts: export images or features in another format.")
+        raise InputError(
+            "The format spacy is only for texts: export images or features in another format."
+        )
 
     # Only its tokenizer is used, which knows no language in particular.
     pipeline = spacy.blank("xx")

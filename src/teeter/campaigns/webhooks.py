@@ -114,7 +114,9 @@ def add_webhook(
     repository = campaign.repository.webhooks
     with campaign.database.writing() as connection:
         if len(repository.all(connection)) >= MAX_WEBHOOKS:
-            raise InputError(f"A campaign has at most {MAX_WEBHOOKS} webhooks: remove one first.")
+            raise InputError(
+                f"A campaign can have at most {MAX_WEBHOOKS} webhooks: remove one first."
+            )
         return repository.add(
             connection,
             url=url,

@@ -181,7 +181,7 @@ class Classifier:
         """Yield the features of contents chunk by chunk, with the number of the first content."""
         # A text is a sequence too, and each of its letters would be labelled.
         if isinstance(contents, str):
-            raise InputError("One text was given: put it into a list.")
+            raise InputError("This is a single text: give a list of texts.")
 
         for start in range(0, len(contents), CHUNK):
             chunk = contents[start : start + CHUNK]

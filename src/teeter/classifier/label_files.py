@@ -103,16 +103,16 @@ def _require_kind(classifier: Classifier, source: Path) -> None:
     """Refuse images for a classifier of texts, and the other way round."""
     if classifier.encoder is None:
         raise InputError(
-            "This classifier was trained on features: compute those of the new items, and call "
-            "predict_proba."
+            "This classifier was trained on features: compute the features of the new items, and "
+            "call predict_proba."
         )
 
     is_folder = source.is_dir()
     reads_images = classifier.encoder.kind is ContentKind.IMAGE
     if reads_images and not is_folder:
-        raise InputError(f"This classifier reads images: give a folder of them, not {source}.")
+        raise InputError(f"This classifier reads images: give a folder of images, not {source}.")
     if is_folder and not reads_images:
-        raise InputError(f"This classifier reads texts: give a file of them, not {source}.")
+        raise InputError(f"This classifier reads texts: give a file of texts, not {source}.")
 
 
 class _Rows(ABC):

@@ -116,7 +116,8 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
     # Checked first, because the other entries may mean something else in another format.
     if description.get("format") != FORMAT:
         raise FileError(
-            f"{folder} was written by another version of teeter, and this one cannot read it."
+            f"{folder} was written by another version of teeter, in a format that this version "
+            f"cannot read."
         )
 
     try:
@@ -169,7 +170,7 @@ def _require_printable(text: Any) -> str:
     """Return a text that a terminal may show."""
     # The folder may come from anyone, and control characters can rewrite a terminal's screen.
     if not isinstance(text, str) or not text.isprintable():
-        raise ValueError("not a printable text")
+        raise ValueError("not a printable string")
     return text
 
 
@@ -178,8 +179,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
         description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise FileError(
-            f"{folder} is not a model: it has no file {_DESCRIPTION}. Make one with teeter "
-            f"campaign model."
+            f"{folder} is not a model: it has no file {_DESCRIPTION}. Create a model folder with "
+            f"teeter campaign model."
         ) from None
     except OSError as error:
         raise FileError(f"Cannot read {folder}: {error.strerror}.") from None

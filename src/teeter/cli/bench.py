@@ -45,7 +45,7 @@ StrategiesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated strategy names. Default: those of the setting. If the run "
+        help="Comma-separated strategy names. Default: the strategies of the setting. If the run "
         "already exists, new strategies are added to it.",
     ),
 ]
@@ -122,7 +122,9 @@ def run(
     track: TrackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the experiment of a setting. To continue an interrupted run, repeat its command.
+    """Run the experiment that a setting describes.
+
+    To continue an interrupted run, repeat its command.
 
     \b
     Examples:
@@ -183,7 +185,7 @@ def run(
 def list_settings(
     as_json: Annotated[bool, typer.Option("--json", help="Print all values as JSON.")] = False,
 ) -> None:
-    """List the settings that can be run."""
+    """List the settings that teeter bench run accepts."""
     from teeter.experiments import setting_named, setting_names
     from teeter.models.network_registry import network_names
 

@@ -159,16 +159,16 @@ ImageOption = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        help="Column of images instead of texts: paths beside the table, or https://, s3:// or "
-        "gs:// links, which are fetched once into a folder beside it.",
+        help="Column of images instead of texts: paths relative to the table, or https://, s3:// "
+        "or gs:// links, which are fetched once into a folder beside the table.",
     ),
 ]
 RowsOption = Annotated[
     bool,
     typer.Option(
         "--rows",
-        help="Label whole rows of a table, shown as a card and encoded by their numbers, dates "
-        "and categories.",
+        help="Label whole rows of a table. Each row is shown as a card, and encoded from its "
+        "numbers, dates and categories.",
     ),
 ]
 AllowPrivateOption = Annotated[
@@ -241,11 +241,11 @@ def new(
     computes the features of the items, and nothing is downloaded. To list the encoders, run teeter
     encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
-    All columns of a table stay with the items: the page searches and filters by them, and teeter
-    campaign export returns them in their order and with their types.
+    All columns of a table stay with the items. You can search and filter by them on the page, and
+    teeter campaign export writes them in their original order and with their types.
 
     Control items (see --control) are drawn at random from all items, including those already
-    labelled. The audit set holds at most half of the items, and grows when items are added later.
+    labelled. The audit set holds at most half of the items, and grows when you add items later.
     When an annotator answers an item, the leases on their other items are renewed. With --consensus
     dawid-skene, the answers of more accurate annotators count more.
 
@@ -370,7 +370,7 @@ def add(
         _report_unreadable(result.encoding)
         if result.encoding.is_outgrown:
             echo_wrapped(
-                f"The encoder {result.encoding.encoder} learned from only "
+                f"The encoder {result.encoding.encoder} was fitted on only "
                 f"{result.encoding.fitted_on:,} items. To fit it on all items, run teeter campaign "
                 f"encode {shlex.quote(_hide_password(file))} --again."
             )
@@ -593,7 +593,7 @@ def tell(
         # Two people may now answer one item, and they should know.
         holders = ""
         if receipt.asked_now:
-            holders = f", and it is now assigned to {', '.join(receipt.asked_now)}"
+            holders = f", and the item is now assigned to {', '.join(receipt.asked_now)}"
         typer.echo(
             f"Your lease on this item had expired{holders}. Your answer still counts.",
             err=True,
@@ -733,7 +733,7 @@ def export(
             "--format",
             metavar="NAME",
             help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
-            "spacy, image-folder or cleanlab. Default: chosen by the suffix of OUT.",
+            "spacy, image-folder or cleanlab. Default: determined by the suffix of OUT.",
         ),
     ] = None,
     history: Annotated[
@@ -1021,8 +1021,8 @@ def create_campaign(
     descriptions = _read_descriptions(describe, classes)
     if names is None and labels is None:
         raise InputError(
-            "Which classes? Name them with --classes, or name the column that holds them with "
-            "--labels."
+            "The classes are missing: list them with --classes, or name the column that holds them "
+            "with --labels."
         )
 
     with progress("Encoding") as show_progress:
@@ -1290,9 +1290,11 @@ def _require_history_path(history: Path, out: Path) -> None:
     """Check that the history goes to a file of its own, outside of the exported folder."""
     if history.resolve() == out.resolve():
         raise InputError(
-            f"Cannot write both the labels and the history to {out}: choose another file."
+            f"Cannot write both the labels and the history to {out}: choose two different files."
         )
     if history.is_dir():
-        raise InputError(f"Cannot write the history to {history}, which is a folder: name a file.")
+        raise InputError(
+            f"Cannot write the history to {history}, which is a folder: choose a file."
+        )
     if out.resolve() in history.resolve().parents:
-        raise InputError(f"Cannot write the history to {history}: name a file outside {out}.")
+        raise InputError(f"Cannot write the history to {history}: choose a file outside {out}.")

@@ -56,7 +56,7 @@ def format_class_counts(
     lines = _format_columns(ranked[:_LISTED], width)
     if hidden:
         classes = "class" if len(hidden) == 1 else "classes"
-        lines.append(f"{len(hidden):,} more {classes}: list with --all.")
+        lines.append(f"{len(hidden):,} more {classes}: list them with --all.")
     return lines + _describe_small_classes(hidden)
 
 

@@ -28,7 +28,7 @@ class _EncoderRow:
 
 
 def encoders(as_json: JsonOption = False) -> None:
-    """List the encoders, what they read, their weights and licences.
+    """List the encoders, with what they read, their weights and their licences.
 
     auto stands for the best installed encoder. The option --encoder also accepts a
     sentence-transformers or transformers model, given by its folder, its package or its name on the

@@ -35,11 +35,11 @@ def finish(
     *,
     error: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="Wrong labels that are allowed. Default: 5%."),
+        typer.Option(metavar="SHARE", help="Share of the labels that may be wrong. Default: 5%."),
     ] = None,
     confidence: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="How sure the promise is to be. Default: 95%."),
+        typer.Option(metavar="SHARE", help="Confidence of the promise. Default: 95%."),
     ] = None,
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Make the promise for each predicted class.")
@@ -52,7 +52,7 @@ def finish(
         int | None,
         typer.Option(
             metavar="N",
-            help="Ask about N random items next; 0 for the picks of the strategy again.",
+            help="Ask about N random items next; 0 returns to the picks of the strategy.",
         ),
     ] = None,
     certificate: Annotated[
@@ -66,10 +66,10 @@ def finish(
 ) -> None:
     """Find out which items the model may label, and promise how many labels are wrong.
 
-    Without --start it shows a plan: how many random labels would let the model label how many
-    items. With --start the model is frozen, and the next questions are random items. Run it again
-    at any time to see what the model may label by now: looking often does not weaken the promise.
-    After --certificate, teeter campaign export has the model's labels.
+    Without --start, the command shows a plan: how many items the model could label after how many
+    random labels. With --start, the model is frozen, and the next items are drawn at random. Run
+    the command again at any time to see what the model may label by now. Looking often does not
+    weaken the promise. After --certificate, teeter campaign export includes the model's labels.
 
     \b
     Examples:
@@ -82,13 +82,13 @@ def finish(
     has_terms = error is not None or confidence is not None or per_class
     if start and certificate is not None:
         raise InputError(
-            "--start and --certificate exclude each other: start, answer the random items, then "
+            "--start and --certificate cannot be combined: start, answer the random items, then "
             "certify."
         )
     if ask is not None and has_terms and not start:
         raise InputError(
-            "--ask goes on with the promise that was started, so it takes no --error, --confidence "
-            "or --per-class: leave them out, or start another promise with --start."
+            "--ask continues the promise that was started, so it takes no --error, --confidence or "
+            "--per-class: leave these options out, or start another promise with --start."
         )
     if certificate is not None:
         _require_certificate_path(certificate)

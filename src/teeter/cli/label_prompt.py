@@ -125,8 +125,8 @@ def print_legend(keyboard: Keyboard) -> None:
     """Print which key stands for which class, on as few lines as the terminal allows."""
     if keyboard.by_name:
         echo_wrapped(
-            f"There are {len(keyboard.classes)} classes: type the beginning of a name in small "
-            "letters, then press Enter."
+            f"There are {len(keyboard.classes)} classes: type the beginning of a name in lower "
+            f"case, then press Enter."
         )
         return
 

@@ -88,7 +88,7 @@ def require_writable(path: Path, *sources: Path) -> None:
     for source in sources:
         # Not by name: a link, or another way to write the path, leads to the same file.
         if source.exists() and path.samefile(source):
-            raise FileError(f"Cannot write {path}: it is an input file. Name another file.")
+            raise FileError(f"Cannot write {path}: it is an input file. Choose another file.")
 
 
 @contextmanager

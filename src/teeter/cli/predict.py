@@ -141,8 +141,8 @@ def _label_file(classifier: Classifier, source: Path, out: Path, text: str | Non
         share, low, high = info.accuracy
         echo_wrapped(
             f"The accuracy of this model on random items of its campaign is about {share:.0%}, "
-            f"between {low:.0%} and {high:.0%} with 95% confidence. It says nothing about data of "
-            "another kind."
+            f"between {low:.0%} and {high:.0%} with 95% confidence. It may be different on other "
+            f"kinds of data."
         )
     if result.problems:
         rows = pluralize(len(result.problems), "row")

@@ -79,8 +79,8 @@ ClassesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Comma-separated class names, or a file of them. A campaign is created from the items "
-        "unless it already exists.",
+        help="Comma-separated class names, or a file of them. A campaign is created from the "
+        "items, unless one already exists.",
     ),
 ]
 EncoderOption = Annotated[
@@ -94,8 +94,8 @@ SuggestOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Ask a language model for suggestions: the address of an OpenAI-compatible "
-        "interface. The texts of items are sent there.",
+        help="Address of an OpenAI-compatible interface, whose language model suggests labels. The "
+        "texts of items are sent there.",
     ),
 ]
 ModelOption = Annotated[
@@ -103,20 +103,18 @@ ModelOption = Annotated[
 ]
 InputPriceOption = Annotated[
     float,
-    typer.Option(
-        metavar="AMOUNT", min=0, help="With --suggest: price of a million tokens of input."
-    ),
+    typer.Option(metavar="AMOUNT", min=0, help="With --suggest: price per million input tokens."),
 ]
 OutputPriceOption = Annotated[
     float,
-    typer.Option(
-        metavar="AMOUNT", min=0, help="With --suggest: price of a million tokens of output."
-    ),
+    typer.Option(metavar="AMOUNT", min=0, help="With --suggest: price per million output tokens."),
 ]
 SuggestBudgetOption = Annotated[
     float | None,
     typer.Option(
-        metavar="AMOUNT", min=0, help="With --suggest: what the replies of a campaign may cost."
+        metavar="AMOUNT",
+        min=0,
+        help="With --suggest: maximum cost of the language model for each campaign.",
     ),
 ]
 HostOption = Annotated[
@@ -184,7 +182,8 @@ FrameOriginOption = Annotated[
     str | None,
     typer.Option(
         metavar="ORIGIN",
-        help="Let pages of this origin, such as http://localhost:8888, show the page in a frame.",
+        help="Allow pages from this origin, such as http://localhost:8888, to show the page in a "
+        "frame.",
     ),
 ]
 UploadOption = Annotated[
@@ -229,8 +228,9 @@ def serve(
     """Label on a page in your browser.
 
     Prints the address of the page. The page needs pip install 'teeter[label]'. It needs no internet
-    access, and all data stays on this machine. Only with --suggest, the texts of items are sent to
-    the language model at that address, which suggests labels; see teeter campaign suggest.
+    access, and all data stays on this machine. The only exception is --suggest: it sends the texts
+    of items to the language model at that address, which suggests labels (see teeter campaign
+    suggest).
 
     Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
     another file.
@@ -251,8 +251,8 @@ def serve(
         return
     if not locations and folder is None and database is None:
         raise InputError(
-            "Name a campaign file, or a folder of campaigns with --folder, or a database of "
-            "campaigns with --database."
+            "Give a campaign file, a folder of campaigns with --folder, or a database of campaigns "
+            "with --database."
         )
 
     # Wrong options are reported before a port is opened.
@@ -510,7 +510,8 @@ def _find_campaign(
     if classes is None:
         if _holds_items(path):
             raise InputError(
-                f"{path} is not a campaign: name the classes with --classes to create one from it."
+                f"{path} is not a campaign: to create a campaign from it, list the classes with "
+                f"--classes."
             )
         return path
     if path.suffix == ".teeter":

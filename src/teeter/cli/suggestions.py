@@ -44,22 +44,24 @@ LimitOption = Annotated[
     int | None, typer.Option("-n", metavar="N", min=1, help="Ask about at most N items.")
 ]
 InputPriceOption = Annotated[
-    float, typer.Option(metavar="AMOUNT", min=0, help="Price of a million tokens of input.")
+    float, typer.Option(metavar="AMOUNT", min=0, help="Price per million input tokens.")
 ]
 OutputPriceOption = Annotated[
-    float, typer.Option(metavar="AMOUNT", min=0, help="Price of a million tokens of output.")
+    float, typer.Option(metavar="AMOUNT", min=0, help="Price per million output tokens.")
 ]
 ModelBudgetOption = Annotated[
     float | None,
     typer.Option(
         metavar="AMOUNT",
         min=0,
-        help="Stop before all replies together cost more. Needs the prices.",
+        help="Stop before the total cost exceeds this amount. Needs both prices.",
     ),
 ]
 SourceNameOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="What the suggestions are called. Default: the model."),
+    typer.Option(
+        metavar="NAME", help="Name of the suggestions on the page. Default: the name of the model."
+    ),
 ]
 
 
@@ -75,17 +77,18 @@ def describe(
     names: Annotated[
         bool | None,
         typer.Option(
-            "--names/--no-names", help="Let models learn from names and descriptions, or not."
+            "--names/--no-names",
+            help="Whether models learn from the names and descriptions of the classes.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the classes mean, or print what they mean.
+    """Describe what the classes mean, or print their descriptions.
 
     Annotators see the descriptions beside the item. Models learn from the names, descriptions and
-    examples as long as they predict labels better than labels alone. A TOML file has lines such as
-    spam = "Unwanted advertising.", or tables with description and examples. A CSV file has the
-    columns name, description and example.
+    examples, as long as this improves their predictions. A TOML file has lines such as spam =
+    "Unwanted advertising.", or tables with description and examples. A CSV file has the columns
+    name, description and example.
 
     \b
     Examples:
@@ -129,19 +132,20 @@ def predictions(
     source: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What they are called on the page. Default: the file's name."
+            metavar="NAME",
+            help="Name of the predictions on the page. Default: the name of the file.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add the predictions of another model as suggestions.
 
-    They never become labels. Annotators see them as suggestions on picked items, and their accuracy
-    is measured on control items, where annotators do not see them. Models learn from them as long
-    as that helps. Adding predictions under the same name replaces the earlier ones.
+    Suggestions never become labels. Annotators see them on picked items, and their accuracy is
+    measured on control items, where annotators do not see them. Models learn from them as long as
+    that helps. Adding predictions under the same name replaces the earlier ones.
 
-    Instead of a label, a row may have the probability of every class, in columns named after
-    the classes.
+    Instead of a label, a row may have the probability of every class, in columns named after the
+    classes.
 
     \b
     Examples:
@@ -158,7 +162,7 @@ def predictions(
     typer.echo(f"Added {pluralize(result.stored, 'suggestion')} by {result.source}.")
     if result.unknown_items:
         count = pluralize(result.unknown_items, "prediction")
-        typer.echo(f"Left out {count} about items that the campaign does not have.")
+        typer.echo(f"Left out {count} for items that the campaign does not have.")
     if result.unknown_labels:
         count = pluralize(sum(result.unknown_labels.values()), "prediction")
         listed = list_some([repr(name) for name in result.unknown_labels], _NAMED_LABELS)
@@ -178,22 +182,25 @@ def suggest(
     budget: ModelBudgetOption = None,
     source: SourceNameOption = None,
     parallel: Annotated[
-        int, typer.Option(metavar="N", min=1, max=32, help="Requests sent at once.")
+        int, typer.Option(metavar="N", min=1, max=32, help="Number of requests sent in parallel.")
     ] = 4,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Ask again where descriptions or instructions have changed."),
+        typer.Option(
+            "--again",
+            help="If descriptions or instructions have changed, ask again about the same items.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a language model for suggestions. The texts of the items are sent to its server.
 
-    The instructions and the descriptions of the classes are the prompt. Each text is a request of
-    its own, so no text can influence the label of another. Items that annotators get next and
-    labelled control items come first. Every reply is stored at once: the same command resumes an
-    interrupted run, and no text is paid for twice.
+    The instructions and the descriptions of the classes are the prompt. Each text is sent in a
+    separate request, so no text can influence the label of another. Items that annotators get next
+    and labelled control items come first. Every reply is stored at once, so the same command
+    resumes an interrupted run, and no text is paid for twice.
 
-    The key of the server is read from TEETER_SUGGEST_KEY and never stored.
+    The server's key is read from TEETER_SUGGEST_KEY and is never stored.
 
     \b
     Examples:
@@ -256,7 +263,7 @@ def sources(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sources of suggestions, and how far people agree with each.
+    """List the sources of suggestions, and how often annotators agree with each.
 
     The accuracy is measured on control and audit items, where annotators see no suggestion. The
     last two columns compare labels of picked items with the suggestion, where it was shown and

@@ -69,7 +69,7 @@ ImagesOption = Annotated[
 SuggestionsOption = Annotated[
     bool,
     typer.Option(
-        "--suggestions", help="Send suggestions as predictions. Annotators see them chosen."
+        "--suggestions", help="Send suggestions as predictions. Annotators see them preselected."
     ),
 ]
 NewProjectOption = Annotated[

@@ -116,7 +116,8 @@ def add_person(
     no_token: Annotated[
         bool,
         typer.Option(
-            "--no-token", help="Create no token, because the annotator logs in with an account."
+            "--no-token",
+            help="Do not create a token. Use this if the annotator logs in with an account.",
         ),
     ] = False,
 ) -> None:
@@ -180,8 +181,8 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
 
     The pace is the median time between two answers, not counting breaks. The accuracy is shown in
     three ways: as agreement with the majority of the other annotators, as agreement with the
-    decisions of reviewers, and as agreement on items drawn at random. On these, an answer is
-    compared with the decision, or with the majority if there is no decision.
+    decisions of reviewers, and as agreement on items drawn at random. On items drawn at random, an
+    answer is compared with the decision, or with the majority if there is no decision.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
@@ -194,7 +195,7 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
         return
 
     if not names:
-        typer.echo("The campaign has no members: anyone who can open it may do anything.")
+        typer.echo("The campaign has no members, so anyone who can open it may do anything.")
         return
 
     header = [

@@ -35,9 +35,10 @@ def add(
         ),
     ] = False,
 ) -> None:
-    """Send events to an address from now on, and print the secret of their signatures.
+    """Send events to an address from now on, and print the secret that they are signed with.
 
-    A running server delivers within seconds. Without a server, run teeter campaign webhook deliver.
+    A running server delivers events within seconds. Without a server, run teeter campaign webhook
+    deliver.
 
     \b
     Examples:
@@ -56,7 +57,7 @@ def add(
 
 @webhook.command("list")
 def show(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """List the webhooks, and the last deliveries."""
+    """List the webhooks and their latest deliveries."""
     from teeter.campaigns.webhooks import list_deliveries, list_webhooks
 
     with open_campaign(file) as opened:
@@ -86,7 +87,7 @@ def remove(
     file: CampaignArgument,
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the webhook.")],
 ) -> None:
-    """Remove a webhook. What waits for it is never sent."""
+    """Remove a webhook. Events that have not been delivered to it yet are never sent."""
     from teeter.campaigns.webhooks import remove_webhook
 
     with open_campaign(file) as opened:
@@ -97,7 +98,7 @@ def remove(
 
 @webhook.command("deliver")
 def deliver(file: CampaignArgument) -> None:
-    """Deliver what is due now, for campaigns without a running server."""
+    """Deliver the events that are due now, for campaigns without a running server."""
     from teeter.campaigns.webhooks import deliver_due
 
     with open_campaign(file) as opened:

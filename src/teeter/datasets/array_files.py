@@ -331,7 +331,7 @@ def _find_features(arrays: Arrays, path: Path) -> Array | None:
         return None
 
     contents = _describe(arrays)
-    raise FileError(f"{path} holds {contents}: call the array of candidates features.")
+    raise FileError(f"{path} holds {contents}: name the array of candidates 'features'.")
 
 
 def _rename_inputs(arrays: Arrays) -> Arrays:
@@ -399,7 +399,7 @@ def _texts_from_array(array: Any, name: str, path: Path) -> list[str]:
     if not is_list or (values and not isinstance(values[0], str | bytes | int)):
         raise FileError(
             f"{path} holds {_describe({name: array})}: "
-            "a list of texts or whole numbers is needed there."
+            "it must be a list of strings or whole numbers."
         )
 
     texts = []

@@ -43,7 +43,7 @@ def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
         if path.suffix:
             ending = f"ends in {path.suffix!r}"
         accepted = ", ".join(suffixes)
-        raise FileError(f"{path} {ending}: {what} is a file in {accepted}.")
+        raise FileError(f"{path} {ending}: {what} must end in {accepted}.")
 
     if size == 0:
         raise FileError(f"{path} is empty: it has 0 bytes.")

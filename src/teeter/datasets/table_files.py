@@ -130,8 +130,8 @@ def require_ids(ids: list[str], source: str) -> list[str]:
             raise InputError(f"The id of row {row} in {source} is blank: every row needs one.")
         if text in row_of:
             raise InputError(
-                f"The id {text!r} in {source} is used in rows {row_of[text]} and {row}: "
-                "ids must differ."
+                f"The id {text!r} in {source} is used in rows {row_of[text]} and {row}: ids must "
+                f"be unique."
             )
         row_of[text] = row
 
@@ -359,7 +359,7 @@ def _require_names(names: Sequence[str], path: Path) -> None:
 
     for name, count in Counter(names).items():
         if name and count > 1:
-            raise FileError(f"{path} has {count} columns called {name!r}: names must differ.")
+            raise FileError(f"{path} has {count} columns called {name!r}: names must be unique.")
 
 
 def read_arrow_table(path: Path) -> Any:

@@ -104,7 +104,7 @@ def _parse_braces(text: str) -> TextTemplate:
             # are: {user.name} is the column "user.name", not an attribute.
             if specification or conversion:
                 raise InputError(
-                    f"The template {text!r} formats {column!r}: write {{{column}}} alone."
+                    f"The template {text!r} contains formatting: write only {{{column}}}."
                 )
             if column == "":
                 raise InputError(f"The template {text!r} has braces without a column in them.")

@@ -83,7 +83,7 @@ def run_setting(
         calling ``run_setting`` again retries them.
 
     Raises:
-        InputError: if the setting cannot be run, the folder holds a run with other values, or
+        InputError: if the setting cannot be run, the folder holds a run with different values, or
             another process is running it.
         UnknownNameError: if there is no such strategy, dataset or device.
         FileError: if the folder or a dataset cannot be read or written.
@@ -327,7 +327,7 @@ def _require_same_setting(recorded: Setting, requested: Setting, folder: Path) -
 
     if differences:
         raise InputError(
-            f"{folder} holds a run with other values ({', '.join(differences[:3])}): choose "
+            f"{folder} holds a run with different values ({', '.join(differences[:3])}): choose "
             "another folder."
         )
 

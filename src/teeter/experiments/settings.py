@@ -285,7 +285,7 @@ def read_setting(path: Path) -> Setting:
     missing = sorted(_required_values() - set(parsed) - {"name"})
     if missing:
         raise InputError(
-            f"{path} does not set {', '.join(missing)}: add what is missing, or name a setting "
+            f"{path} does not set {', '.join(missing)}: add the missing values, or name a setting "
             f"as base."
         )
     return Setting(name=name, **parsed)

@@ -49,8 +49,9 @@ class SampleItem:
 
 
 _TOUR = (
-    "Every 20 answers a model is trained, and it picks what to ask next. Progress, Map and Items "
-    "show how it is doing. Two of the labels given so far are wrong on purpose: Review finds them."
+    "After every 20 answers, a model is trained, which picks the next items. Progress, Map and "
+    "Items show how good the model is. Two of the existing labels are wrong on purpose. Review "
+    "finds them."
 )
 
 SAMPLES = (
@@ -59,7 +60,7 @@ SAMPLES = (
         "messages",
         "text",
         ("cards", "payments", "cash", "transfers", "top-ups", "identity"),
-        "Customers write to a bank. Which team should answer? Press the key of the team.\n\n"
+        "Customers write to a bank. Which team should answer? Press the shortcut of the team.\n\n"
         + _TOUR,
     ),
     Sample(
@@ -77,7 +78,7 @@ SAMPLES = (
             "bag",
             "boot",
         ),
-        "What does the photograph show? Press the key of the class.\n\n" + _TOUR,
+        "What does the photograph show? Press the shortcut of the class.\n\n" + _TOUR,
     ),
 )
 
@@ -116,7 +117,7 @@ def read_items(sample: Sample, image_folder: Path | None = None) -> list[SampleI
         return [SampleItem(text, team) for text, team in _read_rows("messages.csv")]
 
     if image_folder is None:
-        raise InputError(f"The sample {sample.name!r} has images: name a folder for them.")
+        raise InputError(f"The sample {sample.name!r} has images: choose a folder for them.")
     labels = [label for (label,) in _read_rows("clothes.csv")]
     return _cut_images(labels, image_folder)
 

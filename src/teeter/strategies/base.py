@@ -152,7 +152,7 @@ class Strategy(ABC):
             if not context.outputs.has(need):
                 usable = ", ".join(_usable_strategies(context))
                 raise MissingOutputError(
-                    f"{self.name} needs {_describe_need(need)}. With the outputs at hand you can "
+                    f"{self.name} needs {_describe_need(need)}. With the available outputs you can "
                     f"use {usable}."
                 )
         if "labelled" in self.needs and context.labelled is None:
@@ -262,11 +262,11 @@ def _describe_need(need: str) -> str:
         "features": "features, the input of the last layer, but there are none",
         "head": "a linear head (features and weight), but this model has none",
         "dropout_logits": (
-            "the logits of several dropout passes, which a network with dropout has: compute them "
-            'by observe(model, data, needs=("dropout_logits",))'
+            "the logits of several dropout passes, which a network with dropout has: "
+            'compute them with observe(model, data, needs=("dropout_logits",))'
         ),
         "ensemble_logits": (
-            "the logits of several networks: compute them by observe([model, other_model], data)"
+            "the logits of several networks: compute them with observe([model, other_model], data)"
         ),
     }
     return descriptions.get(need, f"{need}, but there are none")

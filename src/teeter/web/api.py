@@ -81,7 +81,9 @@ _EXPORT_SECONDS = 600
 ItemIdQuery = Annotated[str, Query(min_length=1, max_length=4096, description="The item's id.")]
 ColumnQuery = Annotated[
     Sequence[Annotated[str, Query(max_length=5000)]],
-    Query(max_length=10, description="COLUMN=VALUE: items whose cell is exactly the value."),
+    Query(
+        max_length=10, description="COLUMN=VALUE: only items with exactly this value in the column."
+    ),
 ]
 RowIdQuery = Annotated[int | None, Query(ge=0, le=_MAX_ROW_ID)]
 
@@ -177,10 +179,12 @@ def create_campaign(
         str, Form(max_length=200, description="A folder of images in the server's folder.")
     ] = "",
     keys: Annotated[
-        str, Form(max_length=200, description="Comma-separated shortcuts of the first classes.")
+        str,
+        Form(max_length=200, description="Comma-separated shortcuts, in the order of the classes."),
     ] = "",
     text: Annotated[
-        str, Form(max_length=1000, description="The column of texts, several, or a template.")
+        str,
+        Form(max_length=1000, description="The column of texts, several columns, or a template."),
     ] = "",
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200, description="The column of known labels.")] = "",

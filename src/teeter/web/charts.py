@@ -190,7 +190,7 @@ def coverage_chart(
     dots = [_Point(to_x(point.draws), to_y(point.coverage)) for point in planned]
 
     now = curve[-1] if curve else None
-    description = "Nothing is covered yet."
+    description = "The model may not label any items yet."
     if now is not None:
         description = f"After {now.draws} random labels the model may label {now.coverage:.0%}."
     band = []

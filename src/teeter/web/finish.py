@@ -90,7 +90,7 @@ class FinishService:
         return _describe(report, certificate)
 
     def start(self, body: FinishIn) -> FinishOut:
-        """Freeze the newest model, and let the next questions be random items.
+        """Freeze the newest model, and ask about random items next.
 
         Raises:
             InputError: there is no model, too few items are left, or answers are newer than it.

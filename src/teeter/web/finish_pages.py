@@ -59,8 +59,8 @@ def request_draws(
 
 def _describe_next(waiting: int) -> str:
     if waiting:
-        return f"The next {waiting:,} questions are random items."
-    return "The next questions are picked by the strategy."
+        return f"The next {waiting:,} items are drawn at random."
+    return "The next items are picked by the strategy."
 
 
 @router.post("/c/{slug}/finish/certificate")
@@ -72,7 +72,7 @@ def certify(request: Request, slug: str) -> Response:
     except InputError as problem:
         return PlainTextResponse(str(problem))
     return PlainTextResponse(
-        f"Certificate {certificate.id} is stored. Exports now have the model's labels."
+        f"Certificate {certificate.id} is stored. Exports now include the model's labels."
     )
 
 

@@ -23,7 +23,8 @@ IdempotencyKey: TypeAlias = Annotated[
     Header(
         max_length=200,
         pattern=r"^[!-~]+$",
-        description="A random text. A request that is sent again with it is not done again.",
+        description="A random string. A request that is sent again with the same string is not "
+        "executed again.",
     ),
 ]
 

@@ -29,7 +29,7 @@ def image_response(path: Path) -> Response:
     ``cat.png`` is not run in the browser. TIFF images are converted to PNG.
 
     Raises:
-        FileError: the file is not an image of a known format.
+        FileError: the file is not an image in a known format.
         MissingExtraError: it has to be converted, and Pillow is not installed.
     """
     with path.open("rb") as file:

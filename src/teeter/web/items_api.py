@@ -57,7 +57,7 @@ class ItemIn(_Body):
 
 
 class ItemsIn(_Body):
-    """Items to add. Those whose content the campaign has are not added again."""
+    """Items to add. Items whose content the campaign already has are not added again."""
 
     items: list[ItemIn] = Field(min_length=1, max_length=MAX_ITEMS)
 
@@ -75,7 +75,7 @@ class ClassesOut(BaseModel):
 
 
 class SettingsIn(_Body):
-    """Settings to change. Those that are left out stay as they are."""
+    """Settings to change. Settings that are left out stay as they are."""
 
     strategy: str | None = Field(default=None, max_length=80)
     options: dict[str, Any] | None = Field(default=None, max_length=50)
@@ -118,7 +118,7 @@ class SettingsOut(BaseModel):
 def add_items(
     request: Request, slug: str, body: ItemsIn, idempotency_key: IdempotencyKey = None
 ) -> AddedItems:
-    """Add up to 1,000 items. They are on disk when the request returns, and encoded after it.
+    """Add up to 1,000 items. They are on disk when the request returns, and are encoded afterwards.
 
     Adding is idempotent by itself: an item whose content the campaign has is a duplicate.
     """
@@ -146,7 +146,7 @@ def _as_entry(item: ItemIn, kind: ItemKind) -> dict[str, Any]:
 
     reserved = ITEM_FIELDS & set(item.columns)
     if reserved:
-        raise InputError(f"A column cannot be called {sorted(reserved)[0]!r}: rename it.")
+        raise InputError(f"A column cannot be called {sorted(reserved)[0]!r}: rename the column.")
     return {**item.columns, **item.model_dump(exclude={"columns"}, exclude_none=True)}
 
 

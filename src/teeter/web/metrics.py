@@ -53,13 +53,19 @@ def show_metrics(request: Request) -> Response:
     """Return the numbers of all campaigns that the user may review."""
     metrics = {
         "info": _Metric("teeter_info", "The version of the server."),
-        "memory": _Metric("process_max_resident_memory_bytes", "Largest memory of the server."),
+        "memory": _Metric("process_max_resident_memory_bytes", "Peak memory use of the server."),
         "up": _Metric("teeter_campaign_up", "Whether the campaign can be read."),
-        "items": _Metric("teeter_items", "Items of the campaign."),
-        "answered": _Metric("teeter_answered_items", "Items with a live answer, by its kind."),
-        "model": _Metric("teeter_model_version", "Version of the newest model; 0 before it."),
-        "busy": _Metric("teeter_background_busy", "Whether work is done in the background."),
-        "webhooks": _Metric("teeter_webhook_deliveries_waiting", "Events that wait for webhooks."),
+        "items": _Metric("teeter_items", "Number of items in the campaign."),
+        "answered": _Metric(
+            "teeter_answered_items", "Number of items with a current answer, by kind of answer."
+        ),
+        "model": _Metric(
+            "teeter_model_version", "Version of the newest model; 0 if there is none yet."
+        ),
+        "busy": _Metric("teeter_background_busy", "Whether background work is running."),
+        "webhooks": _Metric(
+            "teeter_webhook_deliveries_waiting", "Number of events waiting to be sent to webhooks."
+        ),
     }
     metrics["info"].samples.append(({"version": __version__}, 1))
     metrics["memory"].samples.append(({}, _peak_memory_bytes()))

@@ -104,7 +104,7 @@ _EXPORT_FORMATS = {
     "doccano": "JSON lines for doccano.",
     "label-studio": "Tasks with annotations and predictions for Label Studio.",
     "spacy": "Labelled texts for spaCy's textcat.",
-    "image-folder": "A zipped folder with the images of each class in a folder of its own.",
+    "image-folder": "A zipped folder that contains a folder of images for each class.",
     "cleanlab": "Labels with out-of-fold probabilities, as arrays for cleanlab.",
 }
 

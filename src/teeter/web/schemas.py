@@ -162,7 +162,7 @@ class CampaignOut(BaseModel):
     unsure: int
     flagged: int
     model: int
-    """The version of the newest model; 0 before there is one."""
+    """The version of the newest model; 0 if there is none yet."""
     news: str
     """One sentence about work in the background; empty while nothing runs."""
     permissions: list[Permission]
@@ -238,9 +238,9 @@ class AddedItems(BaseModel):
 
     new: int
     duplicates: int
-    """Number of items whose content the campaign had already."""
+    """Number of items whose content the campaign already had."""
     labelled: int
-    """Number of items that got the label that they came with."""
+    """Number of items that got the label given with them."""
     conflicts: int
     """Number of items that keep another label than the one that they came with."""
     duplicate_items: list[tuple[str, str]] = Field(default_factory=list)
@@ -301,7 +301,7 @@ class ShownColumn(BaseModel):
 
 
 class ItemContent(BaseModel):
-    """What annotators see of an item."""
+    """The content of an item as annotators see it."""
 
     kind: ItemKind
     text: str | None = None
@@ -500,7 +500,7 @@ class ConfirmationIn(_RequestBody):
 
 
 class UndoIn(_RequestBody):
-    """Undo only if your newest answer is about this item. None undoes the newest in any case."""
+    """Undo only if your newest answer is about this item. None undoes any answer."""
 
     item: str | None = Field(default=None, max_length=4096)
 
@@ -704,7 +704,7 @@ class ClassDescriptionIn(_RequestBody):
 
 
 class DescribeIn(_RequestBody):
-    """Descriptions of classes, in place of those that they have."""
+    """Descriptions of classes, which replace the current ones."""
 
     classes: dict[Label, ClassDescriptionIn]
 
@@ -716,12 +716,12 @@ class NamesIn(_RequestBody):
 
 
 class SourceOut(BaseModel):
-    """A source of suggestions, and how far people agree with it. None means not known yet."""
+    """A source of suggestions, and how often annotators agree with it. None means not known yet."""
 
     name: str
     kind: SourceKind
     items: int
-    """Number of items that it has said something about."""
+    """Number of items for which it has a suggestion."""
     accuracy: ShareOut | None
     """Share of its suggestions on control and audit items that equal the label.
 
@@ -742,12 +742,12 @@ class SourceOut(BaseModel):
 
 
 class PredictionsStored(BaseModel):
-    """What became of a file of predictions."""
+    """The result of adding a file of predictions."""
 
     source: str
     stored: int
     unknown_items: int
-    """Predictions about items that the campaign does not have."""
+    """Predictions for items that the campaign does not have."""
     unknown_labels: dict[str, int]
     """Predicted classes that the campaign does not have, and how often they occur."""
     missing: int
@@ -791,7 +791,7 @@ class LabelPageStart(BaseModel):
 
     slug: str
     campaign: str
-    """Identifies the campaign, so that unsent answers never go to another one of the same name."""
+    """Identifies the campaign, so that unsent answers never go to another of the same name."""
     annotator: str
     mode: LabelMode
     kind: ItemKind

@@ -112,7 +112,7 @@ class Suggester:
                     self._note_problem(
                         service.slug,
                         f"Asking the language model failed with {type(error).__name__}: see the "
-                        "log of the server.",
+                        f"server log.",
                     )
 
             pause = _PAUSE_SECONDS if has_problem else _POLL_SECONDS

@@ -37,7 +37,7 @@ class SuggestionService:
         self._service.campaign.describe(descriptions, who=self._user)
 
     def use_names(self, use: bool) -> None:
-        """Let models learn from the names and descriptions of the classes, or not."""
+        """Choose whether models learn from the names and descriptions of the classes."""
         self._service.campaign.use_names(use, who=self._user)
 
     def explain_unused_names(self) -> str | None:

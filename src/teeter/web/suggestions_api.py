@@ -30,7 +30,7 @@ __all__ = ["router", "upload_predictions"]
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
 
 SourceField = Annotated[
-    str, Form(max_length=80, description="What the predictions are called on the page.")
+    str, Form(max_length=80, description="The name of the predictions on the page.")
 ]
 
 
@@ -79,7 +79,7 @@ def use_names(
 
 @router.get("/sources")
 def list_sources(request: Request, slug: str) -> list[SourceOut]:
-    """Return the sources of suggestions, and how far people agree with each."""
+    """Return the sources of suggestions, and how often annotators agree with each."""
     service = require_permission(request, slug, Permission.REVIEW)
     return [describe_source(report) for report in service.campaign.sources()]
 

@@ -116,8 +116,10 @@ def add_predictions(
 def _describe_import(stored: PredictionsStored) -> str:
     sentence = f"Added {stored.stored:,} suggestions by {stored.source}."
     if stored.unknown_items:
-        count = f"{stored.unknown_items:,} predictions"
-        sentence += f" {count} are about items that the campaign does not have."
+        are = f"{stored.unknown_items:,} predictions are for items"
+        if stored.unknown_items == 1:
+            are = "1 prediction is for an item"
+        sentence += f" {are} that the campaign does not have."
     if stored.unknown_labels:
         n_unknown = sum(stored.unknown_labels.values())
         listed = ", ".join(list(stored.unknown_labels)[:_LISTED_LABELS])

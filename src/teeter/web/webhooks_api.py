@@ -27,7 +27,7 @@ _MAX_NUMBER = 2**31 - 1
 
 
 class WebhookIn(BaseModel):
-    """An address to send events to. It must be public, unless who runs the server allows others."""
+    """An address to send events to, public unless the server allows private addresses."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +48,7 @@ class WebhookOut(BaseModel):
 
 
 class NewWebhookOut(WebhookOut):
-    """A new webhook, with the secret of its signatures. It is shown only once."""
+    """A new webhook, with the secret that signs its events. The secret is shown only once."""
 
     secret: str
 
@@ -62,7 +62,7 @@ class DeliveryOut(BaseModel):
     created: str
     attempts: int
     next_attempt: str | None
-    """When it is tried again; None if it is not."""
+    """When delivery is tried again; None if it is not."""
     delivered: str | None
     given_up: str | None
     status: int | None
@@ -119,7 +119,7 @@ def delete_webhook(
 def get_deliveries(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=500)] = 50
 ) -> list[DeliveryOut]:
-    """List the events that were sent or wait, newest first."""
+    """List the events that were sent or are waiting to be sent, newest first."""
     service = require_permission(request, slug, Permission.MANAGE)
     return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
 

@@ -143,7 +143,7 @@ def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, few)
     label_batches(campaign, few, 2, size=10)
 
-    with pytest.raises(InputError, match="Only 10 items are left without a label"):
+    with pytest.raises(InputError, match="Only 10 items without a label are left"):
         campaign.start_finish()
 
 
@@ -297,7 +297,7 @@ def test_items_that_are_added_later_are_not_promised(
 
     report = campaign.finish()
     assert (report.share_items, report.share_left_out) == (400, 1)
-    assert "The shares are of 400 items; 1 is left out." in report.describe_shares()
+    assert "The shares refer to 400 items; 1 is left out." in report.describe_shares()
     rows = read_export(campaign, tmp_path)
     assert rows["new"]["labelled_by"] == "undecided"
     assert rows["new"]["certificate"] == ""
@@ -370,7 +370,7 @@ def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownIte
     # What the control items show is seen after the terms are chosen, not before.
     plan = campaign.finish(error=0.1)
     assert (plan.draws, plan.covered) == (0, 0)
-    assert "control items since model 1 count as random labels already" in plan.describe()[-1]
+    assert "since model 1 already count as random labels" in plan.describe()[-1]
 
     report = campaign.start_finish(error=0.1)
     # The first model was tested by the control items after it, the second by none.
@@ -451,9 +451,9 @@ def test_draws_can_be_stopped_and_resumed(campaign: Campaign) -> None:
 
 
 def test_draws_need_a_promise(campaign: Campaign) -> None:
-    with pytest.raises(InputError, match="No promise was started yet"):
+    with pytest.raises(InputError, match="No promise has been started yet"):
         campaign.request_draws(5)
-    with pytest.raises(InputError, match="No promise was started yet"):
+    with pytest.raises(InputError, match="No promise has been started yet"):
         campaign.certify()
 
 
@@ -469,8 +469,8 @@ def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: Know
     assert promise.counted > 300
     assert promise.limit <= 0.05 * promise.counted
     assert f"for {promise.counted} items are wrong" in report.describe()[0]
-    assert f"people have labelled {promise.counted - 110} of these" in report.describe()[0]
-    assert f"may be {wrong_share(promise.limit, 110)}." in report.describe()[0]
+    assert f"People have since labelled {promise.counted - 110} of these" in report.describe()[0]
+    assert f"up to {wrong_share(promise.limit, 110)} of those" in report.describe()[0]
     content = campaign.certify().content
     assert content["wrong_labels_at_most"] == promise.limit
     assert wrong_share(promise.limit, 110) in str(campaign.certificate_note())
@@ -524,5 +524,5 @@ def test_a_certificate_says_everything_and_fits_its_id(
     page = certificate_page({**content, "campaign": "<b>bees</b>"})
     assert "&lt;b&gt;bees" in page
     assert content["model"]["sha256"] in page
-    assert "What it does not promise" in page
+    assert "What the certificate does not promise" in page
     assert "<script" not in page

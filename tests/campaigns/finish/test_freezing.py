@@ -74,7 +74,7 @@ def test_a_model_of_an_earlier_version_must_be_trained_again(tmp_path: Path) -> 
         del arrays["confidence"]
         campaign.repository.save_model(connection, save(arrays), model.facts, "me")
 
-        with pytest.raises(InputError, match="train a model, then start again"):
+        with pytest.raises(InputError, match="train a new model, then start again"):
             choose_model(campaign.repository, connection, TERMS)
 
 

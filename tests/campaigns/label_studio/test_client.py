@@ -270,5 +270,5 @@ def test_a_url_with_a_password_is_rejected_without_printing_it() -> None:
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "a\nb", "ä"])
 def test_a_token_that_cannot_be_sent_is_rejected(token: str) -> None:
-    with pytest.raises(InputError, match="The token is empty or has characters"):
+    with pytest.raises(InputError, match="The token is empty or contains"):
         LabelStudioClient(FAKE_URL, token)

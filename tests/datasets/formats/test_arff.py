@@ -89,7 +89,7 @@ def test_it_reads_what_scipy_reads(
         ("@relation r\n@attribute a real\n", "no @data"),
         ("hello\n", "is not an ARFF file: it has 'hello' before @data"),
         ("@relation r\n@data\n1\n", "has 0 attributes"),
-        ("@relation r\n@attribute a real\n@attribute a real\n@data\n1,1\n", "names must differ"),
+        ("@relation r\n@attribute a real\n@attribute a real\n@data\n1,1\n", "names must be unique"),
         ("@relation r\n@attribute\n@data\n1\n", "an attribute that cannot be read"),
         ("@relation r\n@attribute a real\n@data\n", "has 1 attributes and no rows"),
         (

@@ -553,7 +553,7 @@ def _cross_run_sections(
         figure = plot_penalties(penalties)
         blocks.append(writer.add_figure(figure, "penalties", "Penalty matrix"))
     else:
-        text += " Penalties need more than one repetition, so there are none."
+        text += " Penalties need more than one repetition, so none are shown."
 
     title = "Across runs"
     if len(comparisons) == 1:

@@ -450,7 +450,9 @@ def cross_dataset_table(
     count = f"{len(datasets)} datasets"
     if len(datasets) == 1:
         count = "one dataset"
-    caption = f"Strategies over {count}: large areas, small penalties and small ranks are good."
+    caption = (
+        f"Strategies over {count}. Larger areas, smaller penalties and smaller ranks are better."
+    )
     return ReportTable("across", caption, data, shown)
 
 
@@ -473,7 +475,7 @@ def penalties_table(penalties: PenaltyMatrix) -> ReportTable:
     data.append({"strategy": "mean", **mean_of_column})
     shown.append({"strategy": "mean", **_format_row(names, means)})
 
-    caption = "How often the strategy of a row beats that of a column, summed over datasets."
+    caption = "How often the strategy in each row beats that in each column, summed over datasets."
     return ReportTable("penalties", caption, data, shown)
 
 

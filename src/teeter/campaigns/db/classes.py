@@ -71,8 +71,8 @@ class ClassRepository:
             stripped = name.strip()
             if not stripped or stripped in positions:
                 raise InputError(
-                    f"Cannot add a class {stripped!r}: the name must not be blank, or the same as "
-                    f"an existing class ({', '.join(positions)})."
+                    f"Cannot add the class {stripped!r}: its name must not be blank or equal to "
+                    f"that of an existing class ({', '.join(positions)})."
                 )
 
             positions[stripped] = len(positions)

@@ -21,23 +21,24 @@ __all__ = ["certificate_id", "certificate_page", "make_certificate"]
 
 METHOD = (
     "A model was frozen, and items were drawn at random, without replacement, from those that no "
-    "person had labelled when it was trained. Draws are labelled blind. Only items that were "
-    "picked and labelled before they were drawn may have been labelled with the model's prediction "
-    "in view. The model may label the items of the largest confidence step for which the "
-    "draws show that its wrong labels stay within the limit. Each step is tested with the "
-    "prior-posterior ratio martingale of a beta-binomial prior, which holds for any number of "
-    "looks, and the steps share the probability of error by the fallback procedure, as do repeated "
-    "attempts."
+    "person had labelled when the model was trained. Annotators label the drawn items without "
+    "seeing the model's prediction; they may have seen it only for items that were picked and "
+    "labelled before they were drawn. The model may label the items of the largest confidence step "
+    "for which the draws show that its wrong labels stay within the limit. Each step is tested "
+    "with the prior-posterior ratio martingale of a beta-binomial prior, which holds for any "
+    "number of looks, and the steps share the probability of error by the fallback procedure, as "
+    "do repeated attempts."
 )
 
 NOT_PROMISED = (
-    "It is about the items of this campaign that are counted here, not about items that are added "
-    "later or come from elsewhere, and not about data that drifts.",
-    "It is about the labels that people give: if people label items wrong, so does the model.",
-    "The error is an average over the counted items. Single classes or groups of items may have "
-    "more wrong labels, unless the promise is per class.",
-    "The confidence is about the random draws: in at least that share of campaigns, the promise is "
-    "kept.",
+    "The promise covers only the items of this campaign that are counted here, not items that are "
+    "added later or come from elsewhere, and not data that drifts.",
+    "A label counts as right if it is the one that people would give. If people label items "
+    "wrongly, so does the model.",
+    "The error is an average over the counted items. Single classes or groups of items may have a "
+    "larger share of wrong labels. A promise per class limits the share in each class.",
+    "The confidence refers to the random draws: the promise is kept in at least that share of "
+    "campaigns.",
 )
 
 
@@ -112,7 +113,7 @@ def certificate_page(content: Mapping[str, Any]) -> str:
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>Labels by a model, certified</h1>
+<h1>Certified labels of a model</h1>
 <p class="id">Certificate {escape(content["id"])}</p>
 <p class="promise">The model labels {content["items_labelled_by_model"]:,} of the
 {content["items_left"]:,} items that are left. {escape(content["promise"])}</p>
@@ -122,7 +123,7 @@ def certificate_page(content: Mapping[str, Any]) -> str:
 {_share_section(content)}
 <h2>Method</h2>
 <p>{escape(content["method"])}</p>
-<h2>What it does not promise</h2>
+<h2>What the certificate does not promise</h2>
 <ul>{limits}</ul>
 </body>
 </html>

@@ -85,8 +85,8 @@ def look(
         if terms is not None and terms != finish.terms:
             raise InputError(
                 f"A promise with {_describe_terms(finish.terms)} was started on "
-                f"{finish.started[:10]}: look at that one, or start another with "
-                f"{_describe_terms(terms)}, which needs more random labels than the first."
+                f"{finish.started[:10]}. Leave out the terms to see that promise, or start another "
+                f"one with {_describe_terms(terms)}, which needs more random labels."
             )
         return look_at_finish(finish, answers, classes, n_items=n_items)
 
@@ -175,7 +175,7 @@ def request_draws(
         InputError: no promise was started, or the number is negative.
     """
     if repository.finishes.count(connection) == 0:
-        raise InputError("No promise was started yet: start one first.")
+        raise InputError("No promise has been started yet: start one first.")
 
     report = look(repository, connection, settings)
     return _set_draws(repository, connection, report, count, who)
@@ -214,7 +214,7 @@ def certify_finish(
     """
     stored = repository.finishes.newest(connection)
     if stored is None:
-        raise InputError("No promise was started yet: start one first.")
+        raise InputError("No promise has been started yet: start one first.")
 
     report = look(repository, connection, settings)
     # A second certificate of the same facts would only differ in its date.
@@ -314,8 +314,8 @@ def certified_labels(
     note = (
         f"{are} labelled by the model, under certificate {certificate.code}: with "
         f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
-        f"items that it counts are wrong, which may be {wrong_share(limit, len(labels))} of the "
-        "labels that are the model's own."
+        f"items that the certificate counts are labelled wrong. If all of these are among the "
+        f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
     )
     return labels, note
 
@@ -325,8 +325,8 @@ def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:
     if result.known_wrong > result.step.limit:
         return (
             f"Certificate {certificate.code} is refuted: people have found {result.known_wrong:,} "
-            f"wrong labels of the model where it allows {result.step.limit:,}. Train, and start "
-            "again."
+            f"wrong labels by the model, but the certificate allows only {result.step.limit:,}. "
+            f"Train a new model, and start again."
         )
     return (
         f"Certificate {certificate.code} no longer holds, because labels that it rests on were "

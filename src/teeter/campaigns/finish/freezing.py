@@ -143,13 +143,13 @@ def choose_model(
     model = repository.models.get(connection, version)
     if model is None:
         raise InputError(
-            "There is no model yet that could label the rest: label items of at least two classes, "
+            "There is no model yet to label the rest: label items of at least two classes, "
             "then train."
         )
     if "confidence" not in load_arrays(model.weights):
         raise InputError(
             f"Model {version} was trained by an earlier version of teeter, which did not store its "
-            "confidence: train a model, then start again."
+            f"confidence: train a new model, then start again."
         )
     return ModelChoice(model, checkpoint)
 
@@ -195,8 +195,8 @@ def freeze(
     )
     if len(items) < FEWEST_ITEMS:
         raise InputError(
-            f"Only {len(items)} items are left without a label: a promise needs at least "
-            f"{FEWEST_ITEMS}. Label them instead."
+            f"Only {len(items)} items without a label are left, but a promise needs at least "
+            f"{FEWEST_ITEMS}: label them instead."
         )
 
     rows = _rows_of_items(repository, connection, items)

@@ -187,8 +187,8 @@ class FinishReport:
             first = self.plan[0]
             more = "more " if self.draws else ""
             sentences.append(
-                f"With about {first.labels:,} {more}random labels it could label "
-                f"{first.coverage:.0%} of them."
+                f"With about {first.labels:,} {more}random labels, the model could label "
+                f"{first.coverage:.0%} of the items that are left."
             )
         elif not self.covered and not self.per_class:
             sentences.append(
@@ -198,8 +198,8 @@ class FinishReport:
 
         if not self.is_started and self.asked_draws:
             sentences.append(
-                f"{self.asked_draws:,} control items since model {self.model_version} count as "
-                "random labels already: start to see what they show."
+                f"{self.asked_draws:,} control items labelled since model {self.model_version} "
+                f"already count as random labels: start the promise to see what they show."
             )
         elif self.is_started and self.waiting_draws and self.coverage < 1:
             sentences.append(f"{self.waiting_draws:,} random items are waiting for an answer.")
@@ -222,10 +222,10 @@ class FinishReport:
         # More labels than the reserve: the promise is about a few items more than are left.
         return (
             f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
-            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,}; people have "
-            f"labelled {counted - self.covered:,} of these items since. Of the "
-            f"{self.covered:,} labels that are the model's own, that may be "
-            f"{wrong_share(limit, self.covered)}."
+            f"labels{of_each} for {counted:,} items are wrong, which is {limit:,} labels. People "
+            f"have since labelled {counted - self.covered:,} of these items. If all wrong labels "
+            f"are among the {self.covered:,} that are still the model's own, "
+            f"up to {wrong_share(limit, self.covered)} of those are wrong."
         )
 
     def describe_shares(self) -> str:
@@ -235,8 +235,8 @@ class FinishReport:
             are = "is" if self.share_left_out == 1 else "are"
             left_out = f"; {self.share_left_out:,} {are} left out"
         return (
-            f"The shares are of {self.share_items:,} items{left_out}. Each interval holds for one "
-            "look at a number of draws chosen in advance."
+            f"The shares refer to {self.share_items:,} items{left_out}. Each interval is valid for "
+            f"a single look, at a number of draws chosen in advance."
         )
 
     def _describe_promise(self) -> str:

@@ -517,8 +517,7 @@ def _require_token_syntax(token: str) -> str:
     token = token.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise InputError(
-            "The token is empty or has characters that tokens never have. "
-            "Copy it from Label Studio again."
+            "The token is empty or contains invalid characters. Copy it from Label Studio again."
         )
     return token
 

@@ -101,8 +101,8 @@ def _read_header(stream: TextIO, path: Path) -> list[_Attribute]:
     names = {attribute.name for attribute in attributes}
     if not attributes or len(names) != len(attributes):
         raise FileError(
-            f"{path} has {len(attributes)} attributes: at least one is needed, and names must "
-            "differ."
+            f"{path} has {len(attributes)} attributes: at least one is needed, and their names "
+            f"must be unique."
         )
 
     return attributes

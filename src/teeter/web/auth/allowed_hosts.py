@@ -40,7 +40,7 @@ class AllowedHostsMiddleware(HttpMiddleware):
             await self.app(scope, receive, send)
             return
 
-        sentence = f"This server does not answer to the name {host[:100]!r}."
+        sentence = f"This server does not accept requests for the host name {host[:100]!r}."
         await PlainTextResponse(sentence, 400)(scope, receive, send)
 
     def _is_listed(self, host: str) -> bool:

@@ -186,7 +186,7 @@ class LoginConfig(_Section):
         if self.oidc is None and self.header is None:
             raise ValueError("it has neither [oidc] nor [header]")
         if self.oidc is not None and self.url is None:
-            raise ValueError("[oidc] needs url, the address of this server in browsers")
+            raise ValueError("[oidc] needs url, the address at which browsers reach this server")
 
         access = self.access
         if not (access.domains or access.people or access.anyone or self.roles):

@@ -194,7 +194,7 @@ class OidcProvider:
         party = claims.get("azp", self.config.client_id)
         is_shared = isinstance(audience, list) and len(audience) > 1 and "azp" not in claims
         if is_shared or party != self.config.client_id:
-            raise LoginRefusedError("The provider's ID token is meant for another program.")
+            raise LoginRefusedError("The provider's ID token was issued for another application.")
         return claims
 
     def _decode(self, id_token: str) -> jwt.Token:
