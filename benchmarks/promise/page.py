@@ -106,7 +106,7 @@ classes unless it is made per class.
 
 The share of each class, among the set and the labelled items together, is estimated by
 prediction-powered inference. The estimate takes the share that the model predicts, weights it by
-how useful the predictions are, and corrects it by the model's errors among the draws. The 95%
+how useful the predictions are, and corrects it for the model's errors among the draws. The 95%
 intervals use the normal approximation, widened by one pseudo-error in each direction. Unlike the
 promise, each interval is valid only for one look, at a number of draws chosen in advance. It is
 valid whether or not the promise holds. Confidences are calibrated by temperature scaling, on items

@@ -100,6 +100,7 @@ def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
         assert campaign.repository.models.summaries(connection)[-1].facts["control"][1] > 50
 
 
+@pytest.mark.slow
 def test_control_items_with_a_label_are_anywhere_in_the_order_of_the_draws(tmp_path: Path) -> None:
     settings = replace(SETTINGS, control=0.95, strategy="random")
     campaign = create_campaign(tmp_path, settings, draw_features(400))

@@ -116,7 +116,7 @@ def test_a_prediction_that_is_no_dictionary_is_refused(row: object) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("text,label\nhello,spam\n", "has no item id: name the column id"),
+        ("text,label\nhello,spam\n", "has no item id, which must be in a column called 'id'"),
         ("id,text\n1,hello\n", "Cannot find a prediction in row 1"),
         ("id,label,probability\n1,spam,90\n", "must be a number from 0 to 1"),
         ("id,label,probability\n1,spam,high\n", "must be a number from 0 to 1"),

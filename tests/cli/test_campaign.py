@@ -450,6 +450,7 @@ def test_a_campaign_is_copied_to_a_server_and_back(
     assert "Did you mean 'notes'?" in refuse_campaign("status", f"{url}#note")
 
 
+@pytest.mark.slow
 def test_a_campaign_is_created_on_a_server(items_file: Path) -> None:
     url = shared_server().new_database()
     printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--file", url)

@@ -175,6 +175,7 @@ def campaign_with_slips(campaign_file: Path) -> Path:
     return campaign_file
 
 
+@pytest.mark.slow
 def test_suspect_labels_are_reviewed_one_by_one(campaign_with_slips: Path) -> None:
     campaign = campaign_with_slips
     suspects = json.loads(run_campaign("suspects", campaign, "--json"))

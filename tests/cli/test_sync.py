@@ -182,6 +182,7 @@ def test_a_wrong_token_is_not_printed(teeter: Teeter, file: Path, url: str) -> N
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_deleted_project_is_replaced_by_an_option(
     teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str
 ) -> None:

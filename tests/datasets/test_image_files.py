@@ -71,6 +71,7 @@ def test_rows_stream_through_everything_that_takes_data(tmp_path: Path) -> None:
     assert some.dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_a_learner_learns_from_pictures_on_disk(tmp_path: Path) -> None:
     write_tiny(tmp_path / "tiny-imagenet")
     split = load_dataset("tiny-imagenet", folder=tmp_path)

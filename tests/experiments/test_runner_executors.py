@@ -71,6 +71,7 @@ def test_workers_find_what_one_process_finds(alone: Run, tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} <= {"run.json", "cells", ".lock"}
 
 
+@pytest.mark.slow
 def test_a_driver_that_was_stopped_goes_on(alone: Run, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_setting(SETTING, tmp_path, device="cpu", executor=Here(stop=1))

@@ -184,7 +184,7 @@ def test_an_object_needs_only_one_method_of_scikit_learn() -> None:
 )
 def test_a_posterior_that_is_missing_is_explained(strategy: str, advice: str) -> None:
     dropout = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 3))
-    with pytest.raises(MissingOutputError, match=f"{strategy} needs .* compute them by {advice}"):
+    with pytest.raises(MissingOutputError, match=f"{strategy} needs .* compute them with {advice}"):
         teeter.select(strategy, teeter.observe(dropout, ROWS), 3)
 
 

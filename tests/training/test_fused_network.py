@@ -84,6 +84,7 @@ def test_a_step_is_that_of_torch(optimizer: str) -> None:
             torch.testing.assert_close(learned, expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_shared_rows_give_the_logits_of_each_network() -> None:
     inputs, _ = make_rows()
     networks = [small_chain(seed, dropout=0.5).eval() for seed in range(2)]

@@ -22,7 +22,7 @@ from web.servers import make_text_campaign, use_inline_workers
 @pytest.mark.parametrize(
     "examples",
     [
-        pytest.param(2, id="few"),
+        pytest.param(2, marks=pytest.mark.slow, id="few"),
         pytest.param(12, marks=pytest.mark.slow, id="some"),
         pytest.param(300, marks=pytest.mark.slow, id="many"),
     ],

@@ -157,6 +157,7 @@ def test_a_job_loads_the_state_once_for_training_picking_and_explaining(
     assert len(loads) == 1
 
 
+@pytest.mark.slow
 def test_items_are_ready_for_the_next_of_several_annotators(
     handlers: TaskHandlers, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign
@@ -100,6 +101,7 @@ def test_predictions_of_control_items_stay_hidden(labelled: LabelledCampaign) ->
     assert all(is_prediction_hidden(question) for question in controls)
 
 
+@pytest.mark.slow
 def test_predictions_of_shared_items_stay_hidden(tmp_path: Path) -> None:
     """Two annotators who see the same prediction would agree because of it."""
     file = tmp_path / "texts.teeter"

@@ -188,6 +188,7 @@ def llm() -> Iterator[FakeLanguageModel]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_server_asks_its_language_model_about_the_next_items_and_then_about_all(
     tmp_path: Path, llm: FakeLanguageModel
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_server_asks_its_language_model_about_the_next_items_and_then_about_al
     assert max(llm.charged.values()) == 1
 
 
+@pytest.mark.slow
 def test_a_language_model_in_trouble_is_reported_on_the_page(
     tmp_path: Path, llm: FakeLanguageModel
 ) -> None:

@@ -102,7 +102,9 @@ def _labelled_images(rows: Iterable[ExportRow]) -> Iterator[tuple[ExportRow, str
         if row.label is None or row.left_out:
             continue
         if row.file is None:
-            raise InputError("A folder per class is for images: export texts in another format.")
+            raise InputError(
+                "The format image-folder is only for images: export other items in another format."
+            )
         yield row, row.label, row.file
 
 

@@ -135,7 +135,7 @@ class ImageFetcher:
             content = self._download(link)
             suffix = image_suffix(content)
             if suffix is None:
-                raise FileError(f"{link[:200]} is not an image of a known format.")
+                raise FileError(f"{link[:200]} is not an image in a known format.")
             stored = cache / f"{name}{suffix}"
             cache.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, content)

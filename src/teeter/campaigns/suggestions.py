@@ -129,8 +129,8 @@ def parse_predictions(
         item = _find_value(row, _ID_COLUMNS)
         if item is None:
             raise InputError(
-                f"Row {number} of {origin} has no item id: name the column id. It has "
-                f"{', '.join(map(str, row)) or 'no columns'}."
+                f"Row {number} of {origin} has no item id, which must be in a column called 'id'. "
+                f"The columns of the row are: {', '.join(map(str, row)) or 'none'}."
             )
 
         item_id = str(item)

@@ -235,6 +235,7 @@ def test_draws_without_a_label_count_as_wrong(
     assert report.left == left_before - (kind != "skip")
 
 
+@pytest.mark.slow
 def test_a_certificate_ends_with_the_labels_that_it_rests_on(
     answered_campaign: Campaign, items: KnownItems, tmp_path: Path
 ) -> None:
@@ -359,6 +360,7 @@ def test_equal_features_may_be_drawn_and_left(tmp_path: Path, items: KnownItems)
     assert campaign.finish().coverage == 1
 
 
+@pytest.mark.slow
 def test_control_items_since_the_model_are_draws(tmp_path: Path, items: KnownItems) -> None:
     campaign = make_campaign(tmp_path, items, control=0.9)
     label_batches(campaign, items, 1, size=20)
@@ -457,6 +459,7 @@ def test_draws_need_a_promise(campaign: Campaign) -> None:
         campaign.certify()
 
 
+@pytest.mark.slow
 def test_labels_beyond_the_reserve_are_mentioned(campaign: Campaign, items: KnownItems) -> None:
     campaign.start_finish(draws=250)
     answer_draws(campaign, items)

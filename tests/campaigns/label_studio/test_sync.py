@@ -308,6 +308,7 @@ def test_a_long_watch_reads_changes_and_at_times_everything(
             label_studio.sync()
 
 
+@pytest.mark.slow
 def test_simultaneous_syncs_send_every_item_once(tmp_path: Path) -> None:
     studio = FakeLabelStudio()
     backend = fake_backend(tmp_path, studio)
