@@ -101,6 +101,17 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(tmp_path: Path)
     assert image_paths(out) == ["cat/0.png", "dog/0.png"]
 
 
+def test_metadata_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    campaign = make_photos(tmp_path, ["cat", "dog"])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "metadata.jsonl").write_text("theirs")
+
+    with pytest.raises(FileError, match=r"metadata\.jsonl exists, and no earlier export"):
+        campaign.export(tmp_path / "out", "image-folder")
+
+    assert (tmp_path / "out" / "metadata.jsonl").read_text() == "theirs"
+
+
 def test_a_manifest_that_was_edited_removes_nothing_outside_the_folder(tmp_path: Path) -> None:
     campaign = make_photos(tmp_path, ["cat", "dog"])
     (tmp_path / "out").mkdir()

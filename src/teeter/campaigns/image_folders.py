@@ -74,6 +74,12 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     # The first one is read before the folder is created, and refused if it is no image.
     first = list(itertools.islice(images, 1))
 
+    if (path / _METADATA).exists() and not (path / _MANIFEST).exists():
+        raise FileError(
+            f"{path / _METADATA} exists, and no earlier export has written it: export into a new "
+            "folder."
+        )
+
     path.mkdir(parents=True, exist_ok=True)
     folder = _ImageFolder(path)
     with (
@@ -134,7 +140,7 @@ class _ImageFolder:
         return name
 
     def has_copy(self, source: Path, target: str) -> bool:
-        """Return whether somebody else has put the image there already.
+        """Return whether the same image is there already, without being ours.
 
         Raises:
             FileError: If another file has its name, which no export has written.
@@ -161,7 +167,7 @@ class _ImageFolder:
         for target in self._earlier - self.written:
             file = self._path / target
             file.unlink(missing_ok=True)
-            # Another file, which somebody has put there, keeps the folder.
+            # A folder with other files stays.
             with contextlib.suppress(OSError):
                 file.parent.rmdir()
 
@@ -178,7 +184,7 @@ def _read_manifest(path: Path) -> Iterator[str]:
 
     for line in lines:
         parts = line.split("/")
-        # Somebody may have edited the file. Only an image in the folder of a class is removed.
+        # The file may have been edited. Only an image in the folder of a class is removed.
         if len(parts) == 2 and all(part and not part.startswith(".") for part in parts):
             yield line
 
