@@ -52,7 +52,7 @@ def test_an_unexpected_error_is_logged_and_does_not_end_the_thread(
     suggester = start_suggester(monkeypatch, [ZeroDivisionError("boom")])
     suggester.close()
     assert "boom" in caplog.text
-    assert "ZeroDivisionError: see the log" in caplog.text
+    assert "ZeroDivisionError: see the server log" in caplog.text
 
 
 def test_the_page_goes_on_to_say_that_the_budget_is_used_up(
