@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import io
 import json
+import threading
+import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from teeter.client import RemoteCampaign
 from teeter.errors import (
     InputError,
     PermissionDeniedError,
+    ServerError,
     ServerUnavailableError,
     UnknownItemError,
 )
@@ -48,7 +54,6 @@ class TestOpener:
         self.keys: list[str] = []
 
     def open(self, request: Any, timeout: float) -> _Response:
-        import io
         import urllib.error
 
         headers = dict(request.header_items())
@@ -104,7 +109,7 @@ def test_a_round_of_labelling_over_the_network(campaign: RemoteCampaign, tmp_pat
     model = campaign.train()
     assert model is not None
     assert (model.version, model.labels) == (1, 3)
-    assert campaign.status()["labelled"] == 3
+    assert campaign.status().labelled == 3
     (prediction,) = campaign.predict(["Win cash now"])
     assert prediction[0] in ("spam", "ham")
     campaign.export(tmp_path / "out.jsonl")
@@ -130,8 +135,9 @@ def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
         ]
     )
 
-    assert (result.new, result.labelled) == (4, 1)
-    assert len(opener.keys) == 3
+    assert (result.new, result.labelled, result.duplicates) == (4, 1, ())
+    assert campaign.add([("copy", "second new text")]).duplicates == (("copy", "n2"),)
+    assert len(opener.keys) == 4
     assert opener.keys[0] == opener.keys[1] != opener.keys[2]
     assert campaign.row("3") == {"customer": "ACME"}
     found = [row["item"] for row in campaign.items(column="customer=ACME")]
@@ -178,3 +184,77 @@ def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         campaign = teeter.connect("http://127.0.0.1:8765/c/texts", token)
         campaign.tell("t1", "ham")
         assert campaign.labels() == {"t1": "ham"}
+
+
+def test_an_undo_whose_answer_was_lost_takes_back_one_answer(
+    campaign: RemoteCampaign, opener: TestOpener
+) -> None:
+    campaign.tell("t1", "ham")
+    campaign.tell("t2", "ham")
+    opener.failures = 1
+
+    undone = campaign.undo()
+
+    assert undone is not None
+    assert undone["item"] == "t2"
+    assert campaign.labels() == {"t1": "ham"}
+
+
+def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:
+    campaign.add([{"id": "d", "text": "dated", "day": datetime.date(2024, 2, 29)}])
+
+    assert campaign.row("d") == {"day": "2024-02-29"}
+    with pytest.raises(InputError, match="cannot have values of type object"):
+        campaign.add([{"text": "other", "thing": object()}])
+
+
+def test_decisions_and_descriptions(campaign: RemoteCampaign) -> None:
+    assert campaign.decide("t1", "ham")
+    assert not campaign.decide("t1", "ham")
+    undone = campaign.undo_decision()
+    assert undone is not None
+    assert undone["item"] == "t1"
+    campaign.describe({"spam": "Advertisements."})
+    assert campaign.sources() == []
+    assert campaign.agreement()["items"] == 0
+    assert campaign.encode()["encoded"] == 0
+
+
+def test_a_folder_of_images_is_unpacked(
+    campaign: RemoteCampaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("cat/1.png", b"png")
+    monkeypatch.setattr(campaign._server, "read", lambda _: file.getvalue())
+
+    campaign.export(tmp_path / "out", "image-folder")
+
+    assert (tmp_path / "out" / "cat" / "1.png").read_bytes() == b"png"
+
+
+def test_the_token_does_not_follow_a_redirect() -> None:
+    tokens: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            tokens.append(self.headers["authorization"])
+            self.send_response(302)
+            self.send_header("location", f"http://localhost:{self.server.server_port}/other")  # type: ignore[attr-defined]
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        with pytest.raises(ServerError, match="redirects to http://localhost"):
+            teeter.connect(f"http://127.0.0.1:{server.server_port}", "SECRET")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    assert tokens == ["Bearer SECRET"], "one request, to the server that was named"

@@ -6,9 +6,9 @@ python benchmarks/campaigns/estimates.py page                 # docs/explanation
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +31,10 @@ from teeter.campaigns.settings import Settings
 from teeter.campaigns.stopping import estimate_accuracy
 from teeter.campaigns.training import train_model
 from teeter.version import __version__, commit
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import add_data_option, make_parser, require_data, write_result
 
 ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "estimates.json"
@@ -290,16 +294,15 @@ def build_row(case: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("command", choices=["run", "page"])
-    parser.add_argument("--data", type=Path, default=os.environ.get("TEETER_DATA"))
+    add_data_option(parser)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    arguments = parser.parse_args()
+    options = parser.parse_args()
 
-    if arguments.command == "run":
-        RESULT.write_text(json.dumps(run(Path(arguments.data), arguments.processes)) + "\n")
+    if options.command == "run":
+        folder = require_data(parser, options)
+        write_result(run(folder, options.processes), RESULT)
     PAGE.write_text(build_page())
 
 

@@ -6,10 +6,8 @@ python benchmarks/campaigns/simulate.py page                           # docs/ex
 
 from __future__ import annotations
 
-import argparse
 import json
-import lzma
-import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -23,13 +21,22 @@ import numpy.typing as npt
 import torch
 from safetensors.numpy import load
 
-from teeter.analysis.plot_style import save_figure
-from teeter.analysis.plots import plot_curves
 from teeter.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
-from teeter.arrays import describe_device
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.encoders import encode_texts
-from teeter.version import __version__, commit
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import (
+    add_commands,
+    describe_setup,
+    draw_curves,
+    load_banking77,
+    load_sms_spam,
+    make_parser,
+    require_data,
+    write_result,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -72,9 +79,7 @@ class Simulation:
 
 def read_banking77(folder: Path, repetition: int) -> LabelledTexts:
     """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
-    with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
-
+    content = load_banking77(folder)
     class_names = content["labels"]
     rows = [*content["train"], *content["test"]]
     texts = [text for text, _ in rows]
@@ -96,10 +101,7 @@ def read_banking77(folder: Path, repetition: int) -> LabelledTexts:
 
 def read_sms_spam(folder: Path, repetition: int) -> LabelledTexts:
     """Read SMS Spam without duplicates; each repetition holds out another fifth."""
-    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
-    label_by_text = {text: label for label, text in lines}
-
+    label_by_text = load_sms_spam(folder)
     shuffled = np.random.default_rng(repetition).permutation(len(label_by_text))
     test_count = len(label_by_text) // 5
     return LabelledTexts(
@@ -237,11 +239,7 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
     defaults = Settings(kind="features")
     return {
         "dataset": name,
-        "teeter": __version__,
-        "commit": commit(),
-        "torch": torch.__version__,
-        "hardware": describe_device(torch.device("cpu")),
-        "threads": torch.get_num_threads(),
+        **describe_setup(),
         "minutes": {strategy: round(spent, 2) for strategy, spent in minutes.items()},
         "settings": {
             "head": defaults.head,
@@ -264,10 +262,11 @@ INTRODUCTION = """# How many labels a campaign saves
 A script simulates an annotator who knows every answer. In each round, the script asks for a batch, answers every item
 in it and trains a model. The encoder is `tfidf`. All other settings have their default values, such as a linear head
 and {control:.0%} of each batch drawn at random as control items. The first batch is chosen to cover the pool, and is
-the same for all strategies except `random`. `random` draws its first batch at random too, so it stands for labelling
-without teeter. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that are
-never labelled. The encoder is fitted to all texts, including those of the test rows, because it needs no labels. There
-are {repetitions} repetitions. In each of them, all strategies have the same seed, so they can be compared in pairs.
+the same for all strategies except `random`. `random` draws its first batch at random too, so it represents labelling
+without teeter. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that
+are never labelled. The encoder is fitted to all texts, including those of the test rows, because it needs no labels.
+There are {repetitions} repetitions. In each of them, all strategies have the same seed, so they can be compared in
+pairs.
 
 - **gain**: the lead over `random` in percentage points, averaged over all rounds after the first. The gain includes
   the effect of the first batch.
@@ -431,29 +430,15 @@ def draw_figure(name: str, folder: Path) -> Path:
     """Draw the accuracy curves of a result, and return the SVG file."""
     result = read_result(name)
     curves = {strategy: curves["accuracy"] for strategy, curves in result["curves"].items()}
-    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
-
-    svg, png = save_figure(figure, folder / f"campaigns_{name}")
-    png.unlink()
-    return svg
+    return draw_curves(result["labelled"], curves, folder / f"campaigns_{name}")
 
 
 # Command line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run", help="simulate campaigns on a dataset")
-    run_parser.add_argument("dataset", choices=list(SIMULATIONS))
-    run_parser.add_argument(
-        "--data",
-        type=Path,
-        default=os.environ.get("TEETER_DATA"),
-        help="folder of the datasets (default: $TEETER_DATA)",
-    )
+    parser = make_parser(__doc__)
+    run_parser = add_commands(parser, SIMULATIONS, run_help="simulate campaigns on a dataset")
     run_parser.add_argument(
         "--repetitions", type=int, default=5, help="number of repetitions (default: 5)"
     )
@@ -461,7 +446,6 @@ def main() -> None:
     run_parser.add_argument(
         "--out", type=Path, help="file for the result (default: results/DATASET.json)"
     )
-    commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
     if options.command == "page":
@@ -470,13 +454,10 @@ def main() -> None:
             draw_figure(name, PAGE.parent)
         return
 
-    if options.data is None:
-        parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
+    folder = require_data(parser, options)
     torch.set_num_threads(1)
-    result = run(options.dataset, Path(options.data), options.repetitions, options.rounds)
-    out = options.out or RESULTS / f"{options.dataset}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result) + "\n")
+    result = run(options.dataset, folder, options.repetitions, options.rounds)
+    write_result(result, options.out or RESULTS / f"{options.dataset}.json")
 
 
 if __name__ == "__main__":

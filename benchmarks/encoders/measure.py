@@ -14,10 +14,8 @@ first batch. Images are written to PNG files first, so that the seconds include 
 
 from __future__ import annotations
 
-import argparse
 import json
-import lzma
-import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -31,13 +29,24 @@ import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
-from teeter.analysis.plot_style import save_figure
-from teeter.analysis.plots import plot_curves
 from teeter.arrays import choose_device, describe_device
 from teeter.encoders import ContentKind, make_encoder
 from teeter.encoders import encoders as registry
 from teeter.learner import Learner
-from teeter.version import __version__, commit
+from teeter.version import commit
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import (
+    add_commands,
+    describe_setup,
+    draw_curves,
+    make_parser,
+    read_banking77,
+    read_sms_spam,
+    require_data,
+    write_result,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -81,29 +90,14 @@ class Dataset:
     rounds: int
 
 
-def read_banking77(folder: Path, images: Path) -> LabelledContents:
-    """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
-    with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
-
-    pool = dict(reversed(content["train"]))
-    test = content["test"]
-    texts = [*pool, *(text for text, _ in test)]
-    labels = [*pool.values(), *(number for _, number in test)]
-    return LabelledContents(texts, np.array(labels), len(pool))
+def read_questions(folder: Path, images: Path) -> LabelledContents:
+    data = read_banking77(folder)
+    return LabelledContents(data.texts, data.labels, data.pool_size)
 
 
-def read_sms_spam(folder: Path, images: Path) -> LabelledContents:
-    """Read SMS Spam without duplicates; a fifth of it is for testing."""
-    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
-    label_by_text = {text: int(label == "spam") for label, text in lines}
-
-    texts = list(label_by_text)
-    order = np.random.default_rng(0).permutation(len(texts))
-    labels = np.array([label_by_text[texts[row]] for row in order])
-    pool_size = len(texts) - len(texts) // 5
-    return LabelledContents([texts[row] for row in order], labels, pool_size)
+def read_messages(folder: Path, images: Path) -> LabelledContents:
+    data = read_sms_spam(folder)
+    return LabelledContents(data.texts, data.labels, data.pool_size)
 
 
 def read_images(name: str, folder: Path, images: Path) -> LabelledContents:
@@ -134,8 +128,8 @@ def read_cifar10(folder: Path, images: Path) -> LabelledContents:
 
 
 DATASETS = {
-    "banking77": Dataset(ContentKind.TEXT, read_banking77, classes=77, batch=77, rounds=10),
-    "sms_spam": Dataset(ContentKind.TEXT, read_sms_spam, classes=2, batch=20, rounds=10),
+    "banking77": Dataset(ContentKind.TEXT, read_questions, classes=77, batch=77, rounds=10),
+    "sms_spam": Dataset(ContentKind.TEXT, read_messages, classes=2, batch=20, rounds=10),
     "mnist": Dataset(ContentKind.IMAGE, read_mnist, classes=10, batch=50, rounds=6),
     "cifar10": Dataset(ContentKind.IMAGE, read_cifar10, classes=10, batch=50, rounds=6),
 }
@@ -280,8 +274,7 @@ def run(name: str, folder: Path, names: Sequence[str], seeds: int, file: Path) -
 
             scaled = scale(features, data.pool_size)
             result["curves"][encoder_name] = simulate_strategies(scaled, data, dataset, seeds)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(result) + "\n")
+            write_result(result, file)
 
 
 def measure_costs(name: str, folder: Path, names: Sequence[str], file: Path) -> None:
@@ -296,7 +289,7 @@ def measure_costs(name: str, folder: Path, names: Sequence[str], file: Path) -> 
             print(name, encoder_name, cost, flush=True)
 
     result |= {"costs_commit": commit(), "threads": torch.get_num_threads()}
-    file.write_text(json.dumps(result) + "\n")
+    write_result(result, file)
 
 
 def describe_run(name: str, data: LabelledContents, seeds: int) -> dict[str, Any]:
@@ -304,11 +297,8 @@ def describe_run(name: str, data: LabelledContents, seeds: int) -> dict[str, Any
     dataset = DATASETS[name]
     return {
         "dataset": name,
-        "teeter": __version__,
-        "commit": commit(),
-        "hardware": describe_device(torch.device("cpu")),
+        **describe_setup(),
         "encoded_on": describe_device(choose_device(None)),
-        "threads": torch.get_num_threads(),
         "seeds": list(range(seeds)),
         "pool": data.pool_size,
         "test": len(data.contents) - data.pool_size,
@@ -473,10 +463,7 @@ def draw_figure(name: str, folder: Path) -> None:
         for strategy in STRATEGIES:
             runs = result["curves"][encoder][strategy]["accuracy"]
             curves[f"{encoder}, {strategy}"] = np.array(runs)
-    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
-
-    _, png = save_figure(figure, folder / f"encoders_{name}")
-    png.unlink()
+    draw_curves(result["labelled"], curves, folder / f"encoders_{name}")
 
 
 def write_page() -> None:
@@ -490,42 +477,30 @@ def write_page() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run", help="measure encoders on a dataset")
-    run_parser.add_argument("dataset", choices=list(DATASETS))
-    run_parser.add_argument(
-        "--data",
-        type=Path,
-        default=os.environ.get("TEETER_DATA"),
-        help="folder of the datasets (default: $TEETER_DATA)",
-    )
+    parser = make_parser(__doc__)
+    run_parser = add_commands(parser, DATASETS, run_help="measure encoders on a dataset")
     run_parser.add_argument("--encoders", help="comma-separated names (default: all)")
     run_parser.add_argument("--seeds", type=int, default=3, help="repetitions (default: 3)")
     run_parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the result")
     run_parser.add_argument(
         "--costs-only", action="store_true", help="measure only the seconds and bytes again"
     )
-    commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
     if options.command == "page":
         write_page()
         return
 
-    if options.data is None:
-        parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
+    folder = require_data(parser, options)
     names = ENCODERS[DATASETS[options.dataset].kind]
     if options.encoders is not None:
         names = tuple(options.encoders.split(","))
 
     file = options.out / f"{options.dataset}.json"
     if options.costs_only:
-        measure_costs(options.dataset, Path(options.data), names, file)
+        measure_costs(options.dataset, folder, names, file)
         return
-    run(options.dataset, Path(options.data), names, options.seeds, file)
+    run(options.dataset, folder, names, options.seeds, file)
 
 
 if __name__ == "__main__":

@@ -428,9 +428,9 @@ and repetitions.
 BEST = """## Is LDM-S the best?
 
 In the paper, LDM-S has the largest gain on most datasets. In our runs, LDM-S is among the best strategies, and the best
-one on CIFAR-10, where its lead over the next one is not explained by chance. On the other datasets, one of the others is
-as good. This table compares LDM-S with the best other strategy on each dataset, paired by repetition:
-"""
+one on CIFAR-10, where its lead over the second best is statistically significant. On each of the other datasets,
+another strategy is as good. This table compares LDM-S with the best other strategy on each dataset, paired by
+repetition: """
 
 GAINS = """## Gains over Random, one by one
 
@@ -441,18 +441,17 @@ GAINS = """## Gains over Random, one by one
 
 FRAMEWORK_HEAD = """## What Keras does differently
 
-The authors of the paper used Keras, and the paper gives the names of its optimizers but not their constants. This
-table lists what the two frameworks do differently, or might. Each effect is the change of the test accuracy in points when
-one thing is changed, with its standard error, for networks with the same random labels and the same seeds
-(`benchmarks/paper/framework.py`). Numbers of labels are in front of the effects:
-"""
+The authors of the paper used Keras, and the paper gives the names of its optimizers but not their constants. This table
+lists where Keras and teeter (which uses torch) differ or might differ. Each effect is the change in test accuracy, in
+points with its standard error, when one thing is changed and the random labels and the seeds stay the same
+(`benchmarks/paper/framework.py`). The number before each effect is the number of labels: """
 
 FRAMEWORK_END = """\
-RMSprop's constants matter: torch's defaults cost half a point on CIFAR-10 with 1,400 labels. All other effects that were
-measured, that of bfloat16 among them, are below 0.2 points and within about two standard errors. So only the settings of
-CIFAR-10 and SVHN have Keras's constants. MNIST and the tables, which use Adam, stay as they were, and their runs are not
-repeated. A dash means that a difference was not measured on that dataset, or cannot have an effect there.
-"""
+RMSprop's constants matter, because torch's defaults cost half a point on CIFAR-10 with 1,400
+labels. All other measured effects, including that of bfloat16, are below 0.2 points and within about two standard
+errors. We therefore use Keras's constants only in the settings of CIFAR-10 and SVHN. The settings of MNIST and the
+tabular datasets, which use Adam, did not change, so we did not repeat their runs. A dash means that a difference was
+not measured on that dataset, or cannot have an effect there. """
 
 ISOLET_TRIES = """## ISOLET (OpenML #44135)
 
@@ -477,21 +476,21 @@ labels per round as stated. Only the authors can confirm that. In our runs with 
 LDM-S, Margin, BADGE and BAIT on this dataset are within half a point of each other.
 
 Two of the experiments in the first table (fifth group of speakers, scaled columns) read a modified copy of the data.
-For the others, `run.json` contains the changed values. The run with 200 labels per round was computed on a CPU.
-"""
+For the other experiments, `run.json` contains the changed values. The run with 200 labels per round was computed on a
+CPU. """
 
 CIFAR = """## CIFAR-10
 
-All ten strategies ran with 5 repetitions up to {labels:,} of the paper's 9,800 labels. This table compares the accuracies in
-percent at those label counts that the paper prints and our run reaches:
-"""
+All ten strategies ran with 5 repetitions up to {labels:,} of the paper's 9,800 labels. This table compares accuracies
+in percent, at the label counts that both the paper's table and our run contain: """
 
 CIFAR_END = """\
-LDM-S has the largest gain, as in the paper, and our ranking of the strategies is nearly the paper's (the rank correlation is
-in the first table). At these label counts, and over the whole run, the gains of LDM-S in the paper and here agree within
-one standard deviation. Our accuracies are {below:.1f} points below the paper's on average, for Random by {random_below:.1f} points. An earlier run of five strategies and 3 repetitions with torch's constants of RMSprop (0.99 and
-1e-8, in `benchmarks/paper/cifar10/torch-constants`) was {before:.1f} points below the paper's on average, up to {worst:.1f}
-points.
+LDM-S has the largest gain, as in the paper, and our ranking of the strategies is nearly the same as
+the paper's (the rank correlation is in the first table). At these label counts and over the whole run, our gain of
+LDM-S agrees with the paper's within one standard deviation. Our accuracies are {below:.1f} points below the paper's on
+average, for Random by {random_below:.1f} points. An earlier run of five strategies and 3 repetitions with torch's
+constants of RMSprop (0.99 and 1e-8, in `benchmarks/paper/cifar10/torch-constants`) was {before:.1f} points below the
+paper's on average, up to {worst:.1f} points.
 
 The run resumes after its last round with `teeter bench run cifar10 --device cuda --out benchmarks/paper/runs/cifar10`. During
 the run, other programs used some cores of the machine, so its minutes do not show how fast teeter
@@ -500,30 +499,31 @@ is.
 
 PROBCOVER = """## ProbCover on MNIST, BAIT on letter
 
-ProbCover picks without predictions, so everything depends on the features and the radius. Our implementation
-uses the last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as
-the authors of ProbCover do for self-supervised features: the largest radius at which 95 % of the balls hold one cluster.
-On MNIST it starts far below Random, because the first features come from a network that has seen only 20 digits. In the
-paper it does not. We tried a stricter purity and fixed radii, with 3 repetitions up to 220 labels:
-"""
+ProbCover does not use predictions, so its picks depend only on the features and the radius. Our implementation uses the
+last-layer features of the current model, scaled to length 1, and finds the radius from their clusters, as the authors
+of ProbCover do for self-supervised features: the largest radius at which 95 % of the balls hold one cluster. On MNIST,
+our ProbCover starts far below Random, because the first features come from a network that has seen only 20 digits. In
+the paper, ProbCover does not start below Random. We tried a stricter purity and fixed radii, with 3 repetitions up to
+220 labels: """
 
 BAIT = """\
-With a radius of 0.05 or 0.3, ProbCover no longer starts below Random, but none of these radii comes near the paper's
-accuracies. So the radius alone is not the cause. The paper probably used other features, and does not say which.
+With a radius of 0.05 or 0.3, ProbCover no longer starts below Random, but none of these radii comes near
+the paper's accuracies. The radius alone is therefore not the cause. The authors of the paper probably used other
+features, but the paper does not say which.
 
-BAIT gains 1 point on OpenML #6 (letter) in our run and 2.6 in the paper, while on MNIST and ISOLET the two gains agree. The
-forward and backward passes of our BAIT pick the same rows as a literal transcription of the algorithm. What the paper
-does not state is the regulariser, the multiple of the identity that is added to the Fisher information of the labelled
-rows. Its default in the published algorithm is 1, which outweighs the information of confident networks. We ran 2
-repetitions with 0.01 up to 1,600 labels, beside the same 2 repetitions of our run:
-"""
+BAIT gains 1 point on OpenML #6 (letter) in our run and 2.6 in the paper, while on MNIST and ISOLET our gain agrees with
+the paper's. The forward and backward passes of our BAIT pick the same rows as a literal transcription of the algorithm.
+The paper does not state the regulariser, which is the multiple of the identity matrix that is added to the Fisher
+information of the labelled rows. In the published algorithm, the regulariser is 1 by default, which outweighs the
+Fisher information of confident networks. We ran 2 repetitions with 0.01 up to 1,600 labels, beside the same 2
+repetitions of our run: """
 
 BAIT_END = """\
-Up to 1,600 labels, the paper's gains are about those with 1; its lead over ours comes later. With 0.01, BAIT gains two
-points more at 1,200 and 1,600 labels than with 1. So BAIT's gain on this dataset depends on the regulariser by more than
-the 1.5 points between the paper and us, and a smaller one is a possible cause. Two repetitions do not say which one the
-paper used. The option is `regularisation`, and our tables keep the published default of 1.
-"""
+Up to 1,600 labels, the paper's gains are about the same as ours with a regulariser of 1, and they
+become larger only later. With 0.01, BAIT gains two points more at 1,200 and 1,600 labels than with 1. The regulariser
+can therefore change BAIT's gain on this dataset by more than the 1.5 points between the paper's result and ours, so a
+smaller regulariser is a possible cause. Two repetitions are not enough to say which value the authors used. To change
+the value, use the option `regularisation`. Our tables use the published default of 1. """
 
 OTHERS = """## Other differences
 
@@ -550,11 +550,10 @@ $ teeter bench report benchmarks/paper/runs/openml-6 benchmarks/paper/runs/mnist
 $ python benchmarks/paper/pages.py
 ```
 
-To resume a run that was stopped, run its command again. The experiments on ISOLET are in `benchmarks/paper/isolet`, and
-the `run.json` of each folder contains the values of that experiment. [Run the
+To resume a run that was stopped, run the same command again. The experiments on ISOLET are in
+`benchmarks/paper/isolet`, and the `run.json` of each folder contains the values of that experiment. [Run the
 benchmark](../how_to/run_the_benchmark.md) shows how to change a setting. `benchmarks/paper/report/index.html` is the
-report on all runs, with every curve, test and table.
-"""
+report on all runs, with every curve, test and table. """
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ is measured on test rows. --vectors names a folder in which encoded texts are ke
 
 from __future__ import annotations
 
-import argparse
 import json
-import lzma
-import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,9 +24,6 @@ import torch
 from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
-from teeter.analysis.plot_style import save_figure
-from teeter.analysis.plots import plot_curves
-from teeter.arrays import describe_device
 from teeter.campaigns.classifiers import (
     PseudoExamples,
     ignore_few_labels_warning,
@@ -43,7 +38,20 @@ from teeter.campaigns.selection import choose_picks
 from teeter.campaigns.training import train_model
 from teeter.encoders import make_encoder
 from teeter.learner import Learner
-from teeter.version import __version__, commit
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import (
+    TextDataset,
+    add_commands,
+    describe_setup,
+    draw_curves,
+    make_parser,
+    read_banking77,
+    read_sms_spam,
+    require_data,
+    write_result,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -60,37 +68,13 @@ Integers = npt.NDArray[np.int64]
 class Dataset:
     """A dataset, and how it is labelled."""
 
-    read: Callable[[Path], tuple[list[str], Integers, tuple[str, ...], int]]
-    """Returns texts, class indices, class names, and the number of test rows at the end."""
+    read: Callable[[Path], TextDataset]
     batches: tuple[int, ...]
     """The number of items of each batch."""
     old_labels: int
     """Number of labels that the old model was trained on."""
     positive: int | None = None
     """The rare class whose F1 score is measured too."""
-
-
-def read_banking77(folder: Path) -> tuple[list[str], Integers, tuple[str, ...], int]:
-    """Read Banking77 with its published test rows; a duplicate in the pool is used once."""
-    with lzma.open(folder / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
-
-    pool = dict(reversed(content["train"]))
-    texts = [*pool, *(text for text, _ in content["test"])]
-    labels = [*pool.values(), *(number for _, number in content["test"])]
-    return texts, np.array(labels), tuple(content["labels"]), len(content["test"])
-
-
-def read_sms_spam(folder: Path) -> tuple[list[str], Integers, tuple[str, ...], int]:
-    """Read SMS Spam without duplicates; a fifth of it is for testing."""
-    with lzma.open(folder / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
-    label_by_text = {text: int(label == "spam") for label, text in lines}
-
-    texts = list(label_by_text)
-    order = np.random.default_rng(0).permutation(len(texts))
-    labels = np.array([label_by_text[texts[row]] for row in order])
-    return [texts[row] for row in order], labels, ("ham", "spam"), len(texts) // 5
 
 
 DATASETS = {
@@ -116,21 +100,24 @@ class EncodedDataset:
 
 def encode(name: str, encoder_name: str, folder: Path, vectors: Path | None) -> EncodedDataset:
     """Encode a dataset and its class names, or read them from the folder of earlier runs."""
-    texts, labels, classes, test_size = DATASETS[name].read(folder)
+    data = DATASETS[name].read(folder)
+    test_size = len(data.texts) - data.pool_size
     file = None if vectors is None else vectors / f"{name}-{encoder_name}.npz"
     if file is not None and file.exists():
         arrays = np.load(file)
-        return EncodedDataset(arrays["features"], arrays["names"], labels, classes, test_size)
+        return EncodedDataset(
+            arrays["features"], arrays["names"], data.labels, data.classes, test_size
+        )
 
     encoder = make_encoder(encoder_name, "text")
     if encoder.fit_size:
-        encoder.fit(texts[: len(texts) - test_size][: encoder.fit_size])
-    features = encoder.encode(texts).vectors
-    names = encoder.encode([class_texts(name, None)[0] for name in classes]).vectors
+        encoder.fit(data.texts[: data.pool_size][: encoder.fit_size])
+    features = encoder.encode(data.texts).vectors
+    names = encoder.encode([class_texts(name, None)[0] for name in data.classes]).vectors
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         np.savez(file, features=features, names=names)
-    return EncodedDataset(features, names, labels, classes, test_size)
+    return EncodedDataset(features, names, data.labels, data.classes, test_size)
 
 
 # Priors
@@ -356,10 +343,7 @@ def run(
     result: dict[str, Any] = {
         "dataset": name,
         "encoder": encoder,
-        "teeter": __version__,
-        "commit": commit(),
-        "hardware": describe_device(torch.device("cpu")),
-        "threads": torch.get_num_threads(),
+        **describe_setup(),
         "settings": {"strategy": "ldm-s", "head": "linear", "control": 0.1},
         "labelled": [0, *np.cumsum(dataset.batches).tolist()],
         "pool": len(data.labels) - data.test_size - dataset.old_labels,
@@ -387,8 +371,7 @@ def run(
                 continue
             started = time.perf_counter()
             runs.append(simulate(pool, dataset, arm, seed))
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(result) + "\n")
+            write_result(result, file)
             seconds = time.perf_counter() - started
             print(name, seed, arm, runs[-1], f"{seconds:.0f} s", flush=True)
 
@@ -398,28 +381,30 @@ def run(
 INTRODUCTION = """# Starting from class names or predictions, measured
 
 A campaign can [start from what is known](../how_to/start_from_what_is_known.md): the names of its classes, or the
-predictions of another model. Both become pseudo-examples, which a model learns from beside the labels. Each counts as
-much as one label, so its share falls as labels arrive, and from {faded} labels per class on it is left out.
+predictions of another model. Names and predictions are turned into pseudo-examples, from which the model learns
+in addition to the labels. Each pseudo-example counts as much as one label, so its influence falls as labels
+arrive. From {faded} labels per class on, pseudo-examples are left out.
 
-Names and predictions may mislead. So every training asks the labels there are: a source of predictions must agree with them more than
-by chance, and models that use a prior must predict at least as many labels out of fold as models that do not.
-This page measures what that rule gains with a good prior, and what it costs with a bad one.
+Names and predictions may mislead, so every training checks them against the existing labels. A source of
+predictions must agree with the labels more often than by chance. In cross-validation, models that use a prior
+(names or predictions) must predict at least as many labels correctly as models that do not. This page measures
+what a good prior gains under this rule, and what a bad prior costs.
 
-A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder `{encoder}`,
-`ldm-s`, a linear head and 10% control items. After every batch, the model is measured on test rows that are never
-labelled. There are {seeds} repetitions. The old model was trained on {old_labels} other items with `tfidf` features.
+A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder
+`{encoder}`, `ldm-s`, a linear head and 10% control items. After every batch, the model is evaluated on test
+rows that are never labelled. There are {seeds} repetitions. The predictions come from an old model, which was
+trained on {old_labels} other items with `tfidf` features. We compare:
 
 - **no prior**: labels alone, as with `--no-names`
 - **names**: the class names
 - **shuffled names**: every class has the name of another class
 - **predictions**: those of the old model
 - **predictions at chance**: random classes
-- **names, ldm-s first**: as *names*, but a model of the names alone picks the first batch by LDM-S, in place of
-  `typiclust`
+- **names, ldm-s first**: like *names*, but LDM-S picks the first batch instead of `typiclust`, with a model
+  trained on the names alone
 
-`python benchmarks/priors/simulate.py page` writes this page from the results in `benchmarks/priors/results`, and a test
-fails if it is out of date.
-"""
+`python benchmarks/priors/simulate.py page` writes this page from the results in `benchmarks/priors/results`,
+and a test fails if the page is out of date. """
 
 SECTIONS = {
     "banking77": "Banking77: 77 kinds of questions to a bank",
@@ -470,8 +455,8 @@ def build_section(name: str, result: dict[str, Any]) -> str:
     old_accuracy = np.mean(result["old_accuracy"])
     parts = [
         f"## {SECTIONS[name]}\n\nThere are {result['pool']:,} texts to label and "
-        f"{result['test']:,} test rows. The old model is right about {old_accuracy:.0%} of the "
-        f"texts.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
+        f"{result['test']:,} test rows. The old model predicts {old_accuracy:.0%} of the "
+        f"texts correctly.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
     ]
     measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
     parts += [build_table(result, measure) for measure in measures]
@@ -528,9 +513,10 @@ def describe_costs(result: dict[str, Any]) -> str:
     typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
     ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
     return (
-        f"At {JUDGED_LABELS} labels, the points gained over no prior are {good}; with bad priors, "
-        f"{bad}. After the first {first} labels, the accuracy with names is {typiclust:.1f} if "
-        f"`typiclust` picked them, and {ldm:.1f} if LDM-S did. {describe_uses(result)}\n"
+        f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. With "
+        f"bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
+        f"{typiclust:.1f}% if `typiclust` picked the items, and {ldm:.1f}% if LDM-S picked them. "
+        f"{describe_uses(result)}\n"
     )
 
 
@@ -543,10 +529,10 @@ def describe_tfidf(result: dict[str, Any]) -> str:
     column = result["labelled"].index(JUDGED_LABELS)
     without = 100 * read_curves(result, "no prior", "accuracy")[:, column].mean()
     return (
-        f"Names help without a pretrained encoder, too: with `tfidf`, the accuracy at "
-        f"{JUDGED_LABELS} labels is {without:.1f} without a prior, and the points gained are {good}; "
-        f"with bad priors, {bad}. These are only {n_runs} repetitions, which vary more than with "
-        f"`minilm`. {describe_uses(result)}\n"
+        f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
+        f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are {good}. "
+        f"With bad priors, they are {bad}. There are only {n_runs} repetitions for each prior, and they "
+        f"vary more than with `minilm`. {describe_uses(result)}\n"
     )
 
 
@@ -556,8 +542,8 @@ def describe_uses(result: dict[str, Any]) -> str:
     n_used = int(sum(sum(run) for run in used))
     n_trainings = sum(len(run) for run in used)
     return (
-        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings; "
-        "the rest of their effect is that the first model picked other items."
+        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings. "
+        "The rest of their effect is that the first model picked other items."
     )
 
 
@@ -566,34 +552,19 @@ def draw_figure(name: str, folder: Path) -> Path:
     result = keep_complete(read_result(name))
     curves = {arm: read_curves(result, arm, "accuracy") for arm in (*GOOD_ARMS, *BAD_ARMS)}
     curves["no prior"] = read_curves(result, "no prior", "accuracy")
-    figure = plot_curves(np.array(result["labelled"], dtype=float), curves)
-
-    svg, png = save_figure(figure, folder / f"priors_{name}")
-    png.unlink()
-    return svg
+    return draw_curves(result["labelled"], curves, folder / f"priors_{name}")
 
 
 # Command line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    run_parser = commands.add_parser("run", help="simulate campaigns on a dataset")
-    run_parser.add_argument("dataset", choices=list(DATASETS))
-    run_parser.add_argument(
-        "--data",
-        type=Path,
-        default=os.environ.get("TEETER_DATA"),
-        help="folder of the datasets (default: $TEETER_DATA)",
-    )
+    parser = make_parser(__doc__)
+    run_parser = add_commands(parser, DATASETS, run_help="simulate campaigns on a dataset")
     run_parser.add_argument("--encoder", default="minilm", help="encoder (default: minilm)")
     run_parser.add_argument("--seeds", type=int, default=5, help="repetitions (default: 5)")
     run_parser.add_argument("--vectors", type=Path, help="folder that keeps encoded texts")
     run_parser.add_argument("--out", type=Path, help="file of the result")
-    commands.add_parser("page", help="write the page and its figures from the results")
     options = parser.parse_args()
 
     if options.command == "page":
@@ -602,14 +573,13 @@ def main() -> None:
             draw_figure(name, PAGE.parent)
         return
 
-    if options.data is None:
-        parser.error("name the folder of the datasets with --data, or set TEETER_DATA")
+    folder = require_data(parser, options)
     torch.set_num_threads(1)
     out = options.out or RESULTS / f"{options.dataset}_{options.encoder}.json"
     run(
         options.dataset,
         options.encoder,
-        Path(options.data),
+        folder,
         vectors=options.vectors,
         seeds=options.seeds,
         file=out,

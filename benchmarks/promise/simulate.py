@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -44,6 +44,10 @@ from teeter.campaigns.finish.promise import (
 )
 from teeter.campaigns.saved_models import scale_features
 from teeter.version import __version__, commit
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.labelling import load_banking77, load_sms_spam
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -90,15 +94,12 @@ def encode(folder: Path, data: Path) -> None:
     from teeter.encoders import make_encoder
 
     encoder = make_encoder("minilm", "text")
-    with lzma.open(data / "banking77.json.xz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
+    content = load_banking77(data)
     banking: dict[str, int] = {}
     for text, label in [*content["train"], *content["test"]]:
         banking.setdefault(text, label)
 
-    with lzma.open(data / "sms_spam.tsv.xz", "rt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n").split("\t", 1) for line in file if line.strip()]
-    spam = {text: int(label == "spam") for label, text in lines}
+    spam = {text: int(label == "spam") for text, label in load_sms_spam(data).items()}
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, label_of_text in (("banking77", banking), ("sms_spam", spam)):

@@ -75,10 +75,8 @@ def _shown(value: object) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return (
-        f"{value:.3g}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

@@ -95,7 +95,9 @@ def runs() -> str:
             alone_in_front += lead.mean > 0
 
     if alone_in_front:
-        in_front = f"On {alone_in_front}, LDM-S is significantly better than every other strategy."
+        in_front = (
+            f"On {alone_in_front} of them, LDM-S is significantly better than every other strategy."
+        )
     else:
         in_front = "On no dataset is LDM-S significantly better than every other strategy."
 

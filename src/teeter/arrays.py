@@ -254,11 +254,13 @@ def _validate_device(device: torch.device | str) -> torch.device:
         raise InputError(
             f"No device is called {device!r}: try 'cpu', 'cuda' or 'cuda:1'."
         ) from None
+
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
             f"Cannot use {str(device)!r}: torch {torch.__version__} finds no GPU here. Try "
             f"device='cpu'."
         )
+
     # Only a try shows whether there is a GPU of that number, or a backend of that name.
     try:
         torch.zeros(1, device=chosen).cpu()

@@ -16,11 +16,24 @@ import urllib.request
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from datetime import time as clock_time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from teeter.campaigns.results import ImportResult, ModelInfo, Question
+from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.items import ITEM_FIELDS
+from teeter.campaigns.results import (
+    EncoderComparison,
+    ImportResult,
+    ModelInfo,
+    Question,
+    Status,
+    SuspectLabel,
+)
+from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.errors import (
     InputError,
     PermissionDeniedError,
@@ -30,6 +43,7 @@ from teeter.errors import (
     UnknownNameError,
 )
 from teeter.files import atomic_write
+from teeter.model_servers import RefusedRedirects
 from teeter.version import __version__
 
 __all__ = ["RemoteCampaign", "connect"]
@@ -41,11 +55,17 @@ _MAX_CHARACTERS = 700_000
 
 _ATTEMPTS = 4
 _FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 4.0
 _POLL_SECONDS = 0.3
 _TIMEOUT_SECONDS = 330.0
 """Seconds that one request may take. The server gives up adding items before."""
 
 _FOLDER_FORMAT = "datasets"
+_FOLDER_FORMATS = (_FOLDER_FORMAT, "image-folder")
+"""What the server writes to a folder comes as a ZIP file."""
+
+_BUSY_CODE = 409
+"""The server is still answering the same request."""
 
 
 def connect(url: str, token: str | None = None, *, campaign: str | None = None) -> RemoteCampaign:
@@ -111,6 +131,21 @@ class RemoteCampaign:
         """Add a class. Labels stay as they are."""
         self._post("/classes", {"name": name})
 
+    def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
+        """Say what classes mean. See ``Campaign.describe``."""
+        classes: dict[str, Any] = {}
+        for name, given in descriptions.items():
+            description = ClassDescription(given) if isinstance(given, str) else given
+            classes[name] = {
+                "description": description.description,
+                "examples": list(description.examples),
+            }
+        self._post("/classes/describe", {"classes": classes})
+
+    def use_names(self, use: bool) -> None:
+        """Let models learn from the names and descriptions of the classes, or not."""
+        self._post("/classes/names", {"use": use})
+
     def add(self, items: Iterable[Any]) -> ImportResult:
         """Add items, a thousand at a time. They are encoded in the background.
 
@@ -119,16 +154,22 @@ class RemoteCampaign:
                 them. Images are links.
 
         Returns:
-            The counts. Duplicates and conflicts are not listed one by one.
+            What happened to them, as ``Campaign.add`` says it.
         """
         kind = self._get("")["kind"]
         new = 0
         labelled = 0
+        duplicates: list[tuple[str, str]] = []
+        conflicts: list[tuple[str, str, str]] = []
         for part in _split_items(_as_item(entry, kind) for entry in items):
             added = self._post("/items", {"items": part})
             new += added["new"]
             labelled += added["labelled"]
-        return ImportResult(new=new, duplicates=(), labelled=labelled)
+            duplicates += [(item, same) for item, same in added["duplicate_items"]]
+            conflicts += [(item, label, held) for item, label, held in added["conflicting_items"]]
+        return ImportResult(
+            new=new, duplicates=tuple(duplicates), labelled=labelled, conflicts=tuple(conflicts)
+        )
 
     def items(self, **filters: Any) -> Iterator[dict[str, Any]]:
         """Yield the items in their order, page by page.
@@ -201,7 +242,51 @@ class RemoteCampaign:
         undone: dict[str, Any] | None = self._post("/undo", {"item": item})["undone"]
         return undone
 
+    # Reviewing
+
+    def decide(self, item: str, label: str | None, *, comment: str | None = None) -> bool:
+        """Decide what an item is, and return whether that is new. See ``Campaign.decide``."""
+        body = {"item": str(item), "label": label, "comment": comment}
+        return bool(self._post("/decisions", body)["new"])
+
+    def undo_decision(self, *, item: str | None = None) -> dict[str, Any] | None:
+        """Take back your last decision, and return it; None if you have none."""
+        undone: dict[str, Any] | None = self._post("/decisions/undo", {"item": item})["undone"]
+        return undone
+
+    def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
+        """Return labels that a model which was not trained on them finds unlikely.
+
+        Args:
+            count: How many labels to return at most. The server searches for a number of its own.
+            again: Search again, although nothing may have changed.
+        """
+        query = {"again": "true"} if again else {}
+        while True:
+            answer = self._get("/suspects", **query)
+            if answer["state"] == "failed":
+                raise ServerError(str(answer["detail"]))
+            if answer["state"] == "done":
+                return [SuspectLabel(**fields) for fields in answer["suspects"][:count]]
+            # Asking again for a new search would begin one each time.
+            query = {}
+            time.sleep(_POLL_SECONDS)
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the sources of suggestions, and how far people agree with each."""
+        sources: list[dict[str, Any]] = self._get("/sources")
+        return sources
+
+    def agreement(self) -> dict[str, Any]:
+        """Return how far annotators agree: overall, by class and by pair."""
+        agreement: dict[str, Any] = self._get("/agreement")
+        return agreement
+
     # Models and results
+
+    def encode(self, encoder: str | None = None) -> dict[str, Any]:
+        """Compute the features of items that lack them, or switch to another encoder."""
+        return self._wait_for_job(self._post("/encode", {"encoder": encoder})["job"])
 
     def train(self) -> ModelInfo | None:
         """Train a model now, and return it; None if fewer than two classes have labels."""
@@ -236,13 +321,20 @@ class RemoteCampaign:
         rows = self.items(state="labelled")
         return {row["item"]: row["label"] for row in rows if row["label"] is not None}
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the progress of the campaign, with the advice on whether to stop."""
-        status: dict[str, Any] = self._get("/progress")["status"]
-        return status
+        fields = dict(self._get("/progress")["status"])
+        fields["advice"] = tuple(fields["advice"])
+        if fields["accuracy"] is not None:
+            fields["accuracy"] = AccuracyEstimate(**fields["accuracy"])
+        if fields["comparison"] is not None:
+            fields["comparison"] = EncoderComparison(**fields["comparison"])
+        return Status(**fields)
 
     def export(self, path: str | Path, form: str | None = None) -> None:
-        """Write labels, predictions and all columns to a file, or to a folder for ``datasets``.
+        """Write labels, predictions and all columns to a file.
+
+        The formats ``datasets`` and ``image-folder`` write a folder.
 
         Args:
             path: The file. Its ending gives the format: .csv, .jsonl or .parquet.
@@ -253,7 +345,7 @@ class RemoteCampaign:
         query = urlencode({"form": form})
         content = self._server.read(f"/campaigns/{quote(self.name)}/export?{query}")
 
-        if form != _FOLDER_FORMAT:
+        if form not in _FOLDER_FORMATS:
             atomic_write(target, content)
             return
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -268,7 +360,8 @@ class _Server:
         self._token = token
         self._csrf: str | None = None
         cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
-        self._opener = urllib.request.build_opener(cookies)
+        # A redirect would send the token to another server.
+        self._opener = urllib.request.build_opener(cookies, RefusedRedirects())
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the JSON that the server answers with."""
@@ -284,7 +377,7 @@ class _Server:
         """Send JSON, and return the JSON that the server answers with."""
         if self._token is None and self._csrf is None:
             self._csrf = self.get("/session")["csrf"]
-        return json.loads(self._request(method, path, json.dumps(body).encode()))
+        return json.loads(self._request(method, path, _dump_json(body).encode()))
 
     def _request(self, method: str, path: str, body: bytes | None) -> bytes:
         headers = {"user-agent": f"teeter/{__version__}", "accept": "application/json"}
@@ -301,25 +394,45 @@ class _Server:
             f"{self._origin}{_API}{path}", data=body, headers=headers, method=method
         )
         pause = _FIRST_PAUSE
-        for attempt in range(_ATTEMPTS):
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        attempt = 0
+        while True:
+            is_last = attempt == _ATTEMPTS - 1
             try:
                 with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
                     content: bytes = response.read()
                     return content
             except urllib.error.HTTPError as error:
                 # 503: the database is away, or the server is busy. Anything else would fail again.
-                if error.code != 503 or attempt == _ATTEMPTS - 1:
+                is_busy = error.code == _BUSY_CODE and time.monotonic() < deadline
+                if not is_busy and (error.code != 503 or is_last):
                     raise _as_error(error) from None
+                # What is being answered takes as long as it takes: it is no failed attempt.
+                attempt -= int(is_busy)
             except (OSError, http.client.HTTPException) as error:
-                if attempt == _ATTEMPTS - 1:
+                if is_last:
                     reason = getattr(error, "reason", error)
                     raise ServerUnavailableError(
                         f"{self._origin} does not answer: {reason}."
                     ) from None
             time.sleep(pause)
-            pause *= 2
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            attempt += 1
 
-        raise ServerUnavailableError(f"{self._origin} does not answer.")
+
+def _dump_json(value: Any) -> str:
+    return json.dumps(value, default=_as_json)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of a column as JSON has it: dates as text, numbers of numpy as numbers."""
+    if isinstance(value, date | clock_time):
+        return value.isoformat()
+    if hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, bytes | Path | Decimal | uuid.UUID):
+        return value.decode() if isinstance(value, bytes) else str(value)
+    raise InputError(f"A column cannot have values of type {type(value).__name__}: use a text.")
 
 
 def _as_error(error: urllib.error.HTTPError) -> Exception:
@@ -329,6 +442,11 @@ def _as_error(error: urllib.error.HTTPError) -> Exception:
     except (ValueError, KeyError, TypeError):
         sentence = f"The server answered with status {error.code}."
 
+    if 300 <= error.code < 400:
+        return ServerError(
+            f"The server redirects to {error.headers.get('location', 'another address')[:200]}, "
+            "where the token is not sent: connect to that server if you trust it."
+        )
     if error.code in (401, 403):
         return PermissionDeniedError(sentence)
     if error.code == 404:
@@ -340,9 +458,6 @@ def _as_error(error: urllib.error.HTTPError) -> Exception:
     return ServerError(sentence)
 
 
-_ITEM_FIELDS = ("id", "text", "image", "features", "label")
-
-
 def _as_item(entry: Any, kind: str) -> dict[str, Any]:
     """Return an item as the REST API takes it."""
     if isinstance(entry, str):
@@ -352,12 +467,12 @@ def _as_item(entry: Any, kind: str) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         raise InputError(f"An item cannot be of type {type(entry).__name__}.")
 
-    item = {name: entry[name] for name in _ITEM_FIELDS if entry.get(name) is not None}
+    item = {name: entry[name] for name in ITEM_FIELDS if entry.get(name) is not None}
     if "id" in item:
         item["id"] = str(item["id"])
     if "features" in item:
         item["features"] = [float(value) for value in item["features"]]
-    columns = {name: value for name, value in entry.items() if name not in _ITEM_FIELDS}
+    columns = {name: value for name, value in entry.items() if name not in ITEM_FIELDS}
     if columns:
         item["columns"] = columns
     return item
@@ -367,14 +482,17 @@ def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any
     """Yield items in parts that fit into one request."""
     part: list[dict[str, Any]] = []
     characters = 0
+
     for item in items:
-        size = len(json.dumps(item))
+        size = len(_dump_json(item))
         if part and (len(part) == _MAX_ITEMS or characters + size > _MAX_CHARACTERS):
             yield part
             part = []
             characters = 0
+
         part.append(item)
         characters += size
+
     if part:
         yield part
 
@@ -382,9 +500,11 @@ def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any
 def _question(fields: Mapping[str, Any]) -> Question:
     pick = fields["pick"]
     reason = dict(pick["scores"])
+
     if pick["predicted"] is not None:
         reason["predicted"] = pick["predicted"]
         reason["probability"] = pick["probability"]
+
     return Question(
         item=fields["item"],
         content=fields["content"]["text"],

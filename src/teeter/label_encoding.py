@@ -163,12 +163,15 @@ def is_row_numbers(value: Any) -> bool:
         return False
     if isinstance(value, int | np.integer):
         return True
+
     if isinstance(value, Tensor):
         value = value.cpu()
+
     # Arrays, tensors, and columns of a table.
     if hasattr(value, "dtype"):
         array = np.asarray(value)
         return array.ndim == 1 and array.dtype.kind in "iu"
+
     if not isinstance(value, list | tuple | range | set | frozenset):
         return False
     return all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in value)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from teeter.errors import InputError
 
-__all__ = ["make_opener", "read_key"]
+__all__ = ["RefusedRedirects", "make_opener", "read_key"]
 
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -52,14 +52,14 @@ def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirec
             f"{variable}."
         )
 
-    handlers: list[urllib.request.BaseHandler] = [_RefusedRedirects()]
+    handlers: list[urllib.request.BaseHandler] = [RefusedRedirects()]
     # A proxy only forwards what is encrypted. Everything else it would read.
     if is_loopback or parts.scheme == "http":
         handlers.append(urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(*handlers)
 
 
-class _RefusedRedirects(urllib.request.HTTPRedirectHandler):
+class RefusedRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: it would send the text and the key to another server."""
 
     def redirect_request(  # noqa: PLR0917 - the signature of the standard library

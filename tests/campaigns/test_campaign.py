@@ -390,9 +390,7 @@ def test_classes_may_be_numbers_or_booleans(tmp_path: Path) -> None:
 def test_other_types_are_no_classes(label: Any, campaign: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be the name of a class|A label needs a class"):
         campaign.tell("v1", label)
-    with pytest.raises(
-        InputError, match="cannot be the name of a class: give a string or a number"
-    ):
+    with pytest.raises(InputError, match="be the name of a class: give a string or a number"):
         Campaign.create(tmp_path / "x.teeter", "x", ["red", label])
 
 

@@ -204,3 +204,13 @@ def test_images_in_an_s3_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [item.key for item in items] == rows[:3]
     assert list(fetcher.errors) == ["s3://photos/deep/3.png"]
     assert (tmp_path / str(items[2].content)).read_bytes() == make_png(2)
+
+
+def test_all_links_together_have_a_limit_of_time(images: ImageServer, tmp_path: Path) -> None:
+    fetcher = ImageFetcher(tmp_path, allow_private=True, max_seconds=0.0)
+
+    assert fetcher.fetch_all([f"{images.origin}/image1"]) == {}
+
+    (error,) = fetcher.errors.values()
+    assert "all links together took more than 0 seconds" in error
+    assert images.requests == []

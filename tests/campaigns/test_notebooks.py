@@ -43,3 +43,11 @@ def test_a_notebook_elsewhere_or_unknown_is_refused(
         open_notebook_page(str(tmp_path / "c.teeter"), height=1)
     with pytest.raises(InputError, match=r"A notebook on hub\.example\.org cannot show"):
         open_notebook_page("c.teeter", origin="https://hub.example.org", height=1)
+
+
+def test_the_password_of_a_database_is_not_an_argument() -> None:
+    location, environment = notebooks._hide_password("postgresql://me:s%40x@db:5432/x#name")
+
+    assert location == "postgresql://me@db:5432/x#name"
+    assert environment == {"PGPASSWORD": "s@x"}
+    assert notebooks._hide_password("/home/c.teeter") == ("/home/c.teeter", {})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.label_studio.config import chosen_class
+from teeter.campaigns.import_export import read_items
+from teeter.campaigns.label_studio.config import build_label_config, chosen_class
 from teeter.errors import InputError, MissingExtraError
 
 
@@ -60,38 +64,6 @@ def test_label_studio_gets_tasks_with_annotations_and_predictions(
     assert "annotations" not in tasks[-1]
 
 
-def test_images_are_sorted_into_a_folder_per_class(tmp_path: Path) -> None:
-    photos = tmp_path / "photos"
-    (photos / "deep").mkdir(parents=True)
-    for number in range(4):
-        file = io.BytesIO()
-        Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(file, "PNG")
-        (photos / f"{number}.png").write_bytes(file.getvalue())
-        file = io.BytesIO()
-        Image.new("RGB", (8, 8), (0, 60 * number + 5, 0)).save(file, "PNG")
-        (photos / "deep" / f"{number}.png").write_bytes(file.getvalue())
-    settings = Settings(kind="image", folder=str(photos), encoder="pixels")
-    paths = [f"{folder}{number}.png" for folder in ("", "deep/") for number in range(4)]
-    Campaign.make(tmp_path / "p.teeter", ["red", "../green"], paths, settings)
-    campaign = Campaign.open(tmp_path / "p.teeter")
-    for path in paths[:7]:
-        campaign.tell(path, "../green" if path.startswith("deep") else "red")
-
-    campaign.export(tmp_path / "out", "image-folder")
-
-    files = sorted(path.relative_to(tmp_path / "out").as_posix() for path in out_files(tmp_path))
-    assert files == [
-        *(f"%2E.%2Fgreen/deep%2F{number}.png" for number in range(3)),
-        *(f"red/{number}.png" for number in range(4)),
-    ]
-    copied = tmp_path / "out" / "%2E.%2Fgreen" / "deep%2F1.png"
-    assert copied.read_bytes() == (photos / "deep" / "1.png").read_bytes()
-
-
-def out_files(tmp_path: Path) -> list[Path]:
-    return [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-
-
 def test_a_format_of_other_items_is_refused(texts: Campaign, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="The format image-folder is only for images"):
         texts.export(tmp_path / "out", "image-folder")
@@ -115,6 +87,8 @@ def test_cleanlab_gets_probabilities_of_models_that_did_not_see_the_item(
     position = arrays["ids"].tolist().index("t2")
     assert arrays["labels"][position] == 1
     assert arrays["pred_probs"][position, 1] < 0.5
+    table = [json.loads(line) for line in arrays["table"].tobytes().decode().splitlines()]
+    assert table[position] == {"id": "t2", "label": "spam", "customer": "shop 2"}
 
     cleanlab = pytest.importorskip("cleanlab.filter")
     issues = cleanlab.find_label_issues(
@@ -142,6 +116,97 @@ def test_spacy_reads_the_classes_of_texts(texts: Campaign, tmp_path: Path) -> No
     assert documents[1].text == "cheap pills number 1"
     assert documents[1].cats == {"ham": 0.0, "spam": 1.0}
     assert documents[1].user_data["id"] == "t1"
+    assert documents[1].user_data["columns"] == {"customer": "shop 1"}
+
+
+def test_columns_with_the_names_of_fields_are_renamed(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id,title,text,label\na,Broken,In parts,mine\nb,Fine,As new,\n")
+    path = tmp_path / "rows.teeter"
+    Campaign.make(path, ["good", "poor"], read_items(source, text="{title} {text}"))
+    campaign = Campaign.open(path)
+    campaign.tell("a", "poor")
+
+    campaign.export(tmp_path / "tasks.json", "label-studio")
+    campaign.export(tmp_path / "out.jsonl", "doccano")
+
+    task, _ = json.loads((tmp_path / "tasks.json").read_text())
+    assert task["data"] == {
+        "id": "a",
+        "title": "Broken",
+        "text": "Broken In parts",
+        "text_imported": "In parts",
+        "label": "mine",
+        "teeter_item": "a",
+    }
+    assert json.loads((tmp_path / "out.jsonl").read_text()) == {
+        "id": "a",
+        "title": "Broken",
+        "text": "Broken In parts",
+        "text_imported": "In parts",
+        "label": ["poor"],
+        "label_imported": "mine",
+    }
+
+
+_READ_BY_LABEL_STUDIO = """
+import json, sys
+from label_studio_sdk.converter import Converter
+from label_studio_sdk.label_interface import LabelInterface
+
+tasks_path, config, folder = sys.argv[1:]
+interface = LabelInterface(config)
+choice = {"from_name": "label", "to_name": "item", "type": "choices"}
+wrong = {"result": [{**choice, "value": {"choices": ["no such class"]}}]}
+if not interface.validate_prediction(wrong, return_errors=True):
+    sys.exit("Label Studio would take anything")
+for task in json.load(open(tasks_path)):
+    interface.load_task(task["data"])
+    results = [*task.get("annotations", []), *task.get("predictions", [])]
+    for result in results:
+        errors = interface.validate_prediction(result, return_errors=True)
+        if errors:
+            sys.exit(str(errors))
+converter = Converter(config=config, project_dir=folder, download_resources=False)
+rows = []
+for item in converter.iter_from_json_file(tasks_path):
+    rows.append([item["input"]["text"], item["output"]["label"][0]["choices"]])
+print(json.dumps(rows))
+"""
+
+
+@pytest.mark.slow
+def test_label_studio_reads_the_tasks_with_its_own_converter(
+    texts: Campaign, tmp_path: Path
+) -> None:
+    python = find_label_studio_python()
+    texts.train()
+    path = tmp_path / "tasks.json"
+    texts.export(path, "label-studio")
+    tasks = json.loads(path.read_text())
+    labelled = [task for task in tasks if "annotations" in task]
+    # The server numbers tasks when it imports them, and the converter needs the numbers.
+    numbered = [{"id": number, **task} for number, task in enumerate(tasks)]
+    path.write_text(json.dumps(numbered))
+    config = build_label_config(texts.settings, texts.classes)
+
+    command = [python, "-c", _READ_BY_LABEL_STUDIO, str(path), config, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(result.stdout.splitlines()[-1])
+    assert len(rows) == len(labelled) == 24
+    assert rows[1] == ["cheap pills number 1", ["spam"]]
+
+
+def find_label_studio_python() -> str:
+    """Return an interpreter that has Label Studio's own package, or skip the test."""
+    if find_spec("label_studio_sdk") is not None:
+        return sys.executable
+    program = os.environ.get("TEETER_LABEL_STUDIO") or shutil.which("label-studio")
+    if program is None:
+        pytest.skip("no label-studio on the PATH, and TEETER_LABEL_STUDIO is not set")
+    return str(Path(program).with_name("python"))
 
 
 @pytest.mark.slow

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from campaigns.webhook_receiver import running_receiver
-from teeter.campaigns import Campaign, Settings
+from teeter.campaigns import Campaign, Settings, webhooks
 from teeter.campaigns.webhooks import (
     WebhookEvent,
     add_webhook,
@@ -88,8 +89,8 @@ def test_a_receiver_that_fails_half_the_time_loses_nothing(tmp_path: Path) -> No
 
 def campaign_is_waiting(campaign: Campaign) -> bool:
     with campaign.database.reading() as connection:
-        webhooks = campaign.repository.webhooks
-        return webhooks.has_news(connection) or webhooks.count_waiting(connection) > 0
+        repository = campaign.repository.webhooks
+        return repository.has_news(connection) or repository.count_waiting(connection) > 0
 
 
 def test_pauses_grow_and_end_after_three_days(tmp_path: Path) -> None:
@@ -132,6 +133,57 @@ def test_finished_is_sent_when_nothing_is_left_and_again_after_an_addition(
         campaign.tell("new", "good")
         deliver_due(campaign)
         assert len(receiver.confirmed) == 2
+
+
+def test_one_delivery_that_breaks_does_not_stop_the_others(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = webhooks.send_request
+
+    def break_first(method: str, url: str, **options: Any) -> Any:
+        if url == "https://broken.test":
+            raise RuntimeError("a defect of ours")
+        return send(method, url, **options)
+
+    monkeypatch.setattr(webhooks, "send_request", break_first)
+    with running_receiver() as receiver:
+        add_webhook(campaign, "https://broken.test", ["labelled"])
+        add_webhook(campaign, receiver.url, ["labelled"], allow_private=True)
+        campaign.tell("i0", "good")
+
+        assert deliver_due(campaign).delivered == 1
+
+    assert [fields["item"] for fields in receiver.confirmed] == ["i0"]
+    broken = list_deliveries(campaign)[-1]
+    assert broken.attempts == 1
+    assert broken.error == "The event cannot be sent: RuntimeError."
+
+
+@pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
+def test_a_dead_receiver_does_not_keep_the_others_waiting(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "_MOST_AT_ONCE", 4)
+    place = new_place(kind, tmp_path)
+    campaign = Campaign.create(place, "c", ["good", "poor"], Settings(kind="features"))
+    campaign.add([{"id": f"i{k}", "features": [k, 1.0]} for k in range(12)])
+    with running_receiver() as dead:
+        url = dead.url
+    add_webhook(campaign, url, ["labelled"], allow_private=True)
+    for number in range(8):
+        campaign.tell(f"i{number}", "good")
+    deliver_due(campaign)
+
+    with running_receiver() as receiver:
+        add_webhook(campaign, receiver.url, ["labelled"], allow_private=True)
+        for number in range(8, 12):
+            campaign.tell(f"i{number}", "good")
+        assert deliver_due(campaign).delivered == 2
+        assert deliver_due(campaign).delivered == 2
+
+    items = [fields["item"] for fields in receiver.confirmed]
+    assert items == ["i8", "i9", "i10", "i11"]
+    campaign.database.close()
 
 
 def test_a_private_receiver_is_refused_unless_it_is_allowed(campaign: Campaign) -> None:

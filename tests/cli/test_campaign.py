@@ -488,9 +488,8 @@ def test_the_password_of_a_server_is_not_printed(items_file: Path) -> None:
 
 
 def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_path: Path) -> None:
-    assert (
-        "already exists: continue with it, or choose another file with --file"
-        in refuse_campaign("new", items_file, "--classes", "fruit,tool")
+    assert "already exists: continue with it, or choose another file" in refuse_campaign(
+        "new", items_file, "--classes", "fruit,tool"
     )
     assert "give two or more different names" in refuse_campaign(
         "new", items_file, "--classes", "one", "--file", tmp_path / "x"

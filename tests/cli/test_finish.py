@@ -83,7 +83,7 @@ def test_draws_are_asked_for(file: Path) -> None:
     [
         (("--error", "five"), "--error is 'five': write a share such as 5% or 0.05"),
         (("--error", "5"), "--error is '5': it must be above 0% and below 100%"),
-        (("--error", "60%"), "error is 0.6: the share of wrong labels must be above 0"),
+        (("--error", "60%"), "error is 0.6: the share of wrong labels must be at least 0.0001"),
         (("--confidence", "100%"), "--confidence is '100%': it must be above 0% and below 100%"),
         (("--certificate", "promise.pdf"), "use the suffix .html or .json"),
         (("--certificate", "promise.html"), "No promise has been started yet"),

@@ -21,7 +21,7 @@ from web.restartable_server import RestartableServer
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
-    pytest.mark.xdist_group("servers"),
+    pytest.mark.xdist_group("killed servers"),
 ]
 
 PATIENCE = 600

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns import Campaign
+from teeter.campaigns.db import idempotency
+from teeter.web.metrics import _Metric
 from web.labelled_campaigns import AT
 from web.servers import make_text_campaign, serve_campaigns
 
@@ -27,7 +32,10 @@ def test_items_are_added_with_their_columns_and_labels(client: TestClient) -> No
 
     added = add(client, items).json()
 
-    assert added == {"new": 2, "duplicates": 1, "labelled": 1, "conflicts": 0}
+    counts = {name: added[name] for name in ("new", "duplicates", "labelled", "conflicts")}
+    assert counts == {"new": 2, "duplicates": 1, "labelled": 1, "conflicts": 0}
+    assert added["duplicate_items"] == [["copy", "new"]]
+    assert (added["failed"], added["problems"]) == (0, [])
     item = client.get(f"{AT}/item", params={"id": "new"}).json()
     assert item["row"] == {"customer": "ACME", "n": {"deep": [1]}}
     found = client.get(f"{AT}/items", params={"column": "customer=ACME"}).json()["items"]
@@ -54,6 +62,140 @@ def test_an_item_that_cannot_be_added_adds_none(
     assert response.status_code == 422
     assert message in response.json()["detail"]
     assert client.get(AT).json()["items"] == 121
+
+
+def test_a_long_cell_fits_into_a_request(client: TestClient) -> None:
+    cell = "ü" * 1_000_000
+
+    response = add(client, [{"id": "long", "text": "short", "columns": {"cell": cell}}])
+
+    assert response.status_code == 200, response.text[:300]
+    assert client.get(f"{AT}/item", params={"id": "long"}).json()["row"] == {"cell": cell}
+
+
+@pytest.mark.parametrize("with_item", [False, True])
+def test_an_undo_that_is_sent_again_takes_back_one_answer(
+    client: TestClient, with_item: bool
+) -> None:
+    for item in ("t1", "t2"):
+        client.post(f"{AT}/answers", json={"item": item, "label": "ham"})
+    body = {"item": "t2"} if with_item else {}
+    headers = {"idempotency-key": "undo-1"}
+
+    first = client.post(f"{AT}/undo", json=body, headers=headers)
+    again = client.post(f"{AT}/undo", json=body, headers=headers)
+
+    assert first.json() == again.json()
+    assert first.json()["undone"]["item"] == "t2"
+    assert client.get(AT).json()["labelled"] == 1
+
+
+def test_every_operation_that_changes_something_takes_a_key(client: TestClient) -> None:
+    paths = client.get("/api/v1/openapi.json").json()["paths"]
+    without_key = set()
+    for path, operations in paths.items():
+        for method in set(operations) - {"get"}:
+            names = [field["name"] for field in operations[method].get("parameters", [])]
+            if "idempotency-key" not in names:
+                without_key.add(path.removeprefix("/api/v1").replace("/campaigns/{slug}", ""))
+
+    # They change nothing, are refused the second time, or answer with a token.
+    assert without_key == {"/session", "/campaigns", "/predict", "/people", "/people/token"}
+
+
+def test_a_webhook_that_is_sent_again_is_added_once(client: TestClient, file: Path) -> None:
+    headers = {"idempotency-key": "w"}
+    body = {"url": "https://example.org/x"}
+
+    first = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
+    again = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
+
+    assert first == again
+    assert len(client.get(f"{AT}/webhooks").json()) == 1
+    campaign = Campaign.open(file)
+    with campaign.database.reading() as connection:
+        responses = connection.exec_driver_sql("select response from answered_requests").all()
+    campaign.database.close()
+    assert first["secret"] not in repr(responses)
+
+
+def test_a_field_that_is_null_differs_from_one_that_is_left_out(client: TestClient) -> None:
+    client.patch(f"{AT}/settings", json={"cost": 2.0})
+    headers = {"idempotency-key": "p"}
+
+    assert client.patch(f"{AT}/settings", json={}, headers=headers).json()["cost"] == 2.0
+    other = client.patch(f"{AT}/settings", json={"cost": None}, headers=headers)
+
+    assert other.status_code == 422
+    assert "was used for another request" in other.json()["detail"]
+
+
+def test_half_a_surrogate_pair_is_no_error_of_the_server(client: TestClient) -> None:
+    content = '{"items": [{"text": "a", "columns": {"x": "\\ud800"}}]}'
+    headers = {"idempotency-key": "s", "content-type": "application/json"}
+
+    response = client.post(f"{AT}/items", content=content, headers=headers)
+
+    assert response.status_code in (200, 422), response.text
+
+
+def test_two_equal_requests_at_once_are_done_once(client: TestClient) -> None:
+    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    started = threading.Event()
+    may_end = threading.Event()
+    describe = service.list_classes
+
+    def wait() -> Any:
+        started.set()
+        assert may_end.wait(30)
+        return describe()
+
+    service.list_classes = wait
+    send = partial(
+        client.post, f"{AT}/classes", json={"name": "x"}, headers={"idempotency-key": "k"}
+    )
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(send)
+        assert started.wait(30)
+        second = send()
+        may_end.set()
+        assert first.result().status_code == 200
+
+    assert second.status_code == 409
+    assert "is being answered" in second.json()["detail"]
+    assert send().json() == first.result().json()
+
+
+def test_a_request_whose_server_was_killed_is_not_done_again(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    requests = service.campaign.repository.requests
+    headers = {"idempotency-key": "k"}
+    # The server is gone before it notes its answer, and its process number with it.
+    monkeypatch.setattr(requests, "finish", lambda *_: None)
+    monkeypatch.setattr(idempotency, "has_crashed", lambda _: True)
+    client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
+
+    again = client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
+
+    assert again.status_code == 409
+    assert "The server was stopped while it answered" in again.json()["detail"]
+
+
+def test_a_request_that_failed_is_done_again(client: TestClient) -> None:
+    headers = {"idempotency-key": "k"}
+    body = {"show": ["customer"]}
+    assert client.patch(f"{AT}/settings", json=body, headers=headers).status_code == 422
+    add(client, [{"text": "a", "columns": {"customer": "ACME"}}])
+
+    assert client.patch(f"{AT}/settings", json=body, headers=headers).status_code == 200
+
+
+def test_the_method_of_consensus_is_a_setting(client: TestClient) -> None:
+    changed = client.patch(f"{AT}/settings", json={"consensus": "dawid-skene"})
+    assert changed.json()["consensus"] == "dawid-skene"
+    assert client.patch(f"{AT}/settings", json={"consensus": "lost"}).status_code == 422
 
 
 def test_a_request_with_a_key_is_done_once(client: TestClient) -> None:
@@ -149,6 +291,12 @@ def test_metrics_are_in_the_text_format_of_prometheus(client: TestClient) -> Non
     assert 'teeter_answered_items{campaign="texts",kind="label"} 0' in lines
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_metrics_have_all_digits() -> None:
+    metric = _Metric("teeter_items", "Items.", samples=[({"campaign": "c"}, 12345678)])
+
+    assert list(metric.lines())[-1] == 'teeter_items{campaign="c"} 12345678'
 
 
 @pytest.mark.slow

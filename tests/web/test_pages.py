@@ -239,3 +239,11 @@ def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
 
     assert job["state"] == "done"
     assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 121, "unreadable": 0}
+
+
+def test_a_form_has_no_page(client: TestClient) -> None:
+    form = client.get("/logout")
+
+    assert form.status_code == 405
+    assert "<h1>Not a page</h1>" in form.text
+    assert "does not answer to GET" in form.text

@@ -410,6 +410,7 @@ def _require_classifier(model: PreTrainedModel) -> None:
             f"AutoModelForSequenceClassification, or with AutoModelForImageClassification for "
             f"images."
         )
+
     if model.config.num_labels < 2:
         raise InputError(
             f"This {name} has one output, so it predicts a number and not a class, but teeter "

@@ -264,7 +264,8 @@ def _decode_cell(cell: Any, arrow_type: Any) -> Any:
     if types.is_struct(arrow_type):
         return {field.name: _decode_cell(cell[field.name], field.type) for field in arrow_type}
     if types.is_map(arrow_type):
-        key_type, item_type = arrow_type.key_type, arrow_type.item_type
+        key_type = arrow_type.key_type
+        item_type = arrow_type.item_type
         return [(_decode_cell(key, key_type), _decode_cell(item, item_type)) for key, item in cell]
     if _is_list(arrow_type):
         return [_decode_cell(part, arrow_type.value_type) for part in cell]

@@ -99,6 +99,7 @@ from teeter.campaigns.shown_columns import read_shown_columns, require_shown_col
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
+    ImportedExportRows,
     annotator_stats,
     campaign_status,
     count_unencoded,
@@ -106,7 +107,6 @@ from teeter.campaigns.snapshot import (
     export_rows,
     measure_agreement,
     read_snapshot,
-    with_imported_rows,
 )
 from teeter.campaigns.suggestions import (
     PredictionImport,
@@ -610,6 +610,7 @@ class Campaign:
         """
         if encoder is not None:
             trust_encoder(encoder)
+
         result = encode_items(
             self.database,
             self.repository,
@@ -619,6 +620,7 @@ class Campaign:
             who=who,
             progress=progress,
         )
+
         if result.is_switch:
             state = self.load_state()
             # Not if items were added meanwhile: the next training will do it.
@@ -1107,7 +1109,7 @@ class Campaign:
         def rows_of(items: Iterable[str]) -> frozenset[int]:
             return frozenset(row_of_item[item] for item in items if item in row_of_item)
 
-        # Outside of the transaction: it may have to encode the names of the classes.
+        # In transactions of its own: it may have to encode the names of the classes and store them.
         prior = self._prior_reader.read(
             self.settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
         )
@@ -1671,7 +1673,7 @@ class Campaign:
             if state is not None and form == "cleanlab":
                 rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(
-                with_imported_rows(self.repository, connection, rows),
+                ImportedExportRows(self.repository, connection, rows),
                 Path(path),
                 form,
                 tables=list(self.repository.tables.tables(connection).values()),

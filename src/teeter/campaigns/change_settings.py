@@ -59,10 +59,12 @@ def change_settings(campaign: Campaign, changes: Mapping[str, Any], *, who: str 
             f"{fixed[0]!r} cannot be changed: choose from {', '.join(CHANGEABLE_SETTINGS)}."
         )
 
-    try:
-        changed = replace(campaign.settings, **changes)
-    except TypeError:
-        raise InputError("A setting has a value of the wrong type.") from None
+    for name, value in changes.items():
+        try:
+            replace(campaign.settings, **{name: value})
+        except TypeError:
+            raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
+    changed = replace(campaign.settings, **changes)
     if {"strategy", "options", "head"} & set(changes):
         changed.require_strategy()
     if "keys" in changes:

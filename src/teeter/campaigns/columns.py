@@ -19,18 +19,20 @@ import base64
 import json
 import math
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
+from teeter.spreadsheet_cells import is_number
 
 __all__ = [
     "ABSENT",
@@ -41,7 +43,9 @@ __all__ = [
     "TableRow",
     "csv_column_type",
     "decode_cells",
+    "drop_infinite",
     "encode_cells",
+    "fits_type",
     "format_cell",
     "json_value",
     "merge_columns",
@@ -53,13 +57,26 @@ __all__ = [
     "typed_value",
 ]
 
-ABSENT: dict[str, Any] = {}
+
+class _Absence(Enum):
+    """The type of ``ABSENT``. An enum member, so that no value of a file is equal to it."""
+
+    ABSENT = "absent"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+ABSENT: Final = _Absence.ABSENT
 """The cell of a JSONL line that does not have the field."""
 
 _WRAPPER = "value"
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_MAX_DEPTH = 100
+"""How deep lists and objects of a cell may be nested. Python itself stops below a thousand."""
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
+"""An integer. Longer ones, and those with a zero or plus before them, are names made of digits."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
@@ -67,6 +84,11 @@ _TIMESTAMP = re.compile(
 _BOOLEANS = {"true": True, "false": False}
 
 _INT64 = range(-(2**63), 2**63)
+_EXACT_FLOATS = range(-(2**53), 2**53 + 1)
+"""The integers that are all floats, too."""
+
+_FRACTION_DIGITS = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
+"""A time with digits that microseconds do not have."""
 
 
 class ColumnType(StrEnum):
@@ -82,6 +104,18 @@ class ColumnType(StrEnum):
     BINARY = "binary"
     JSON = "json"
     """Lists, objects, or values of several types."""
+
+
+_PARSED_TYPES = frozenset(
+    {
+        ColumnType.INTEGER,
+        ColumnType.NUMBER,
+        ColumnType.BOOLEAN,
+        ColumnType.DATE,
+        ColumnType.TIMESTAMP,
+    }
+)
+"""The types that a CSV file has as texts. An empty one is a missing value."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +198,14 @@ def encode_cells(cells: Sequence[Any]) -> str:
         >>> encode_cells(["ACME", 12.5, {"zip": "1010"}, ABSENT])
         '["ACME",12.5,{"value":{"zip":"1010"}},{}]'
     """
-    wrapped = []
+    wrapped: list[Any] = []
     for cell in cells:
-        is_object = isinstance(cell, Mapping) and cell is not ABSENT
-        wrapped.append({_WRAPPER: cell} if is_object else cell)
+        if cell is ABSENT:
+            wrapped.append({})
+        elif isinstance(cell, Mapping):
+            wrapped.append({_WRAPPER: cell})
+        else:
+            wrapped.append(cell)
 
     text = json.dumps(wrapped, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -184,7 +222,7 @@ def decode_cells(text: str) -> list[Any]:
 
     Example:
         >>> decode_cells('["ACME",12.5,{"value":{"zip":"1010"}},{}]')
-        ['ACME', 12.5, {'zip': '1010'}, {}]
+        ['ACME', 12.5, {'zip': '1010'}, ABSENT]
     """
     cells: list[Any] = []
     for cell in json.loads(text):
@@ -202,20 +240,38 @@ def normalize_cell(value: Any, column: str) -> tuple[Any, ColumnType | None]:
     """Return a Python value as a JSON value, and its type.
 
     Args:
-        value: What a user passed.
+        value: What a user passed: also a value of numpy or pandas.
         column: The name of the column, for the error message.
 
     Returns:
-        The value, and None as the type of None, which fits every column.
+        The value, and None as the type of a missing value, which fits every column.
 
     Raises:
         InputError: If the value cannot be stored.
+
+    Example:
+        >>> normalize_cell(np.datetime64("2024-02-29"), "day")
+        ('2024-02-29', <ColumnType.DATE: 'date'>)
     """
+    return _normalize(value, column, 0)
+
+
+def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | None]:
+    if depth > _MAX_DEPTH:
+        raise InputError(
+            f"The column {column!r} has lists or objects that are nested more than {_MAX_DEPTH} "
+            "deep: store them as a text."
+        )
+
+    if value is None or _is_missing_in_pandas(value):
+        return None, None
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _normalize_numpy_time(value)
     if isinstance(value, np.generic):
         value = value.item()
 
-    if value is None:
-        return None, None
     if isinstance(value, bool):
         return value, ColumnType.BOOLEAN
     if isinstance(value, int):
@@ -237,15 +293,47 @@ def normalize_cell(value: Any, column: str) -> tuple[Any, ColumnType | None]:
         return base64.b64encode(value).decode(), ColumnType.BINARY
 
     if isinstance(value, Mapping):
-        fields = {str(name): normalize_cell(part, column)[0] for name, part in value.items()}
+        fields = {}
+        for name, part in value.items():
+            fields[str(name)] = _normalize(part, column, depth + 1)[0]
         return fields, ColumnType.JSON
     if isinstance(value, list | tuple | np.ndarray):
-        return [normalize_cell(part, column)[0] for part in value], ColumnType.JSON
+        parts = [_normalize(part, column, depth + 1)[0] for part in value]
+        return parts, ColumnType.JSON
 
     raise InputError(
         f"The column {column!r} has a value of type {type(value).__name__}, which cannot be "
         "stored: use a string, a number, a date, a list or a dict."
     )
+
+
+def _is_missing_in_pandas(value: Any) -> bool:
+    """Return whether a value is ``pandas.NA`` or ``pandas.NaT``, without loading pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and (value is pandas.NA or value is pandas.NaT)
+
+
+def _normalize_numpy_time(
+    value: np.datetime64 | np.timedelta64,
+) -> tuple[str | None, ColumnType | None]:
+    """Return a time of numpy as a text. Its own ``item`` returns an integer for nanoseconds."""
+    if np.isnat(value):
+        return None, None
+    if isinstance(value, np.timedelta64):
+        return str(value), ColumnType.TEXT
+
+    unit, _ = np.datetime_data(value.dtype)
+    if unit in ("Y", "M", "W", "D"):
+        return str(value.astype("datetime64[D]")), ColumnType.DATE
+
+    text = str(value)
+    if unit == "h":
+        text += ":00"
+    # Most times have no nanoseconds: leave nothing that would keep them from being a timestamp.
+    if "." in text and not _FRACTION_DIGITS.search(text):
+        seconds, _, digits = text.partition(".")
+        text = f"{seconds}.{digits[:6]}"
+    return text, ColumnType.TIMESTAMP
 
 
 def rows_from_mappings(
@@ -272,7 +360,7 @@ def rows_from_mappings(
     for mapping in mappings:
         cells: list[Any] = []
         for name in names:
-            value = ABSENT
+            value: Any = ABSENT
             if name in mapping:
                 value, value_type = normalize_cell(mapping[name], name)
                 if value_type is not None:
@@ -291,9 +379,12 @@ def rows_from_mappings(
 def csv_column_type(cells: Iterable[str]) -> ColumnType:
     """Return what the cells of a CSV column stand for. Empty cells are missing values.
 
+    A column holds numbers only if no digit is lost when they are read: postcodes such as ``01234``,
+    phone numbers and long account numbers are texts.
+
     Example:
         >>> csv_column_type(["1", "", "20"]), csv_column_type(["007"])
-        (<ColumnType.INTEGER: 'integer'>, <ColumnType.NUMBER: 'number'>)
+        (<ColumnType.INTEGER: 'integer'>, <ColumnType.TEXT: 'text'>)
     """
     filled = [cell for cell in cells if cell]
     if not filled:
@@ -301,7 +392,7 @@ def csv_column_type(cells: Iterable[str]) -> ColumnType:
 
     if all(_INTEGER.fullmatch(cell) for cell in filled):
         return ColumnType.INTEGER
-    if all(_NUMBER.fullmatch(cell) for cell in filled):
+    if all(_is_exact_number(cell) for cell in filled):
         return ColumnType.NUMBER
     if all(cell.lower() in _BOOLEANS for cell in filled):
         return ColumnType.BOOLEAN
@@ -311,6 +402,15 @@ def csv_column_type(cells: Iterable[str]) -> ColumnType:
         return ColumnType.TIMESTAMP
 
     return ColumnType.TEXT
+
+
+def _is_exact_number(text: str) -> bool:
+    """Return whether a text is a number that a float holds with all its digits."""
+    if not is_number(text):
+        return False
+
+    number = float(text)
+    return math.isfinite(number) and Decimal(text) == Decimal(repr(number))
 
 
 def _is_time(text: str) -> bool:
@@ -361,31 +461,53 @@ def typed_value(cell: Any, column_type: ColumnType) -> Any:
     if not isinstance(cell, str) or column_type is ColumnType.TEXT:
         return cell
 
-    is_json = column_type is ColumnType.JSON
-    if not cell and not is_json:
+    if not cell and column_type in _PARSED_TYPES:
         return None
     if column_type is ColumnType.INTEGER:
         return int(cell)
     if column_type is ColumnType.NUMBER:
-        return float(cell)
+        # JSON has one type of numbers, in which 1 is not written as 1.0.
+        return int(cell) if _INTEGER.fullmatch(cell) else float(cell)
     if column_type is ColumnType.BOOLEAN:
         return _BOOLEANS[cell.lower()]
 
     return cell
 
 
+def fits_type(value: Any, column_type: ColumnType) -> bool:
+    """Return whether a typed value can stand in a column of a type without a loss.
+
+    Example:
+        >>> fits_type(2**53, ColumnType.NUMBER), fits_type(2**53 + 1, ColumnType.NUMBER)
+        (True, False)
+    """
+    if value is None:
+        return True
+    if column_type is ColumnType.INTEGER:
+        return isinstance(value, int) and value in _INT64
+    if column_type is ColumnType.NUMBER:
+        return isinstance(value, float) or (isinstance(value, int) and value in _EXACT_FLOATS)
+    if column_type is ColumnType.DATE:
+        return _is_time(value)
+    if column_type is ColumnType.TIMESTAMP:
+        return _is_time(value) and not _FRACTION_DIGITS.search(value)
+
+    return True
+
+
 def json_value(cell: Any, column_type: ColumnType) -> Any:
     """Return a cell for a JSON file, in which a number that is not finite is missing."""
-    return _drop_infinite(typed_value(cell, column_type))
+    return drop_infinite(typed_value(cell, column_type))
 
 
-def _drop_infinite(value: Any) -> Any:
+def drop_infinite(value: Any) -> Any:
+    """Return a JSON value with None instead of numbers that are not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list):
-        return [_drop_infinite(part) for part in value]
+        return [drop_infinite(part) for part in value]
     if isinstance(value, dict):
-        return {name: _drop_infinite(part) for name, part in value.items()}
+        return {name: drop_infinite(part) for name, part in value.items()}
     return value
 
 

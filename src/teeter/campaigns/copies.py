@@ -132,6 +132,7 @@ def restore_to_database(backup: Path, location: str, *, overwrite: bool = False)
         StoreError: If the backup is damaged, or the database cannot be used.
     """
     url, name = split_location(location)
+
     with copy_intact_backup(backup) as copy:
         source = Database(copy)
         try:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Self
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from teeter.campaigns.arrow_columns import (
-    arrow_type_of,
-    arrow_values,
-    decode_arrow_column,
-    read_arrow_schema,
-)
 from teeter.campaigns.columns import (
     ABSENT,
-    ColumnType,
     ImportedTable,
+    drop_infinite,
     format_cell,
-    json_value,
     merge_columns,
     typed_value,
 )
 from teeter.campaigns.db.imported_tables import StoredRow
-from teeter.errors import MissingExtraError
 
-__all__ = ["ExportColumns", "ParquetRows"]
+__all__ = ["ID_COLUMN", "ExportColumns", "rename_imported"]
+
+ID_COLUMN = "id"
 
 _PREFIX = "teeter_"
 """What an added column begins with if an imported one has its name."""
 
-_ID = "id"
-
-_ROWS_AT_ONCE = 5_000
-_CHARACTERS_AT_ONCE = 20_000_000
-"""Rows, and about so many characters of them, that are in memory before they are written."""
+_SUFFIX = "_imported"
+"""What an imported column ends with if another tool has a field of its name."""
 
 
 class ExportColumns:
@@ -44,19 +35,20 @@ class ExportColumns:
     """
 
     def __init__(self, tables: Sequence[ImportedTable], added: Sequence[str]) -> None:
-        self._tables = list(tables)
-        self.imported = merge_columns(self._tables)
+        self.tables = list(tables)
+        self.imported = merge_columns(self.tables)
         """The columns of all tables together."""
         imported_names = {column.name for column in self.imported}
 
         # The ids need no second column if the first one has them all.
-        self._has_ids = _ID in imported_names and all(
-            table.id_column == _ID for table in self._tables if _ID in table.names
+        self.has_ids = ID_COLUMN in imported_names and all(
+            table.id_column == ID_COLUMN for table in self.tables if ID_COLUMN in table.names
         )
+        """Whether the column ``id`` of the tables holds the item ids."""
         self.name_of: dict[str, str] = {}
         """The name under which each added column is written."""
         for column in added:
-            if column == _ID and self._has_ids:
+            if column == ID_COLUMN and self.has_ids:
                 continue
             name = column
             while name in imported_names:
@@ -75,173 +67,74 @@ class ExportColumns:
     def text_cells(self, row: StoredRow | None, item_id: str) -> dict[str, str]:
         """Return the imported cells of a row for a CSV file."""
         cells = {column.name: "" for column in self.imported}
-        for name, cell in self._values(row, item_id).items():
-            cells[name] = format_cell(cell)
+        if row is not None:
+            cells |= {name: format_cell(cell) for name, cell in row.values().items()}
+        if self.is_id_missing(row):
+            cells[ID_COLUMN] = item_id
         return cells
 
     def json_cells(self, row: StoredRow | None, item_id: str) -> dict[str, Any]:
         """Return the imported cells of a row for a JSON file, but for those it does not have."""
-        types = _types_of(row)
-        values = self._values(row, item_id)
+        values = self.typed_values(row, item_id)
 
         cells = {}
         for column in self.imported:
-            cell = values.get(column.name, ABSENT)
-            if cell is not ABSENT:
-                cells[column.name] = json_value(cell, types.get(column.name, ColumnType.TEXT))
+            if column.name in values:
+                cells[column.name] = drop_infinite(values[column.name])
         return cells
 
-    def _values(self, row: StoredRow | None, item_id: str) -> dict[str, Any]:
-        if row is not None:
-            return row.values()
-        # An item without a row is known by its id all the same.
-        return {_ID: item_id} if self._has_ids else {}
+    def json_cells_beside(
+        self, fields: Mapping[str, Any], row: StoredRow | None, item_id: str
+    ) -> dict[str, Any]:
+        """Return the imported cells of a row for a file whose other fields have fixed names.
 
-    # Parquet
-
-    def arrow_fields(self) -> list[Any]:
-        """Return the fields of the imported columns: of their own types, if they had any."""
-        import pyarrow
-
-        fields = []
-        for column in self.imported:
-            field = self._original_field(column.name)
-            fields.append(field or pyarrow.field(column.name, arrow_type_of(column.type)))
-        return fields
-
-    def arrow_metadata(self) -> dict[bytes, bytes] | None:
-        """Return what a Parquet file said about its columns, if all items came from one."""
-        if len(self._tables) != 1 or self._tables[0].arrow_schema is None:
-            return None
-
-        metadata: dict[bytes, bytes] | None = read_arrow_schema(
-            self._tables[0].arrow_schema
-        ).metadata
-        return metadata
-
-    def arrow_columns(self, rows: Sequence[tuple[StoredRow | None, str]]) -> Iterator[Any]:
-        """Yield the imported columns of some rows as pyarrow arrays.
+        A column with the name of such a field is called ``NAME_imported``, unless it says the same:
+        the text of an item is often just the column ``text``.
 
         Args:
-            rows: Each row, or None, with the id of its item.
+            fields: The other fields with their values.
+            row: The row, or None.
+            item_id: The id of its item.
         """
-        values_of_rows = [self._values(row, item_id) for row, item_id in rows]
-        types_of_rows = [_types_of(row) for row, _ in rows]
+        imported = self.json_cells(row, item_id)
+        taken = {*fields, *(column.name for column in self.imported)}
 
-        for column in self.imported:
-            cells = [values.get(column.name, ABSENT) for values in values_of_rows]
-            field = self._original_field(column.name)
-            if field is not None:
-                stored = [None if cell is ABSENT else cell for cell in cells]
-                yield decode_arrow_column(stored, field.type)
-                continue
+        cells = {}
+        for name, cell in imported.items():
+            if name not in fields:
+                cells[name] = cell
+            elif format_cell(cell) != fields[name]:
+                cells[rename_imported(name, taken)] = cell
+        return cells
 
-            typed = []
-            for cell, types in zip(cells, types_of_rows, strict=True):
-                typed.append(typed_value(cell, types.get(column.name, ColumnType.TEXT)))
-            yield _make_array(arrow_values(typed, column.type), column.type)
+    def typed_values(self, row: StoredRow | None, item_id: str) -> dict[str, Any]:
+        """Return the values of a row, but for those it does not have."""
+        values = {}
+        if row is not None:
+            for column, cell in zip(row.table.columns, row.cells, strict=True):
+                if cell is not ABSENT:
+                    values[column.name] = typed_value(cell, column.type)
 
-    def _original_field(self, name: str) -> Any | None:
-        """Return the field of the files that the column came from, if all had the same."""
-        fields: list[Any] = list(_fields_called(name, self._tables))
-        if any(field is None for field in fields):
-            return None
+        if self.is_id_missing(row):
+            values[ID_COLUMN] = item_id
+        return values
 
-        is_same = all(field.type == fields[0].type for field in fields)
-        return fields[0] if is_same else None
-
-
-def _fields_called(name: str, tables: Iterable[ImportedTable]) -> Iterator[Any | None]:
-    """Yield the field of each table with a column; None for a table without Arrow types."""
-    for table in tables:
-        if name not in table.names:
-            continue
-        if table.arrow_schema is None:
-            yield None
-        else:
-            yield read_arrow_schema(table.arrow_schema).field(name)
+    def is_id_missing(self, row: StoredRow | None) -> bool:
+        """Return whether there is a column of ids, in which a row has nothing of its own."""
+        if not self.has_ids:
+            return False
+        return row is None or row.values().get(ID_COLUMN) in (None, ABSENT, "")
 
 
-def _types_of(row: StoredRow | None) -> dict[str, ColumnType]:
-    if row is None:
-        return {}
-    return {column.name: column.type for column in row.table.columns}
+def rename_imported(name: str, taken: Collection[str]) -> str:
+    """Return a name for a column whose own name means something else to another tool.
 
-
-def _make_array(values: Sequence[Any], column_type: ColumnType) -> Any:
-    import pyarrow
-
-    return pyarrow.array(values, arrow_type_of(column_type))
-
-
-class ParquetRows:
-    """A Parquet file that is written row by row, a few thousand at a time.
-
-    Args:
-        file: The file, open for writing.
-        columns: The columns of the export.
-        added_types: The Arrow types of the added columns that are no texts, by name.
-
-    Raises:
-        MissingExtraError: If pyarrow is not installed.
+    Example:
+        >>> rename_imported("text", {"text", "label"})
+        'text_imported'
     """
-
-    def __init__(
-        self, file: BinaryIO, columns: ExportColumns, added_types: Mapping[str, str]
-    ) -> None:
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError:
-            raise MissingExtraError(
-                "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
-            ) from None
-
-        self._columns = columns
-        added_fields = []
-        for column, name in columns.name_of.items():
-            arrow_type = pyarrow.type_for_alias(added_types.get(column, "string"))
-            added_fields.append(pyarrow.field(name, arrow_type))
-
-        self._added_fields = added_fields
-        self._schema = pyarrow.schema(
-            [*columns.arrow_fields(), *added_fields], metadata=columns.arrow_metadata()
-        )
-        self._writer = parquet.ParquetWriter(file, self._schema)
-        self._rows: list[tuple[StoredRow | None, str]] = []
-        self._added: list[dict[str, Any]] = []
-        self._characters = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        try:
-            if error_type is None:
-                self._flush()
-        finally:
-            self._writer.close()
-
-    def write(self, row: StoredRow | None, item_id: str, added: Mapping[str, Any]) -> None:
-        """Write a row with its imported cells and the added ones."""
-        self._rows.append((row, item_id))
-        self._added.append(self._columns.rename_added(added))
-
-        cells = [] if row is None else row.cells
-        texts = [cell for cell in [*cells, *added.values()] if isinstance(cell, str)]
-        self._characters += sum(map(len, texts))
-        if len(self._rows) >= _ROWS_AT_ONCE or self._characters >= _CHARACTERS_AT_ONCE:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow
-
-        arrays = list(self._columns.arrow_columns(self._rows))
-        for field in self._added_fields:
-            values = [cells[field.name] for cells in self._added]
-            arrays.append(pyarrow.array(values, field.type))
-
-        self._writer.write_table(pyarrow.table(arrays, schema=self._schema))
-        self._rows.clear()
-        self._added.clear()
-        self._characters = 0
+    # At the end: some tools read a column by the end of its name, such as *_file_name.
+    renamed = name + _SUFFIX
+    while renamed in taken:
+        renamed += _SUFFIX
+    return renamed

@@ -70,9 +70,11 @@ for 52%. Try another encoder (teeter campaign encode), or check that annotators 
 classes apart.
     """
     sentences = []
+
     comparison = compare_encoders(facts)
     if comparison is not None:
         sentences.append(describe_comparison(comparison))
+
     if _are_poor(facts):
         right, total = facts["out_of_fold"]
         of_encoder = f" of {facts['encoder']}" if "encoder" in facts else ""
@@ -83,6 +85,7 @@ classes apart.
             f"guessing the most frequent class would be right for {guessed:.0%}. Try another "
             "encoder (teeter campaign encode), or check that annotators can tell the classes apart."
         )
+
     return sentences
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from teeter.campaigns.image_formats import image_suffix
 from teeter.campaigns.outbound_http import Resolver, send_request
 from teeter.errors import (
     FileError,
@@ -41,16 +43,6 @@ _HASH_LENGTH = 40
 _LINK = re.compile(r"(https?|s3|gs)://", re.IGNORECASE)
 _WEB_LINK = re.compile(r"https?://", re.IGNORECASE)
 
-_SUFFIX_BY_SIGNATURE = {
-    b"\x89PNG\r\n\x1a\n": ".png",
-    b"\xff\xd8\xff": ".jpg",
-    b"GIF8": ".gif",
-    b"BM": ".bmp",
-    b"II*\x00": ".tif",
-    b"MM\x00*": ".tif",
-}
-"""The formats of images by their first bytes. A link may end in anything."""
-
 Progress: TypeAlias = Callable[[int, int], None]
 
 
@@ -75,6 +67,8 @@ class ImageFetcher:
         max_bytes: The largest image.
         progress: Called with the number of images that are there, and of all.
         resolve: Returns the addresses of a host; by default the system's resolver.
+        max_seconds: Seconds after which ``fetch_all`` gives up the links that are left; None for
+            no limit.
     """
 
     def __init__(
@@ -86,6 +80,7 @@ class ImageFetcher:
         max_bytes: int = MAX_IMAGE_BYTES,
         progress: Progress | None = None,
         resolve: Resolver | None = None,
+        max_seconds: float | None = None,
     ) -> None:
         self.folder = folder
         self.allow_private = allow_private
@@ -95,6 +90,8 @@ class ImageFetcher:
         """Why links could not be fetched, in one sentence each."""
         self._progress = progress
         self._resolve = resolve
+        self._max_seconds = max_seconds
+        self._deadline: float | None = None
 
     def fetch_all(self, links: Iterable[str]) -> dict[str, str]:
         """Fetch images, several at a time, and note those that fail in ``errors``.
@@ -102,6 +99,8 @@ class ImageFetcher:
         Returns:
             By link, the path of its file inside the folder.
         """
+        if self._max_seconds is not None:
+            self._deadline = time.monotonic() + self._max_seconds
         wanted = list(dict.fromkeys(links))
         paths: dict[str, str] = {}
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="fetch") as pool:
@@ -134,20 +133,32 @@ class ImageFetcher:
         stored = next(cache.glob(f"{name}.*"), None)
         if stored is None:
             content = self._download(link)
-            stored = cache / f"{name}{_suffix_of(content, link)}"
+            suffix = image_suffix(content)
+            if suffix is None:
+                raise FileError(f"{link[:200]} is not an image of a known format.")
+            stored = cache / f"{name}{suffix}"
             cache.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, content)
 
         return stored.relative_to(self.folder).as_posix()
 
     def _download(self, link: str) -> bytes:
+        timeout = _TIMEOUT_SECONDS
+        if self._deadline is not None:
+            timeout = min(timeout, self._deadline - time.monotonic())
+        if timeout <= 0:
+            raise ServerError(
+                f"{link[:200]} was not fetched, because all links together took more than "
+                f"{self._max_seconds:g} seconds: import the table again to fetch the rest."
+            )
+
         if not _WEB_LINK.match(link):
             return self._read_from_store(link)
 
         response = send_request(
             "GET",
             link,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=timeout,
             max_bytes=self.max_bytes,
             max_redirects=_MAX_REDIRECTS,
             allow_private=self.allow_private,
@@ -182,16 +193,6 @@ class ImageFetcher:
         if len(content) > self.max_bytes:
             raise ServerError(f"{link[:200]} is larger than {self.max_bytes:,} bytes.")
         return content
-
-
-def _suffix_of(content: bytes, link: str) -> str:
-    for signature, suffix in _SUFFIX_BY_SIGNATURE.items():
-        if content.startswith(signature):
-            return suffix
-    # "RIFF", four bytes of length, "WEBP".
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return ".webp"
-    raise FileError(f"{link[:200]} is not an image in a known format.")
 
 
 def replace_image_links(entries: Sequence[Any], fetcher: ImageFetcher) -> list[Any]:

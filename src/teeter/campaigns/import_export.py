@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from teeter.campaigns.columns import (
-    ColumnType,
     ImportedTable,
     TableRow,
     decode_cells,
@@ -24,17 +23,14 @@ from teeter.campaigns.columns import (
     rows_from_mappings,
 )
 from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.export_columns import ExportColumns, ParquetRows
+from teeter.campaigns.export_columns import ExportColumns
 from teeter.campaigns.export_rows import ExportRow, shown_content
+from teeter.campaigns.image_folders import write_image_folder
 from teeter.campaigns.image_links import ImageFetcher, is_link
 from teeter.campaigns.items import Item, parse_items, read_image_items
+from teeter.campaigns.parquet_rows import ParquetRows, choose_arrow_columns
 from teeter.campaigns.source_tables import SourceTable, read_source_table
-from teeter.campaigns.tool_exports import (
-    write_cleanlab,
-    write_image_folder,
-    write_label_studio,
-    write_spacy,
-)
+from teeter.campaigns.tool_exports import write_cleanlab, write_label_studio, write_spacy
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
@@ -44,6 +40,7 @@ from teeter.encoders import format_card
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.files import LfCsvStream, atomic_open, atomic_write
 from teeter.registry import did_you_mean
+from teeter.spreadsheet_cells import escape_formula
 
 __all__ = [
     "ARRAY_SUFFIXES",
@@ -187,9 +184,13 @@ def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[I
     entries = []
     for row in rows:
         cells = dict(zip(names, map(format_cell, decode_cells(row.cells)), strict=True))
-        entry = {"id": cells.pop(id_column or "", None) or None}
-        entry["label"] = cells.pop(label or "", None)
-        card = {name: _card_cell(cell) for name, cell in cells.items()}
+        entry: dict[str, Any] = {}
+        if id_column is not None:
+            entry["id"] = cells.pop(id_column) or None
+        if label is not None:
+            entry["label"] = cells.pop(label, None)
+        # A column without a name is an index, such as pandas writes.
+        card = {name: _card_cell(cell) for name, cell in cells.items() if name}
         entries.append({**entry, "text": format_card(card)})
 
     return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
@@ -397,11 +398,12 @@ def write_export(
     ``csv`` writes every cell exactly as it is, for programs. Spreadsheet programs run a cell that
     begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and an annotated text may be such a cell
     on purpose. ``spreadsheet`` is the same table for people to open: it puts an apostrophe
-    before every such cell.
+    before every such cell and column name, but not before numbers.
 
     Args:
-        rows: The items. They are read once, and a few are in memory at a time.
-        path: The file, or the folder for ``datasets``.
+        rows: The items. A few are in memory at a time. Parquet and ``datasets`` read them twice,
+            and an iterator, which can be read only once, into memory.
+        path: The file, or the folder for ``datasets`` and ``image-folder``.
         form: One of ``FORMATS``. By default it follows from the suffix of the path: .csv, .jsonl,
             .parquet, or none for ``datasets``.
         tables: The tables that the items came from. Their columns come first, in their order.
@@ -489,11 +491,8 @@ def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) ->
 
 
 def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    numbers = (ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.DECIMAL)
-    numeric = {column.name for column in columns.imported if column.type in numbers}
-
-    escaped_rows = (_escape_formulas(_csv_cells(row, columns), numeric) for row in rows)
-    _write_csv_rows(path, columns.names, escaped_rows)
+    escaped_rows = (_escape_formulas(_csv_cells(row, columns)) for row in rows)
+    _write_csv_rows(path, columns.names, escaped_rows, write_name=escape_formula)
 
 
 def _csv_cells(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
@@ -501,35 +500,24 @@ def _csv_cells(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
     return {**imported, **columns.rename_added(_to_cells(row))}
 
 
-_FORMULA_STARTS = (
-    *("=", "+", "-", "@"),
-    *("\uff1d", "\uff0b", "\uff0d", "\uff20"),  # the same in full width, for Japanese Excel
-    *("\t", "\r", "\n"),  # skipped by spreadsheet programs, which then see what follows
-)
-
-
-def _escape_formulas(cells: Mapping[str, Any], numeric: Collection[str]) -> dict[str, Any]:
-    """Put an apostrophe before texts that a spreadsheet program would run as a formula.
-
-    Args:
-        cells: The cells of a row by column.
-        numeric: The columns that hold numbers only, which may be negative.
-    """
+def _escape_formulas(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Escape the texts of a row that a spreadsheet program would run as formulas."""
     escaped = {}
     for name, value in cells.items():
-        is_text = isinstance(value, str) and name not in numeric
-        if is_text and value.startswith(_FORMULA_STARTS):
-            value = f"'{value}"
-        escaped[name] = value
-
+        escaped[name] = escape_formula(value) if isinstance(value, str) else value
     return escaped
 
 
-def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def _write_csv_rows(
+    path: Path,
+    names: Sequence[str],
+    rows: Iterable[Mapping[str, Any]],
+    write_name: Callable[[str], str] = str,
+) -> None:
     with atomic_open(path) as file:
         text = _open_text(file)
         writer = csv.DictWriter(LfCsvStream(text), names)
-        writer.writeheader()
+        writer.writerow({name: write_name(name) for name in names})
         writer.writerows(rows)
         text.detach()
 
@@ -568,9 +556,19 @@ def _json_line(fields: Mapping[str, Any]) -> str:
 
 
 def _write_parquet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    with atomic_open(path) as file, ParquetRows(file, columns, _ADDED_TYPES) as writer:
+    rows = _make_rereadable(rows)
+    arrow_columns = choose_arrow_columns(columns, rows)
+
+    with (
+        atomic_open(path) as file,
+        ParquetRows(file, columns, arrow_columns, _ADDED_TYPES) as writer,
+    ):
         for row in rows:
             writer.write(row.row, row.id, _to_cells(row))
+
+
+def _make_rereadable(rows: Iterable[ExportRow]) -> Iterable[ExportRow]:
+    return list(rows) if isinstance(rows, Iterator) else rows
 
 
 # A column that is empty in all rows would have the type null, so the types are given.
@@ -584,13 +582,16 @@ _ADDED_TYPES = {
 
 def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write a folder for ``datasets.load_dataset``, with labelled items as the split train."""
+    rows = _make_rereadable(rows)
+    arrow_columns = choose_arrow_columns(columns, rows)
     path.mkdir(parents=True, exist_ok=True)
 
     with ExitStack() as stack:
         writers = {}
         for split in ("train", "unlabelled"):
             file = stack.enter_context(atomic_open(path / f"{split}.parquet"))
-            writers[split] = stack.enter_context(ParquetRows(file, columns, _ADDED_TYPES))
+            writer = ParquetRows(file, columns, arrow_columns, _ADDED_TYPES)
+            writers[split] = stack.enter_context(writer)
 
         for row in rows:
             if row.left_out:
@@ -614,11 +615,12 @@ def _prodigy_examples(
             continue
         # Prodigy rejects an example, where a campaign flags an item.
         answer = "reject" if row.left_out else "accept"
+        meta = {"id": row.id}
         yield {
             **shown_content(row),
             "label": row.label,
             "answer": answer,
-            "meta": {**columns.json_cells(row.row, row.id), "id": row.id},
+            "meta": {**columns.json_cells_beside(meta, row.row, row.id), **meta},
         }
 
 
@@ -632,13 +634,9 @@ def _doccano_examples(
     for row in rows:
         if row.label is None or row.left_out:
             continue
+        fields = {"id": row.id, **shown_content(row), "label": [row.label]}
         # doccano shows all other fields beside the text.
-        yield {
-            **columns.json_cells(row.row, row.id),
-            "id": row.id,
-            **shown_content(row),
-            "label": [row.label],
-        }
+        yield {**columns.json_cells_beside(fields, row.row, row.id), **fields}
 
 
 _DATASET_CARD = """---

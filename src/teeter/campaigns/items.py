@@ -37,7 +37,7 @@ _MAX_QUOTED_ENTRY = 80
 _UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
 """The Unicode categories of control characters, line separators and paragraph separators."""
 
-_ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
+ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
 """The fields of a dictionary that make an item. All others are columns beside it."""
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -106,7 +106,7 @@ def _columns_of(entry: Any) -> dict[str, Any]:
     """Return the entries of a dictionary that are columns beside the item."""
     if not isinstance(entry, Mapping):
         return {}
-    return {str(name): value for name, value in entry.items() if name not in _ITEM_FIELDS}
+    return {str(name): value for name, value in entry.items() if name not in ITEM_FIELDS}
 
 
 def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:

@@ -81,15 +81,18 @@ class LanguageModel:
         """Raise InputError if a value is invalid."""
         normalize_endpoint(self.url)
         validate_source_name(self.source_name)
+
         if not 1 <= self.parallel <= MAX_PARALLEL:
             raise InputError(
                 f"Cannot send {self.parallel} requests at once: choose 1 to {MAX_PARALLEL}."
             )
+
         for name in ("input_price", "output_price", "budget"):
             value = getattr(self, name)
             # Written so that NaN is refused, too.
             if value is not None and not value >= 0:
                 raise InputError(f"{name} is {value}: it must be 0 or more.")
+
         if self.budget is not None and not (self.input_price or self.output_price):
             raise InputError(
                 "A budget needs the input and output prices of the language model, per million "
@@ -306,26 +309,10 @@ class _Run:
         with ThreadPoolExecutor(self.model.parallel, thread_name_prefix="teeter-chat") as pool:
             try:
                 while queue or pending:
-                    while queue and len(pending) < self.model.parallel:
-                        if stop.is_set():
-                            reason = StopReason.STOPPED
-                            queue.clear()
-                            break
-
-                        expected = self._expected_cost(queue[0][0])
-                        reserved = sum(cost for _, cost in pending.values())
-                        if not self._is_affordable(reserved + expected):
-                            # A cheaper reply than expected may leave room for the next request.
-                            if not pending:
-                                reason = StopReason.BUDGET
-                                queue.clear()
-                            break
-
-                        same_text = queue.popleft()
-                        future = pool.submit(
-                            self.client.ask, self.prompt, same_text[0].content or "", stop
-                        )
-                        pending[future] = (same_text, expected)
+                    stop_reason = self._send_requests(pool, queue, pending, stop)
+                    if stop_reason is not None:
+                        reason = stop_reason
+                        queue.clear()
 
                     finished, _ = wait(pending, return_when=FIRST_COMPLETED)
                     for future in finished:
@@ -352,10 +339,42 @@ class _Run:
                 raise
 
         self._store_refusals(refusals, counts)
+        return self._summarize(counts, reason)
+
+    def _send_requests(
+        self,
+        pool: ThreadPoolExecutor,
+        queue: deque[list[StoredItem]],
+        pending: _Pending,
+        stop: threading.Event,
+    ) -> StopReason | None:
+        """Move texts from ``queue`` to ``pending``, as many as may be asked about at once.
+
+        Returns:
+            Why no more requests are to be sent, or None to continue.
+        """
+        while queue and len(pending) < self.model.parallel:
+            if stop.is_set():
+                return StopReason.STOPPED
+
+            expected = self._expected_cost(queue[0][0])
+            reserved = sum(cost for _, cost in pending.values())
+            if not self._is_affordable(reserved + expected):
+                # A cheaper reply than expected may leave room for the next request.
+                return None if pending else StopReason.BUDGET
+
+            same_text = queue.popleft()
+            future = pool.submit(self.client.ask, self.prompt, same_text[0].content or "", stop)
+            pending[future] = (same_text, expected)
+
+        return None
+
+    def _summarize(self, counts: _Counts, reason: StopReason) -> SuggestionRun:
         usage = self._usage()
         remaining = None
         if self.model.budget is not None:
             remaining = max(0.0, self.model.budget - usage.cost)
+
         return SuggestionRun(
             source=self.source.name,
             suggested=counts.suggested,

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from teeter.errors import InputError, ServerError
 
@@ -99,14 +99,33 @@ def open_notebook_page(location: str, *, origin: str | None = None, height: int)
     if running is not None and running.is_running():
         return running
 
-    arguments = ["serve", location, "--no-open", "--frame-origin", origin]
+    argument, environment = _hide_password(location)
+    arguments = ["serve", argument, "--no-open", "--frame-origin", origin]
     process = subprocess.Popen(
-        [sys.executable, "-c", _MAIN, *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _MAIN, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
     )
     page = NotebookPage(_read_address(process, host), height, process)
     atexit.register(process.terminate)
     _pages[location, origin] = page
     return page
+
+
+def _hide_password(location: str) -> tuple[str, dict[str, str]]:
+    """Return a database URL without its password, and the environment variable that has it.
+
+    All users of a machine see the arguments of its processes, but not their environment.
+    """
+    parts = urlsplit(location)
+    if not parts.scheme.startswith("postgresql") or parts.password is None:
+        return location, {}
+
+    user, _, host = parts.netloc.rpartition("@")
+    netloc = f"{user.partition(':')[0]}@{host}"
+    # The variable that PostgreSQL's own programs read.
+    return parts._replace(netloc=netloc).geturl(), {"PGPASSWORD": unquote(parts.password)}
 
 
 def _read_address(process: subprocess.Popen[str], host: str) -> str:

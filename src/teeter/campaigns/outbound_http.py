@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
-from urllib.parse import SplitResult, urljoin, urlsplit
+from typing import Any, TypeAlias, cast
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from teeter.errors import InputError, ServerError
 from teeter.version import __version__
@@ -33,6 +34,15 @@ Resolver: TypeAlias = Callable[[str, int], Sequence[str]]
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """IPv6 addresses that a gateway translates to the IPv4 address in their last 32 bits."""
+
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""The only IPv6 addresses that are given out. Others have IPv4 addresses inside, or are local."""
+
+_PROTOCOL_ASSIGNMENTS = ipaddress.IPv4Network("192.0.0.0/24")
+"""Addresses of network equipment, some of which Python takes for public ones."""
+
+_UNQUOTED_IN_PATH = "/%:@!$&'()*+,;=~"
+_UNQUOTED_IN_QUERY = _UNQUOTED_IN_PATH + "?"
 
 _CHUNK = 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -54,10 +64,17 @@ class HttpResponse:
 
 
 def require_http_url(url: str) -> SplitResult:
-    """Return the parts of an ``http`` or ``https`` address.
+    """Return the parts of an ``http`` or ``https`` address, as they are sent.
+
+    An international host name is in the form of the name system, and other characters of the path
+    are quoted.
 
     Raises:
         InputError: If it is none, or holds a password.
+
+    Example:
+        >>> require_http_url("https://käse.example/größe").geturl()
+        'https://xn--kse-qla.example/gr%C3%B6%C3%9Fe'
     """
     try:
         parts = urlsplit(url)
@@ -74,7 +91,29 @@ def require_http_url(url: str) -> SplitResult:
         )
     if port == 0:
         raise InputError(f"The address of {parts.hostname} has the port 0, which cannot be used.")
-    return parts
+    return parts._replace(
+        netloc=_ascii_netloc(parts),
+        path=quote(parts.path, safe=_UNQUOTED_IN_PATH),
+        query=quote(parts.query, safe=_UNQUOTED_IN_QUERY),
+    )
+
+
+def _ascii_netloc(parts: SplitResult) -> str:
+    """Return the host and port of an address, with an international name in ASCII.
+
+    Raises:
+        InputError: If the name is not a valid one.
+    """
+    if parts.netloc.isascii():
+        return parts.netloc
+
+    try:
+        host = str(parts.hostname).encode("idna").decode()
+    except UnicodeError:
+        raise InputError(
+            f"{parts.netloc[:200]!r} is not the name of a host, so it is not an address."
+        ) from None
+    return host if parts.port is None else f"{host}:{parts.port}"
 
 
 def send_request(
@@ -96,7 +135,8 @@ def send_request(
         url: An ``http`` or ``https`` address.
         headers: Further headers.
         body: What is sent.
-        timeout: Seconds that the whole exchange may take.
+        timeout: Seconds that the whole exchange may take, with all redirects. Only the system's
+            resolver has limits of its own.
         max_bytes: The largest body of an answer.
         max_redirects: How many redirects are followed.
         allow_private: Whether loopback and private addresses may be used.
@@ -117,14 +157,29 @@ def send_request(
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             all_headers = {**_default_headers(parts), **(headers or {})}
             connection.request(method, path, body=body, headers=all_headers)
-            response = _read_response(connection, deadline, max_bytes)
+            response = _read_response(connection, max_bytes)
 
         location = response.headers.get("location")
         if response.status not in _REDIRECTS or not location or max_redirects == 0:
             return response
-        url = urljoin(url, location)
+        url = _redirect_target(url, location)
 
     raise ServerError(f"{url[:200]} redirects more than {max_redirects} times.")
+
+
+def _redirect_target(url: str, location: str) -> str:
+    """Return the address that a redirect leads to.
+
+    Raises:
+        ServerError: If it is not an address.
+    """
+    # Headers are read as Latin-1. Servers that send other characters unquoted send UTF-8.
+    with contextlib.suppress(UnicodeError):
+        location = location.encode("latin-1").decode()
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise ServerError(f"{url[:200]} redirects to something that is not an address.") from None
 
 
 def _resolve(host: str, port: int) -> list[str]:
@@ -160,10 +215,51 @@ def _is_public(address: Address) -> bool:
         if inner is not None:
             return _is_public(inner)
         # A tunnel leads to whatever the addresses inside it name.
-        if address.teredo is not None:
+        if address.teredo is not None or address not in _GLOBAL_UNICAST:
             return False
+    elif address in _PROTOCOL_ASSIGNMENTS:
+        return False
 
     return address.is_global and not address.is_multicast
+
+
+class _DeadlineSocket:
+    """A socket as ``http.client`` uses it, with one deadline for everything that is sent and read.
+
+    The timeout of a socket starts again with every byte: a server that sends one byte now and then,
+    even in the headers, would hold the connection for ever.
+    """
+
+    def __init__(self, raw: socket.socket, deadline: float) -> None:
+        self._raw = raw
+        self._deadline = deadline
+
+    def sendall(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._raw.settimeout(_seconds_until(self._deadline))
+            rest = rest[self._raw.send(rest) :]
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_DeadlineReader(self._raw, self._deadline), _CHUNK)
+
+    def close(self) -> None:
+        """Do nothing: ``http.client`` closes before the body is read, and ``_connected`` after."""
+
+
+class _DeadlineReader(io.RawIOBase):
+    """What is received from a socket until a deadline."""
+
+    def __init__(self, raw: socket.socket, deadline: float) -> None:
+        self._raw = raw
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._raw.settimeout(_seconds_until(self._deadline))
+        return self._raw.recv_into(buffer)
 
 
 @contextlib.contextmanager
@@ -172,21 +268,29 @@ def _connected(
 ) -> Iterator[http.client.HTTPConnection]:
     """Connect to an address under the name of its host."""
     host = str(parts.hostname)
-    connection = http.client.HTTPConnection(host, port, timeout=_seconds_until(deadline))
+    connection = http.client.HTTPConnection(host, port)
+    raw: socket.socket | None = None
+
     try:
         raw = socket.create_connection((address, port), timeout=_seconds_until(deadline))
-        connection.sock = raw
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            connection.sock = context.wrap_socket(raw, server_hostname=host)
+            raw.settimeout(_seconds_until(deadline))
+            raw = context.wrap_socket(raw, server_hostname=host)
+        connection.sock = cast(Any, _DeadlineSocket(raw, deadline))
+
         yield connection
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, UnicodeError, http.client.HTTPException) as error:
         # The reason only: the message of an error may repeat what a server has sent.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else None
         reason = reason or type(error).__name__
+        if isinstance(error, TimeoutError):
+            reason = "it took too long"
         raise ServerError(f"{host} does not answer: {reason}.") from None
     finally:
         connection.close()
+        if raw is not None:
+            raw.close()
 
 
 def _default_headers(parts: SplitResult) -> dict[str, str]:
@@ -199,19 +303,17 @@ def _default_headers(parts: SplitResult) -> dict[str, str]:
     }
 
 
-def _read_response(
-    connection: http.client.HTTPConnection, deadline: float, max_bytes: int
-) -> HttpResponse:
-    # Kept, because the connection forgets a socket that the server closes after its answer.
-    raw = connection.sock
+def _read_response(connection: http.client.HTTPConnection, max_bytes: int) -> HttpResponse:
     answer = connection.getresponse()
     content = bytearray()
     while chunk := answer.read1(_CHUNK):
         content += chunk
         if len(content) > max_bytes:
             raise ServerError(f"{connection.host} answers with more than {max_bytes:,} bytes.")
-        # A server that sends a byte now and then must not hold the connection for ever.
-        raw.settimeout(_seconds_until(deadline))
+
+    # The bytes that are missing from what the header promised.
+    if answer.length:
+        raise ServerError(f"{connection.host} ended its answer {answer.length:,} bytes too early.")
 
     headers = {name.lower(): value for name, value in answer.getheaders()}
     return HttpResponse(answer.status, headers, bytes(content))
@@ -220,5 +322,5 @@ def _read_response(
 def _seconds_until(deadline: float) -> float:
     seconds = deadline - time.monotonic()
     if seconds <= 0:
-        raise TimeoutError(None, "it took too long")
+        raise TimeoutError
     return seconds

@@ -100,6 +100,7 @@ def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
         )
     if settings.kind == ItemKind.FEATURES or (encoder is not None and _is_users_encoder(encoder)):
         return "The class names are not used: you gave the features of the items yourself."
+
     if settings.head != ClassifierKind.LINEAR:
         return f"The class names are not used: the head {settings.head} cannot use them."
     return None

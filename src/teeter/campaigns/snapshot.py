@@ -49,6 +49,7 @@ __all__ = [
     "Agreement",
     "AnnotatorStats",
     "CampaignSnapshot",
+    "ImportedExportRows",
     "PairAgreement",
     "annotator_stats",
     "campaign_status",
@@ -58,7 +59,6 @@ __all__ = [
     "export_rows",
     "measure_agreement",
     "read_snapshot",
-    "with_imported_rows",
 ]
 
 
@@ -298,37 +298,41 @@ def _image_file(item: StoredItem, folder: str | None) -> Path | None:
     return Path(folder) / item.content
 
 
-def with_imported_rows(
-    repository: CampaignRepository, connection: Connection, rows: Iterable[ExportRow]
-) -> Iterator[ExportRow]:
-    """Yield what an export says about every row of the files that the items came from.
+@dataclass(frozen=True, eq=False)
+class ImportedExportRows:
+    """What an export says about every row of the files that the items came from.
 
     The rows of files come first and in their order, those of duplicates among them. Items that came
     without columns follow, and then the ids of their duplicates.
 
-    Args:
-        repository: the campaign's rows.
-        connection: an open connection, which is read while rows are taken.
-        rows: what the export says about each item.
+    Every iteration reads the rows again, because their cells may not fit in memory together.
     """
-    row_of_item = {row.id: row for row in rows}
-    written_items = set()
-    written_duplicates = set()
-    for imported in repository.tables.all_rows(connection):
-        yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
-        if imported.key == imported.item_id:
-            written_items.add(imported.key)
-        else:
-            written_duplicates.add(imported.key)
 
-    for item, row in row_of_item.items():
-        if item not in written_items:
-            yield row
+    repository: CampaignRepository
+    connection: Connection
+    """An open connection, which is read while rows are taken."""
+    rows: Iterable[ExportRow]
+    """What the export says about each item."""
 
-    # Duplicates get the row of their stored item, under the id that they came with.
-    for given, stored in repository.items.aliases(connection).items():
-        if given not in row_of_item and given not in written_duplicates:
-            yield replace(row_of_item[stored], id=given)
+    def __iter__(self) -> Iterator[ExportRow]:
+        row_of_item = {row.id: row for row in self.rows}
+        written_items = set()
+        written_duplicates = set()
+        for imported in self.repository.tables.all_rows(self.connection):
+            yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
+            if imported.key == imported.item_id:
+                written_items.add(imported.key)
+            else:
+                written_duplicates.add(imported.key)
+
+        for item, row in row_of_item.items():
+            if item not in written_items:
+                yield row
+
+        # Duplicates get the row of their stored item, under the id that they came with.
+        for given, stored in self.repository.items.aliases(self.connection).items():
+            if given not in row_of_item and given not in written_duplicates:
+                yield replace(row_of_item[stored], id=given)
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,7 @@ def _require_distribution(
             f"There is no probability of {missing[0]!r} in {place}: give the probability of every "
             f"class, or of none."
         )
+
     total = sum(probabilities.values())
     if abs(total - 1) > _SUM_TOLERANCE:
         raise InputError(
@@ -574,9 +575,11 @@ def rank_sources(reports: Sequence[SourceReport]) -> list[str]:
 
     def sort_key(entry: tuple[int, SourceReport]) -> tuple[float, int]:
         position, report = entry
-        right, total = (0, 0)
+        right = 0
+        total = 0
         if report.accuracy is not None:
-            right, total = report.accuracy.right, report.accuracy.total
+            right = report.accuracy.right
+            total = report.accuracy.total
         return ((right + 1) / (total + 2), position)
 
     ranked = sorted(enumerate(reports), key=sort_key, reverse=True)

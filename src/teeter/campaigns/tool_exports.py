@@ -1,35 +1,35 @@
-"""Exports for other tools: Label Studio, spaCy, image folders and cleanlab."""
+"""Exports for other tools: Label Studio, spaCy and cleanlab."""
 
 from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
+from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.export_columns import ExportColumns
 from teeter.campaigns.export_rows import ExportRow, shown_content
 from teeter.errors import InputError, MissingExtraError
 from teeter.files import atomic_open, atomic_write
 
-__all__ = ["write_cleanlab", "write_image_folder", "write_label_studio", "write_spacy"]
-
-_SAFE_CHARACTERS = " -_.,()&+'"
-"""Characters beside letters and digits that stay as they are in the names of folders and files."""
+__all__ = ["write_cleanlab", "write_label_studio", "write_spacy"]
 
 _MAX_SPACY_CHARACTERS = 50_000_000
+
+_MESSAGE_PACK = range(-(2**63), 2**64)
+"""The integers of MessagePack, in which spaCy stores what belongs to a document."""
 
 
 def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write tasks with annotations and predictions, as Label Studio's import takes them.
 
     They fit a project that ``teeter campaign sync`` creates, and any whose choices are called
-    ``label``. Columns are fields of a task's data.
+    ``label``. Columns are fields of a task's data. One that has the name of a field of teeter, such
+    as ``text``, is called ``text_imported``, unless it is the text that annotators see.
     """
     # Imported here: the package talks to servers, and its modules import campaigns.
     from teeter.campaigns.label_studio.config import CHOICES_TAG, OBJECT_TAG
@@ -47,8 +47,9 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
         for row in rows:
             if row.left_out:
                 continue
-            data = {**columns.json_cells(row.row, row.id), **shown_content(row)}
-            task: dict[str, Any] = {"data": {**data, ITEM_FIELD: row.id}}
+            fields = {**shown_content(row), ITEM_FIELD: row.id}
+            cells = columns.json_cells_beside(fields, row.row, row.id)
+            task: dict[str, Any] = {"data": {**cells, **fields}}
             if row.label is not None:
                 task["annotations"] = [{"result": choose(row.label)}]
             if row.predicted is not None:
@@ -61,10 +62,11 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
         file.write("\n]\n")
 
 
-def write_spacy(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> None:
+def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write labelled texts as a ``DocBin``, with their classes as ``doc.cats`` for ``textcat``.
 
-    The id of an item is in ``doc.user_data["id"]``.
+    The id of an item is in ``doc.user_data["id"]``, its columns are in
+    ``doc.user_data["columns"]``.
 
     Raises:
         MissingExtraError: If spaCy is not installed.
@@ -91,46 +93,30 @@ def write_spacy(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> None
         document = pipeline.make_doc(row.content or "")
         document.cats = {name: float(name == row.label) for name in classes}
         document.user_data["id"] = row.id
+        cells = columns.json_cells(row.row, row.id)
+        document.user_data["columns"] = _to_message_pack(replace_surrogates(cells))
         documents.add(document)
 
     atomic_write(path, documents.to_bytes())
 
 
-def write_image_folder(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> None:
-    """Copy labelled images into one folder per class, as most trainers of image models read them.
-
-    Characters of a class that a file system may refuse are written as in addresses: ``%2F``.
-
-    Raises:
-        InputError: If the items are no images.
-    """
-    for row in rows:
-        if row.label is None or row.left_out:
-            continue
-        if row.file is None:
-            raise InputError(
-                "The format image-folder is only for images: export texts in another format."
-            )
-
-        folder = path / _folder_name(row.label)
-        folder.mkdir(parents=True, exist_ok=True)
-        # Images of different folders may have the same name.
-        name = quote(row.content or row.file.name, safe=_SAFE_CHARACTERS)
-        target = folder / name
-        shutil.copyfile(row.file, target)
+def _to_message_pack(value: Any) -> Any:
+    """Return a JSON value that spaCy can store: with texts instead of integers over 64 bits."""
+    if isinstance(value, list):
+        return [_to_message_pack(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _to_message_pack(part) for name, part in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool) and value not in _MESSAGE_PACK:
+        return str(value)
+    return value
 
 
-def _folder_name(label: str) -> str:
-    name = quote(label, safe=_SAFE_CHARACTERS)
-    # A name of dots alone is another folder, and others begin hidden ones.
-    return "%2E" + name[1:] if name.startswith(".") else name
-
-
-def write_cleanlab(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> None:
+def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write labels with out-of-fold probabilities as arrays, for ``cleanlab``'s functions.
 
     The file has ``ids``, ``labels`` (positions in ``classes``), ``pred_probs`` (N, C) from models
-    that were not trained on the item, and ``classes``.
+    that were not trained on the item, and ``classes``. ``table`` holds the bytes of a JSONL file
+    with the id, the label and the columns of each item, for ``cleanlab.Datalab``.
 
     Raises:
         InputError: If fewer than two classes have labels.
@@ -138,6 +124,7 @@ def write_cleanlab(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> N
     ids = []
     labels = []
     probabilities = []
+    lines = []
     classes: list[str] = []
     for row in rows:
         if row.out_of_fold is None or row.label is None or row.left_out:
@@ -146,6 +133,10 @@ def write_cleanlab(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> N
         ids.append(row.id)
         labels.append(classes.index(row.label))
         probabilities.append(list(row.out_of_fold.values()))
+
+        fields = {"id": row.id, "label": row.label}
+        line = {**fields, **columns.json_cells_beside(fields, row.row, row.id)}
+        lines.append(json.dumps(replace_surrogates(line), ensure_ascii=False) + "\n")
 
     if not ids:
         raise InputError("cleanlab needs labels of two or more classes: label some items first.")
@@ -156,5 +147,7 @@ def write_cleanlab(rows: Iterable[ExportRow], _: ExportColumns, path: Path) -> N
         labels=np.array(labels),
         pred_probs=np.array(probabilities),
         classes=np.array(classes),
+        # Bytes: in an array of texts, all would take the space of the longest one.
+        table=np.frombuffer("".join(lines).encode(), dtype=np.uint8),
     )
     atomic_write(path, file.getvalue())

@@ -121,6 +121,78 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
     Raises:
         InputError: If fewer than two classes have labels, or if items are not encoded yet.
     """
+    seen = _require_two_classes(state)
+    places, labels = labelled_items(state)
+    features = state.features[places]
+    chosen = choose_prior(
+        state.prior,
+        features,
+        labels,
+        places,
+        n_classes=len(state.classes),
+        head=settings.head,
+    )
+
+    learner = _fit_learner(state, settings, chosen.examples)
+    class_index = {name: k for k, name in enumerate(state.classes)}
+    names = learner.predict().tolist()
+    predicted = np.array([class_index[name] for name in names], dtype=np.int16)
+
+    # The model in use was trained on the random items too, so it cannot judge them itself.
+    is_random = [int(place) in state.random for place in places]
+    random_rows = np.flatnonzero(is_random)
+    random_labels = labels[random_rows]
+    random_probabilities = cross_fit(
+        features, labels, random_rows, head=settings.head, examples=chosen.examples
+    )
+
+    is_right = chosen.plain_probabilities.argmax(axis=1) == labels
+    is_random_right = random_probabilities.argmax(axis=1) == random_labels
+    facts: ModelFacts = {
+        "labels": len(places),
+        "classes": [state.classes[k] for k in seen],
+        "control": [int(is_random_right.sum()), len(random_rows)],
+        "audit": _measure_audit(state, predicted),
+        "out_of_fold": [int(is_right.sum()), len(labels)],
+        "most_frequent": int(np.bincount(labels).max()),
+        "mean_recall": float(np.mean([is_right[labels == k].mean() for k in seen])),
+    }
+    if state.prior is not None:
+        facts["prior"] = list(chosen.origins)
+    if state.weights is not None:
+        kappa, changed = _compare_with_previous(state.weights, predicted)
+        facts["kappa"] = kappa
+        facts["changed"] = changed
+
+    # Random items represent all items. Picked ones are often harder, and would bias the
+    # temperature.
+    if len(random_rows) >= MIN_CALIBRATION_ITEMS:
+        temperature = fit_temperature(random_probabilities, random_labels)
+    else:
+        temperature = fit_temperature(chosen.probabilities, labels)
+
+    # Stored with the model, so that letting it label the rest needs no features and no torch.
+    logits = predict_logits(learner, state.features).double()
+    confidence = (logits / temperature).softmax(dim=1).amax(dim=1)
+
+    arrays = dump_layers(learner)
+    arrays |= {
+        "places": places,
+        "labels": labels,
+        "predicted": predicted,
+        "temperature": np.array([temperature]),
+        "confidence": confidence.numpy(),
+    }
+    picking_model = _train_picking_model(state, settings, chosen.examples)
+    for name, array in picking_model.items():
+        arrays[f"{PICKING}{name}"] = array
+    if state.scaler is not None:
+        arrays |= state.scaler.to_arrays()
+    return save(arrays), facts
+
+
+def _require_two_classes(state: RoundState) -> list[int]:
+    """Check that a model can be trained, and return the indices of the classes with labels."""
     if state.unencoded:
         items = "item has" if state.unencoded == 1 else "items have"
         raise InputError(
@@ -138,83 +210,29 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
             f"Labels exist for only {len(seen)} of {len(state.classes)} classes: label items of "
             f"at least two classes, then train."
         )
+    return seen
 
-    places, labels = labelled_items(state)
-    features = state.features[places]
-    chosen = choose_prior(
-        state.prior,
-        features,
-        labels,
-        places,
-        n_classes=len(state.classes),
-        head=settings.head,
-    )
 
-    learner = _make_learner(state, settings, examples=chosen.examples)
+def _fit_learner(
+    state: RoundState, settings: RoundSettings, examples: PseudoExamples | None
+) -> Learner:
+    """Return a learner that was trained on all labels."""
+    learner = _make_learner(state, settings, examples=examples)
     _tell_labels(learner, state)
+
     # The number of earlier models decides the seed of this training.
     learner.resume(state.version, {})
     with ignore_few_labels_warning():
         learner.fit()
+    return learner
 
-    class_index = {name: k for k, name in enumerate(state.classes)}
-    names = learner.predict().tolist()
-    predicted = np.array([class_index[name] for name in names], dtype=np.int16)
 
-    probabilities = chosen.probabilities
-    is_right = chosen.plain_probabilities.argmax(axis=1) == labels
-
-    # The model in use was trained on the random items too, so it cannot judge them itself.
-    is_random = [int(place) in state.random for place in places]
-    random_rows = np.flatnonzero(is_random)
-    random_labels = labels[random_rows]
-    random_probabilities = cross_fit(
-        features, labels, random_rows, head=settings.head, examples=chosen.examples
-    )
-    is_random_right = random_probabilities.argmax(axis=1) == random_labels
-
-    facts: ModelFacts = {
-        "labels": len(places),
-        "classes": [state.classes[k] for k in seen],
-        "control": [int(is_random_right.sum()), len(random_rows)],
-        "audit": _measure_audit(state, predicted),
-        "out_of_fold": [int(is_right.sum()), len(labels)],
-        "most_frequent": int(np.bincount(labels).max()),
-        "mean_recall": float(np.mean([is_right[labels == k].mean() for k in seen])),
-    }
-
-    if state.prior is not None:
-        facts["prior"] = list(chosen.origins)
-
-    if state.weights is not None:
-        # Items that were added since have no earlier prediction.
-        before = load_arrays(state.weights)["predicted"].astype(np.int64)
-        after = predicted[: len(before)].astype(np.int64)
-        kappa, changed = prediction_agreement(before, after)
-        facts["kappa"] = kappa
-        facts["changed"] = changed
-
-    arrays = dump_layers(learner)
-    arrays |= {
-        "places": places,
-        "labels": labels,
-        "predicted": predicted,
-    }
-    # Random items represent all items. Picked ones are often harder, and would bias the
-    # temperature.
-    if len(random_rows) >= MIN_CALIBRATION_ITEMS:
-        probabilities, labels = random_probabilities, random_labels
-    temperature = fit_temperature(probabilities, labels)
-    arrays["temperature"] = np.array([temperature])
-    # Stored with the model, so that letting it label the rest needs no features and no torch.
-    logits = predict_logits(learner, state.features).double()
-    arrays["confidence"] = (logits / temperature).softmax(dim=1).amax(dim=1).numpy()
-    picking_model = _train_picking_model(state, settings, chosen.examples)
-    for name, array in picking_model.items():
-        arrays[f"{PICKING}{name}"] = array
-    if state.scaler is not None:
-        arrays |= state.scaler.to_arrays()
-    return save(arrays), facts
+def _compare_with_previous(weights: bytes, predicted: npt.NDArray[np.int16]) -> tuple[float, float]:
+    """Return Cohen's kappa with the previous model, and the share of predictions that changed."""
+    # Items that were added since have no earlier prediction.
+    before = load_arrays(weights)["predicted"].astype(np.int64)
+    after = predicted[: len(before)].astype(np.int64)
+    return prediction_agreement(before, after)
 
 
 def _train_picking_model(

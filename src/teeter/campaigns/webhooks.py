@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import random
 import secrets
 import time
@@ -34,12 +35,15 @@ __all__ = [
     "WebhookEvent",
     "add_webhook",
     "deliver_due",
+    "get_webhook",
     "list_deliveries",
     "list_webhooks",
     "remove_webhook",
     "sign_payload",
     "verify_signature",
 ]
+
+logger = logging.getLogger(__name__)
 
 SIGNATURE_HEADER = "Teeter-Signature"
 TIMESTAMP_HEADER = "Teeter-Timestamp"
@@ -139,6 +143,16 @@ def list_webhooks(campaign: Campaign) -> list[StoredWebhook]:
         return campaign.repository.webhooks.all(connection)
 
 
+def get_webhook(campaign: Campaign, number: int) -> StoredWebhook:
+    """Return a webhook by its number, with its secret.
+
+    Raises:
+        UnknownResourceError: If there is no such webhook.
+    """
+    with campaign.database.reading() as connection:
+        return campaign.repository.webhooks.get(connection, number)
+
+
 def list_deliveries(campaign: Campaign, count: int = 20) -> list[StoredDelivery]:
     """Return the events that were sent or wait, newest first."""
     with campaign.database.reading() as connection:
@@ -220,30 +234,10 @@ def deliver_due(campaign: Campaign) -> DeliveryCounts:
 
 def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
     """Attempt a delivery, note what happened, and return whether it was confirmed."""
-    payload = {"campaign": campaign.name, **json.loads(delivery.payload)}
-    body = json.dumps(payload, ensure_ascii=True).encode()
-    timestamp = str(int(time.time()))
-    headers = {
-        "Content-Type": "application/json",
-        "Teeter-Event": delivery.event,
-        "Teeter-Delivery": str(delivery.row_id),
-        TIMESTAMP_HEADER: timestamp,
-        SIGNATURE_HEADER: sign_payload(delivery.webhook.secret, timestamp, body),
-    }
-
     status = None
     is_final = False
     try:
-        response = send_request(
-            "POST",
-            delivery.webhook.url,
-            headers=headers,
-            body=body,
-            timeout=_TIMEOUT_SECONDS,
-            max_bytes=_MAX_ANSWER_BYTES,
-            allow_private=delivery.webhook.allow_private,
-        )
-        status = response.status
+        status = _send(campaign, delivery)
         error = f"The receiver answered with status {status}."
     except PrivateAddressError as problem:
         # It stays as it is until the owner allows it, which makes a new webhook.
@@ -251,6 +245,10 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
         error = str(problem)
     except TeeterError as problem:
         error = str(problem)
+    except Exception as problem:
+        # Whatever it is, the other deliveries must not wait for it.
+        logger.exception("Delivery %s failed.", delivery.row_id)
+        error = f"The event cannot be sent: {type(problem).__name__}."
 
     webhooks = campaign.repository.webhooks
     with campaign.database.writing() as connection:
@@ -263,6 +261,30 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
             connection, delivery.row_id, status=status, error=error[:_MAX_ERROR], pause=pause
         )
         return False
+
+
+def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
+    """Send an event, and return the HTTP status of the answer."""
+    payload = {"campaign": campaign.name, **json.loads(delivery.payload)}
+    body = json.dumps(payload, ensure_ascii=True).encode()
+    timestamp = str(int(time.time()))
+    headers = {
+        "Content-Type": "application/json",
+        "Teeter-Event": delivery.event,
+        "Teeter-Delivery": str(delivery.row_id),
+        TIMESTAMP_HEADER: timestamp,
+        SIGNATURE_HEADER: sign_payload(delivery.webhook.secret, timestamp, body),
+    }
+    response = send_request(
+        "POST",
+        delivery.webhook.url,
+        headers=headers,
+        body=body,
+        timeout=_TIMEOUT_SECONDS,
+        max_bytes=_MAX_ANSWER_BYTES,
+        allow_private=delivery.webhook.allow_private,
+    )
+    return response.status
 
 
 def _pause_before_next(campaign: Campaign, delivery: StoredDelivery) -> float | None:

@@ -173,6 +173,7 @@ class _Rows(ABC):
         """Return the rows as a table of pyarrow."""
         pyarrow = _import_pyarrow()
         rows = self.as_dicts()
+
         columns = {}
         for name in self.names:
             try:
@@ -182,6 +183,7 @@ class _Rows(ABC):
                     f"The field {name!r} of {self.path} has values of different types, which a "
                     f"Parquet file cannot hold: write a .jsonl file."
                 ) from None
+
         return pyarrow.table(columns)
 
 

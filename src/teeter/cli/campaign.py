@@ -1013,7 +1013,7 @@ def create_campaign(
 
     from teeter.campaigns import Campaign
     from teeter.campaigns.descriptions import require_known_classes
-    from teeter.campaigns.import_export import detect_kind, read_items
+    from teeter.campaigns.import_export import read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
@@ -1043,14 +1043,7 @@ def create_campaign(
         require_known_classes(descriptions, names)
         shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
-        # What annotators see follows from the source, so there is no option for it.
-        settings = replace(settings, kind=detect_kind(items))
-        if items.is_dir():
-            settings = replace(settings, folder=str(items.resolve()))
-        elif folder is not None:
-            settings = replace(settings, kind="image", folder=str(folder))
-        elif rows and settings.encoder == "auto":
-            settings = replace(settings, encoder="table-rows")
+        settings = _complete_settings(settings, items, image_folder=folder, rows=rows)
         result = Campaign.make(
             location,
             names,
@@ -1070,23 +1063,58 @@ def create_campaign(
     if labels is None:
         _report_unused_labels(items, names)
     if result.encoding is not None:
-        echo_wrapped(result.encoding.sentence)
-        _report_names(location)
-        if result.encoding.unencoded:
-            unencoded = pluralize(result.encoding.unencoded, "item")
-            typer.echo(f"{unencoded} will be encoded while you label.")
-        _report_unreadable(result.encoding)
+        _report_encoding(result.encoding, location)
+    _report_skipped(result, contents)
+    _report_conflicts(result)
+    _report_small_audit(result, settings)
+    return names
+
+
+def _complete_settings(
+    settings: Settings, items: Path, *, image_folder: Path | None, rows: bool
+) -> Settings:
+    """Return settings with the kind and the folder of the items, and the encoder of whole rows.
+
+    What annotators see follows from the source, so there is no option for it.
+    """
+    from teeter.campaigns.import_export import detect_kind
+
+    if items.is_dir():
+        return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
+    if image_folder is not None:
+        return replace(settings, kind="image", folder=str(image_folder))
+
+    encoder = settings.encoder
+    if rows and encoder == "auto":
+        encoder = "table-rows"
+    return replace(settings, kind=detect_kind(items), encoder=encoder)
+
+
+def _report_encoding(encoding: EncodingResult, location: str) -> None:
+    """Say which encoder a new campaign uses, whether class names help, and what is not encoded."""
+    echo_wrapped(encoding.sentence)
+    _report_names(location)
+    if encoding.unencoded:
+        unencoded = pluralize(encoding.unencoded, "item")
+        typer.echo(f"{unencoded} will be encoded while you label.")
+    _report_unreadable(encoding)
+
+
+def _report_skipped(result: ImportResult, items: Iterable[Item]) -> None:
+    """Say how many duplicates were skipped, with an example."""
     if result.duplicates:
         count = pluralize(len(result.duplicates), "duplicate")
-        example = _describe_duplicate(result.duplicates[0], contents)
+        example = _describe_duplicate(result.duplicates[0], items)
         typer.echo(f"Skipped {count}, such as {example}.")
-    _report_conflicts(result)
+
+
+def _report_small_audit(result: ImportResult, settings: Settings) -> None:
+    """Say that the audit set is smaller than asked for, if it is."""
     if result.audit < settings.audit:
         typer.echo(
             f"The audit set has {result.audit:,} instead of {settings.audit:,} items, because it "
             "holds at most half of all items."
         )
-    return names
 
 
 def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:

@@ -51,6 +51,9 @@ def predict_with_campaign(
     The output has all columns of the input plus the predicted class, its calibrated probability and
     the model number.
 
+    A .csv file has every value unchanged, class names too. In a spreadsheet program, a value that
+    begins with = would run as a formula.
+
     \b
     Examples:
       teeter campaign predict reviews.teeter new.csv labelled.csv
@@ -110,6 +113,9 @@ def predict_with_model(
 
     The output has all columns of the input plus the predicted class, its calibrated probability and
     the model number.
+
+    A .csv file has every value unchanged, class names too. In a spreadsheet program, a value that
+    begins with = would run as a formula.
 
     \b
     Examples:

@@ -316,6 +316,7 @@ def serve_on_this_machine(
     require_web_packages()
     options = _uvicorn_options(None)
     listener = _listen(_LOOPBACK, port)
+
     try:
         port = listener.getsockname()[1]
         security = _security_config(_LOOPBACK, port, [], None, _UPLOAD_MEGABYTES)

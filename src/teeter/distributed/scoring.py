@@ -100,6 +100,7 @@ class ScoringJob:
             "seed": self.seed,
             "source": asdict(self.source),
         }
+
         path = self.folder / JOB_FILE
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

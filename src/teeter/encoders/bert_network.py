@@ -26,11 +26,14 @@ class _Layer(nn.Module):
                 _make_linear(weights, f"{prefix}.attention.self.value"),
             ]
         )
+
         self.attention = _make_linear(weights, f"{prefix}.attention.output.dense")
         self.attention_norm = _make_norm(weights, f"{prefix}.attention.output.LayerNorm")
+
         self.wide = _make_linear(weights, f"{prefix}.intermediate.dense")
         self.narrow = _make_linear(weights, f"{prefix}.output.dense")
         self.norm = _make_norm(weights, f"{prefix}.output.LayerNorm")
+
         self.heads = heads
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:

@@ -103,6 +103,7 @@ class _Block(nn.Module):
         self, weights: Mapping[str, Tensor], name: str, stage: _Stage, stride: int
     ) -> None:
         super().__init__()
+
         # The first block has nothing to widen.
         self.expand: _FoldedConvolution | None = None
         if stage.expansion > 1:
@@ -111,12 +112,14 @@ class _Block(nn.Module):
                 f"{name}._expand_conv",
                 f"{name}._bn0",
             )
+
         self.depthwise = _FoldedConvolution(
             weights,
             f"{name}._depthwise_conv",
             f"{name}._bn1",
             stride=stride,
         )
+
         self.project = _FoldedConvolution(
             weights,
             f"{name}._project_conv",

@@ -275,6 +275,7 @@ class RunFolder:
         """
         path = self.path / _FAILURES
         failures = []
+
         try:
             for line in _complete_lines(path):
                 values = json.loads(line)
@@ -289,6 +290,7 @@ class RunFolder:
             raise FileError(
                 f"{path} is damaged: it has a line that does not describe a failure."
             ) from None
+
         return failures
 
     def failed_rounds(self, group: int, cells: Sequence[Cell]) -> dict[Cell, int]:

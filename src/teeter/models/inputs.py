@@ -113,20 +113,25 @@ def take_rows(data: Any, rows: npt.NDArray[np.int64]) -> Any:
         return data.take(rows)
     if isinstance(data, Mapping):
         return {name: take_rows(part, rows) for name, part in data.items()}
+
     if isinstance(data, Tensor):
         positions = torch.from_numpy(rows).to(data.device)
         return data[positions]
+
     if isinstance(data, Dataset):
         # A view: rows are loaded when a batch needs them.
         return Subset(data, rows.tolist())
+
     if _is_frame(data):
         return data.iloc[rows]
     if _is_hugging_face_column(data):
         # All rows at once: one by one, each would be read from disk on its own.
         return data[rows.tolist()]
+
     if isinstance(data, Sequence):
         # A list does not take an array of positions.
         return [data[row] for row in rows.tolist()]
+
     return data[rows]
 
 

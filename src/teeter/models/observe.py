@@ -81,62 +81,24 @@ def observe(
             passes=passes,
         )
 
-    # By kind, the most specific first: an estimator of skorch is also one of scikit-learn, and both
-    # and torch modules can be called. The network inside an estimator of skorch shows its head; the
-    # estimator around it shows probabilities only.
+    # The network inside an estimator of skorch shows its head; the estimator around it shows
+    # probabilities only.
     if is_estimator(model) and is_skorch(model):
         model, data = unwrap_network(model, data)
 
-    if isinstance(model, nn.Module):
-        outputs = observe_torch(
+    outputs = _observe_model(model, data, batch_size=batch_size, device=device, head=head)
+    if isinstance(model, nn.Module) and "dropout_logits" in needs:
+        posterior = dropout_logits(
             model,
             data,
-            batch_size=batch_size,
+            passes=passes,
+            seed=seed,
             device=device,
             head=head,
         )
-        if "dropout_logits" in needs:
-            posterior = dropout_logits(
-                model,
-                data,
-                passes=passes,
-                seed=seed,
-                device=device,
-                head=head,
-            )
-            outputs = outputs.with_posterior(posterior)
-    elif is_estimator(model):
-        if isinstance(data, BatchedInputs):
-            raise InputError(
-                f"{type(data).__name__} are inputs for a network: give the columns themselves to "
-                f"a {type(model).__name__}."
-            )
-        outputs = observe_sklearn(model, data)
-    elif is_estimator_class(model):
-        raise InputError(
-            f"The model is the class {model.__name__}: give a fitted instance of it instead."
-        )
-    elif has_predictions(model):
-        outputs = observe_predictions(model, data)
-    elif callable(model):
-        outputs = _observe_callable(model, data, batch_size)
-    else:
-        raise InputError(
-            f"Cannot observe an object of type {type(model).__name__}: give a torch module that "
-            "ends in a linear layer, a fitted scikit-learn classifier, an object with "
-            "predict_proba or decision_function, or a callable that returns logits and features."
-        )
+        outputs = outputs.with_posterior(posterior)
 
-    # The dataset of a data loader need not have a length.
-    if isinstance(data, DataLoader):
-        return outputs
-
-    row_count = count_rows(data)
-    if len(outputs) != row_count:
-        raise InputError(
-            f"The model returned {len(outputs)} rows, but the data has {row_count}: it must "
-            f"return one row for each."
-        )
+    _require_all_rows(outputs, data)
     return outputs
 
 
@@ -162,6 +124,61 @@ def is_network(model: object) -> bool:
     if isinstance(model, nn.Module):
         return True
     return is_estimator(model) and is_skorch(model)
+
+
+def _observe_model(
+    model: Any,
+    data: Any,
+    *,
+    batch_size: int,
+    device: torch.device | str | None,
+    head: str | None,
+) -> Outputs:
+    """Observe one model in the way that fits its kind.
+
+    Raises:
+        InputError: if the model is of no kind that can be observed, or ``data`` is not for it.
+    """
+    # The most specific first: torch modules and estimators can be called, too.
+    if isinstance(model, nn.Module):
+        return observe_torch(model, data, batch_size=batch_size, device=device, head=head)
+
+    if is_estimator(model):
+        if isinstance(data, BatchedInputs):
+            raise InputError(
+                f"{type(data).__name__} are inputs for a network: give the columns themselves to "
+                f"a {type(model).__name__}."
+            )
+        return observe_sklearn(model, data)
+
+    if is_estimator_class(model):
+        raise InputError(
+            f"The model is the class {model.__name__}: give a fitted instance of it instead."
+        )
+    if has_predictions(model):
+        return observe_predictions(model, data)
+    if callable(model):
+        return _observe_callable(model, data, batch_size)
+
+    raise InputError(
+        f"Cannot observe an object of type {type(model).__name__}: give a torch module that "
+        "ends in a linear layer, a fitted scikit-learn classifier, an object with "
+        "predict_proba or decision_function, or a callable that returns logits and features."
+    )
+
+
+def _require_all_rows(outputs: Outputs, data: Any) -> None:
+    """Check that a model returned a row for each row of ``data``."""
+    # The dataset of a data loader need not have a length.
+    if isinstance(data, DataLoader):
+        return
+
+    row_count = count_rows(data)
+    if len(outputs) != row_count:
+        raise InputError(
+            f"The model returned {len(outputs)} rows, but the data has {row_count}: it must "
+            f"return one row for each."
+        )
 
 
 def _observe_ensemble(

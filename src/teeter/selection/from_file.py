@@ -255,28 +255,12 @@ def _candidates_from_table(
     request: SelectionRequest, table: Table, strategy: Strategy, device: torch.device
 ) -> FileCandidates:
     """Return the unlabelled rows of a table, under a head that is fitted to the labelled ones."""
-    id_column = request.id_column
-    if id_column is None:
-        for name in ("id", "ids"):
-            if name in table.columns and name != request.labels:
-                id_column = name
-                break
-
+    id_column = _find_id_column(request, table)
     ids = None
     if id_column is not None:
         ids = table.ids(id_column)
 
-    if request.labels is None:
-        unlabelled = np.full(len(table), -1, dtype=np.int64)  # -1 is the code of no label
-        labels = Labels(classes=(), codes=unlabelled)
-    else:
-        labels = read_labels(table, request.labels)
-        if not len(labels.candidates):
-            raise InputError(
-                f"All {len(table)} rows of {table.path} have a label in {request.labels!r}: "
-                "none is left to pick."
-            )
-
+    labels = _read_known_labels(request, table)
     not_features = {name for name in (request.labels, id_column) if name is not None}
     encoded = encode_table(table, leave_out=not_features)
     features = encoded.features
@@ -319,3 +303,33 @@ def _candidates_from_table(
         labels=codes,
         notes=(*labels.notes, *encoded.notes),
     )
+
+
+def _find_id_column(request: SelectionRequest, table: Table) -> str | None:
+    """Return the column of ids: the one that was asked for, or one whose name says so."""
+    if request.id_column is not None:
+        return request.id_column
+
+    for name in ("id", "ids"):
+        if name in table.columns and name != request.labels:
+            return name
+    return None
+
+
+def _read_known_labels(request: SelectionRequest, table: Table) -> Labels:
+    """Return the labels of a table, which may be none.
+
+    Raises:
+        InputError: if all rows have a label.
+    """
+    if request.labels is None:
+        unlabelled = np.full(len(table), -1, dtype=np.int64)  # -1 is the code of no label
+        return Labels(classes=(), codes=unlabelled)
+
+    labels = read_labels(table, request.labels)
+    if not len(labels.candidates):
+        raise InputError(
+            f"All {len(table)} rows of {table.path} have a label in {request.labels!r}: "
+            "none is left to pick."
+        )
+    return labels

@@ -81,6 +81,7 @@ class AutogradProgram:
         self.batched = BatchedNetworks(networks)
         self.networks = self.batched.networks
         self.parameters = self.batched.parameters
+
         self._masks = DropoutMasks(self.batched, dropout_seeds, batch_size, rows)
         self._optimizer = make_optimizer(
             self.parameters,
@@ -88,6 +89,7 @@ class AutogradProgram:
             fused=True,
             on_gpu=rows.is_cuda,
         )
+
         # (M, 1): with rows (M, B) it indexes the rows of each member.
         self._members = torch.arange(len(networks), device=rows.device)[:, None]
 

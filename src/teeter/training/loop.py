@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -191,23 +191,15 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
 
         network.train()
         for epoch in range(config.epochs):
-            # On the device, and read once per epoch: reading each loss would make a GPU wait.
-            total_loss = torch.zeros((), device=device)
-
-            for rows in shuffled_batches(row_count, config.batch_size, row_order):
-                batch_rows = rows.to(device)
-                batch = _take_batch(network, inputs, batch_rows)
-                logits = _forward(network, batch, len(rows))  # (B, C)
-                _require_class_columns(network, logits, highest_label)
-                batch_weights = None
-                if row_weights is not None:
-                    batch_weights = row_weights[batch_rows]
-                loss = _mean_loss(logits, labels[batch_rows], batch_weights)
-
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                optimizer.step()
-                total_loss += loss.detach() * len(batch_rows)
+            total_loss = _train_epoch(
+                network,
+                optimizer,
+                shuffled_batches(row_count, config.batch_size, row_order),
+                inputs=inputs,
+                labels=labels,
+                row_weights=row_weights,
+                highest_label=highest_label,
+            )
 
             # The mean over rows: the last batch may be smaller than the others.
             losses.append(float(total_loss) / row_count)
@@ -233,6 +225,38 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
         validation_accuracy=best.accuracy,
         seconds={"validation": best.seconds},
     )
+
+
+def _train_epoch(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    row_batches: Iterable[Tensor],
+    *,
+    inputs: Any,
+    labels: Tensor,
+    row_weights: Tensor | None,
+    highest_label: int,
+) -> Tensor:
+    """Take one step for each batch of rows, and return the sum of the losses of all rows."""
+    # On the device, and read once per epoch: reading each loss would make a GPU wait.
+    total_loss = torch.zeros((), device=labels.device)
+
+    for rows in row_batches:
+        batch_rows = rows.to(labels.device)
+        batch = _take_batch(network, inputs, batch_rows)
+        logits = _forward(network, batch, len(rows))  # (B, C)
+        _require_class_columns(network, logits, highest_label)
+        batch_weights = None
+        if row_weights is not None:
+            batch_weights = row_weights[batch_rows]
+        loss = _mean_loss(logits, labels[batch_rows], batch_weights)
+
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        total_loss += loss.detach() * len(batch_rows)
+
+    return total_loss
 
 
 def _device_of(network: nn.Module) -> torch.device:

@@ -24,6 +24,7 @@ from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind, PredictTexts
+from teeter.web.idempotency import IdempotencyKey, answer_once
 from teeter.web.images import image_response
 from teeter.web.permissions import (
     campaign_member,
@@ -307,18 +308,23 @@ def _lacks_explanation(question: QuestionOut) -> bool:
 
 
 @router.post("/campaigns/{slug}/answers")
-def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
+def record_answer(
+    request: Request, slug: str, body: AnswerIn, idempotency_key: IdempotencyKey = None
+) -> AnswerOut:
     """Record an answer. The answer is on disk when the request returns."""
     service = require_permission(request, slug, Permission.ANSWER)
     annotator = current_user(request)
 
-    answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
-    shown = None
-    if body.suggestion is not None:
-        shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
-    receipt = service.record_answer(answer, shown)
-    get_workspace(request).trainer.ensure_questions(service.location, annotator)
-    return receipt
+    def record() -> AnswerOut:
+        answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
+        shown = None
+        if body.suggestion is not None:
+            shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
+        receipt = service.record_answer(answer, shown)
+        get_workspace(request).trainer.ensure_questions(service.location, annotator)
+        return receipt
+
+    return answer_once(request, service, idempotency_key, body, AnswerOut, action=record)
 
 
 @router.get("/campaigns/{slug}/answers")
@@ -331,17 +337,29 @@ def list_recent_answers(
 
 
 @router.post("/campaigns/{slug}/undo")
-def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoOut:
+def undo_answer(
+    request: Request, slug: str, body: UndoIn, idempotency_key: IdempotencyKey = None
+) -> UndoOut:
     """Undo your last answer."""
     service = require_permission(request, slug, Permission.ANSWER)
-    return service.undo_answer(current_user(request), body.item)
+
+    def undo() -> UndoOut:
+        return service.undo_answer(current_user(request), body.item)
+
+    return answer_once(request, service, idempotency_key, body, UndoOut, action=undo)
 
 
 @router.post("/campaigns/{slug}/keep")
-def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerOut:
+def confirm_label(
+    request: Request, slug: str, body: ConfirmationIn, idempotency_key: IdempotencyKey = None
+) -> AnswerOut:
     """Record that a label was reviewed and is correct."""
     service = require_permission(request, slug, Permission.REVIEW)
-    return service.confirm_label(current_user(request), body.item, body.comment)
+
+    def confirm() -> AnswerOut:
+        return service.confirm_label(current_user(request), body.item, body.comment)
+
+    return answer_once(request, service, idempotency_key, body, AnswerOut, action=confirm)
 
 
 @router.get("/campaigns/{slug}/suspects")
@@ -356,9 +374,14 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
 
 
 @router.post("/campaigns/{slug}/train", status_code=202)
-def train(request: Request, slug: str) -> JobStarted:
+def train(request: Request, slug: str, idempotency_key: IdempotencyKey = None) -> JobStarted:
     """Train a model now, in the background."""
-    return get_workspace(request).train(require_permission(request, slug, Permission.MANAGE))
+    service = require_permission(request, slug, Permission.MANAGE)
+
+    def start() -> JobStarted:
+        return get_workspace(request).train(service)
+
+    return answer_once(request, service, idempotency_key, None, JobStarted, action=start)
 
 
 @router.post("/campaigns/{slug}/predict")
@@ -382,12 +405,18 @@ async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOu
 
 
 @router.post("/campaigns/{slug}/encode", status_code=202)
-def encode(request: Request, slug: str, body: EncodeIn) -> JobStarted:
+def encode(
+    request: Request, slug: str, body: EncodeIn, idempotency_key: IdempotencyKey = None
+) -> JobStarted:
     """Compute the features of items, or switch to another encoder, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
     if body.encoder is not None:
         require_own_encoder(body.encoder)
-    return get_workspace(request).encode(service, body.encoder)
+
+    def start() -> JobStarted:
+        return get_workspace(request).encode(service, body.encoder)
+
+    return answer_once(request, service, idempotency_key, body, JobStarted, action=start)
 
 
 # Items

@@ -47,6 +47,7 @@ from teeter.web.auth import (
     security_middleware,
 )
 from teeter.web.background import BackgroundTaskError
+from teeter.web.idempotency import RequestConflictError
 from teeter.web.webhook_sender import WebhookSender
 from teeter.web.workspace import Workspace
 
@@ -60,6 +61,7 @@ STATUS_BY_ERROR: dict[type[TeeterError], HTTPStatus] = {
     UnknownAnnotatorError: HTTPStatus.NOT_FOUND,
     UnknownResourceError: HTTPStatus.NOT_FOUND,
     # The client may not do this, or not now.
+    RequestConflictError: HTTPStatus.CONFLICT,
     PermissionDeniedError: HTTPStatus.FORBIDDEN,
     WrongTokenError: HTTPStatus.UNAUTHORIZED,
     TooManyLoginsError: HTTPStatus.TOO_MANY_REQUESTS,
@@ -215,6 +217,8 @@ async def _on_http_error(request: Request, error: HTTPException) -> Response:
     sentence = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND:
         sentence = "There is no page at this address."
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        sentence = f"This address does not answer to {request.method}."
     return _error_response(request, sentence, error.status_code, error.headers)
 
 

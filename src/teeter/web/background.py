@@ -86,12 +86,14 @@ class WorkerStatus:
     def update(self, report: StatusReport) -> None:
         """Take in what the worker says while it works."""
         self.activity = report.activity
+
         if report.labels is not None:
             self.labels = report.labels
         if report.version is not None:
             self.version = report.version
         if report.is_trained:
             self.trained_at = time.time()
+
         if report.done is not None and report.total is not None:
             if self.encoding_since is None:
                 self.encoding_since = (time.monotonic(), report.done)
@@ -127,12 +129,14 @@ class WorkerStatus:
             return self.error
         if self.is_restarting:
             return "The trainer stopped and is being restarted. No answers were lost."
+
         if self.activity is Activity.TRAINING:
             return f"Model {self.version} is being trained on {self.labels} labels."
         if self.activity is Activity.ENCODING:
             return self._describe_encoding()
         if self.activity is not None:
             return _SENTENCES[self.activity]
+
         if self.trained_at is not None:
             age = _format_duration(time.time() - self.trained_at)
             return f"Model {self.version} was trained {age} ago."

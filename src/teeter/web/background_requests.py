@@ -7,7 +7,7 @@ work: the worker's queue holds each once.
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -262,6 +262,14 @@ class ItemsAdded:
     duplicates: int
     labelled: int
     conflicts: int
+    duplicate_items: list[tuple[str, str]]
+    """The ids of the first duplicates, each with the id of the item that has its content."""
+    conflicting_items: list[tuple[str, str, str]]
+    """The first items that have another label than the new one: the id, the new label, the old."""
+    failed: int = 0
+    """Number of links whose images could not be fetched."""
+    problems: list[str] = field(default_factory=list)
+    """Why the first of them could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -293,6 +301,10 @@ class CampaignCreated:
     """Which encoder computed the features and why, in one sentence."""
     unreadable: int = 0
     """Number of items that could not be read."""
+    failed: int = 0
+    """Number of links whose images could not be fetched."""
+    problems: list[str] = field(default_factory=list)
+    """Why the first of them could not be fetched."""
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,15 @@ _DEFAULT_BATCH = 20
 _NEIGHBOURS = 3
 """Similar labelled items in an explanation."""
 
+_FETCH_SECONDS = 900.0
+"""Seconds that all links of an import may take. Other campaigns wait for the same worker."""
+
+_MAX_LISTED = 1000
+"""Duplicates and conflicts that are listed one by one."""
+
+_MAX_PROBLEMS = 20
+"""Links whose errors are listed."""
+
 _EXCERPT = 200
 """Characters of a neighbour's text."""
 
@@ -267,6 +276,10 @@ class TaskHandlers:
         self.campaign(request.campaign).export(path, request.format)
         if path.is_dir():
             path = _zip_folder(path)
+        if not path.exists():
+            raise InputError(
+                f"There is nothing to export as {request.format}: label some items first."
+            )
         return str(path)
 
     def _draw_map(self, request: DrawMap, report: ReportStatus) -> MapFile:
@@ -329,8 +342,9 @@ def create_campaign(
     # Checked before the items are read, which may take minutes.
     shortcuts_by_class(request.classes, request.settings.keys)
     columns = request.columns
+    problems: list[str] = []
     if columns.image is not None:
-        items, settings = _fetch_linked_images(request)
+        items, settings, problems = _fetch_linked_images(request)
     else:
         items = read_items(source, text=columns.text, key=columns.id, label=columns.label)
         folder = str(source.resolve()) if source.is_dir() else None
@@ -352,6 +366,8 @@ def create_campaign(
         labelled=imported.labelled,
         encoder=None if encoding is None else encoding.sentence,
         unreadable=0 if encoding is None else len(encoding.unreadable),
+        failed=len(problems),
+        problems=problems[:_MAX_PROBLEMS],
     )
 
 
@@ -363,10 +379,15 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
     """
     source = Path(request.source)
     items: Sequence[Any]
+    fetcher: ImageFetcher | None = None
     if request.columns is None:
         items = json.loads(source.read_text())
     else:
         folder = None if campaign.settings.folder is None else Path(campaign.settings.folder)
+        if folder is None and request.columns.image is not None:
+            raise InputError("This campaign has no folder for images: name a column of texts.")
+        if folder is not None:
+            fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
         items = read_items(
             source,
             text=request.columns.text,
@@ -374,7 +395,7 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
             label=request.columns.label,
             image=request.columns.image,
             folder=folder,
-            fetcher=None if folder is None else ImageFetcher(folder),
+            fetcher=fetcher,
         )
 
     result = campaign.store(items, who=request.who)
@@ -383,14 +404,18 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
         duplicates=len(result.duplicates),
         labelled=result.labelled,
         conflicts=len(result.conflicts),
+        duplicate_items=list(result.duplicates[:_MAX_LISTED]),
+        conflicting_items=list(result.conflicts[:_MAX_LISTED]),
+        failed=0 if fetcher is None else len(fetcher.errors),
+        problems=[] if fetcher is None else list(fetcher.errors.values())[:_MAX_PROBLEMS],
     )
 
 
-def _fetch_linked_images(request: CreateCampaign) -> tuple[Sequence[Item], Settings]:
+def _fetch_linked_images(request: CreateCampaign) -> tuple[Sequence[Item], Settings, list[str]]:
     """Fetch the images of a table of links into a folder beside the new campaign.
 
     Returns:
-        The items, and the settings with that folder.
+        The items, the settings with that folder, and why links could not be fetched.
     """
     columns = request.columns
     target = Path(request.campaign).resolve()
@@ -398,6 +423,7 @@ def _fetch_linked_images(request: CreateCampaign) -> tuple[Sequence[Item], Setti
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)
 
+    fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
     try:
         # Links only: an upload has no files beside it, and its owner none of our credentials.
         items = read_items(
@@ -406,13 +432,14 @@ def _fetch_linked_images(request: CreateCampaign) -> tuple[Sequence[Item], Setti
             label=columns.label,
             image=columns.image,
             folder=folder,
-            fetcher=ImageFetcher(folder),
+            fetcher=fetcher,
         )
     except BaseException:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    return items, replace(request.settings, kind=ItemKind.IMAGE, folder=str(folder))
+    settings = replace(request.settings, kind=ItemKind.IMAGE, folder=str(folder))
+    return items, settings, list(fetcher.errors.values())
 
 
 def _load_libraries() -> None:

@@ -13,7 +13,7 @@ from teeter.campaigns.finish.finishing import (
     start_finish,
 )
 from teeter.campaigns.finish.look import FinishReport
-from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.finish.promise import MIN_ERROR, PromiseTerms
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.service import CampaignService
 
@@ -28,7 +28,7 @@ class FinishIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    error: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    error: Annotated[float, Field(ge=MIN_ERROR, lt=0.5)] = 0.05
     """The share of wrong labels that is allowed."""
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
     per_class: bool = False

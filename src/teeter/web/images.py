@@ -7,19 +7,19 @@ from pathlib import Path
 
 from fastapi.responses import FileResponse, Response
 
+from teeter.campaigns.image_formats import SIGNATURE_BYTES, image_suffix
 from teeter.errors import FileError, MissingExtraError
 
 __all__ = ["image_response"]
 
-_TYPE_BY_SIGNATURE = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"BM": "image/bmp",
+_TYPE_BY_SUFFIX = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".gif": "image/gif",
+    ".bmp": "image/bmp",
+    ".webp": "image/webp",
 }
-"""Media types that browsers show, by the first bytes of a file."""
-
-_SIGNATURE_BYTES = 16
+"""Media types that browsers show, by the suffix of the format."""
 
 
 def image_response(path: Path) -> Response:
@@ -33,24 +33,13 @@ def image_response(path: Path) -> Response:
         MissingExtraError: it has to be converted, and Pillow is not installed.
     """
     with path.open("rb") as file:
-        signature = file.read(_SIGNATURE_BYTES)
+        signature = file.read(SIGNATURE_BYTES)
 
     headers = {"cache-control": "private, max-age=3600"}
-    media_type = _media_type(signature)
+    media_type = _TYPE_BY_SUFFIX.get(image_suffix(signature) or "")
     if media_type is not None:
         return FileResponse(path, media_type=media_type, headers=headers)
     return Response(_convert_to_png(path), media_type="image/png", headers=headers)
-
-
-def _media_type(signature: bytes) -> str | None:
-    for start, media_type in _TYPE_BY_SIGNATURE.items():
-        if signature.startswith(start):
-            return media_type
-
-    # "RIFF", four bytes of length, "WEBP".
-    if signature[:4] == b"RIFF" and signature[8:12] == b"WEBP":
-        return "image/webp"
-    return None
 
 
 def _convert_to_png(path: Path) -> bytes:

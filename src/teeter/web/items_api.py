@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +14,12 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
 from teeter.campaigns.change_settings import change_settings
+from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.enums import ItemKind, Permission
+from teeter.campaigns.items import ITEM_FIELDS
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import AddItems, ItemColumns
-from teeter.web.idempotency import IdempotencyKey, answer_once
+from teeter.web.idempotency import IdempotencyKey, answer_once, upload_fingerprint
 from teeter.web.permissions import current_user, get_workspace, require_permission
 from teeter.web.schemas import AddedItems, ClassOut, JobStarted
 from teeter.web.service import CampaignService
@@ -86,6 +89,7 @@ class SettingsIn(_Body):
     overlap: float | None = Field(default=None, ge=0, le=1)
     people: int | None = Field(default=None, ge=2, le=1000)
     show: list[Annotated[str, Field(max_length=1000)]] | None = Field(default=None, max_length=100)
+    consensus: ConsensusMethod | None = None
 
 
 class SettingsOut(BaseModel):
@@ -140,7 +144,7 @@ def _as_entry(item: ItemIn, kind: ItemKind) -> dict[str, Any]:
     if kind is ItemKind.IMAGE and not is_web_link:
         raise InputError("The image of an item must be an http or https link.")
 
-    reserved = {"id", "text", "image", "features", "label"} & set(item.columns)
+    reserved = ITEM_FIELDS & set(item.columns)
     if reserved:
         raise InputError(f"A column cannot be called {sorted(reserved)[0]!r}: rename the column.")
     return {**item.columns, **item.model_dump(exclude={"columns"}, exclude_none=True)}
@@ -157,12 +161,7 @@ def _wait_for_items(request: Request, service: CampaignService, source: Path) ->
         raise StoreError("The server is busy with other work: try again later.") from None
 
     workspace.encode_soon(service)
-    return AddedItems(
-        new=added.new,
-        duplicates=added.duplicates,
-        labelled=added.labelled,
-        conflicts=added.conflicts,
-    )
+    return AddedItems(**asdict(added))
 
 
 @router.post("/items/file", status_code=202)
@@ -175,18 +174,23 @@ def upload_items(
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200)] = "",
     image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
+    idempotency_key: IdempotencyKey = None,
 ) -> JobStarted:
     """Add the items of a table with all its columns, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
     workspace = get_workspace(request)
-    source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
 
-    adding = workspace.slow_worker.submit(
-        AddItems(service.location, str(source), current_user(request), columns)
-    )
-    adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
-    return workspace.follow_addition(service, adding)
+    def start() -> JobStarted:
+        source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
+        adding = workspace.slow_worker.submit(
+            AddItems(service.location, str(source), current_user(request), columns)
+        )
+        adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
+        return workspace.follow_addition(service, adding)
+
+    form = {"file": upload_fingerprint(file), "name": file.filename, **asdict(columns)}
+    return answer_once(request, service, idempotency_key, form, JobStarted, action=start)
 
 
 @router.post("/classes")

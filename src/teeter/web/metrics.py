@@ -39,8 +39,9 @@ class _Metric:
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} {self.kind}"
         for labels, value in self.samples:
-            described = ",".join(f'{name}="{_escape(text)}"' for name, text in labels.items())
-            yield f"{self.name}{{{described}}} {value:g}" if described else f"{self.name} {value:g}"
+            pairs = ",".join(f'{name}="{_escape(text)}"' for name, text in labels.items())
+            # All digits: a counter of millions that is rounded would stand still.
+            yield f"{self.name}{{{pairs}}} {value!r}" if pairs else f"{self.name} {value!r}"
 
 
 def _escape(text: str) -> str:

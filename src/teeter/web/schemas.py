@@ -186,6 +186,10 @@ class CreatedCampaign(BaseModel):
     """Which encoder computed the features and why, in one sentence."""
     unreadable: int = 0
     """Number of items that could not be read. Annotators never see them."""
+    failed: int = 0
+    """Number of links whose images could not be fetched, so that their items were not added."""
+    problems: list[str] = Field(default_factory=list)
+    """Why, for the first of them."""
 
 
 class EncodedItems(BaseModel):
@@ -238,7 +242,15 @@ class AddedItems(BaseModel):
     labelled: int
     """Number of items that got the label given with them."""
     conflicts: int
-    """Number of items that keep their label, although another label was given with them."""
+    """Number of items that keep another label than the one that they came with."""
+    duplicate_items: list[tuple[str, str]] = Field(default_factory=list)
+    """The first thousand duplicates: the id, and the id of the item with the same content."""
+    conflicting_items: list[tuple[str, str, str]] = Field(default_factory=list)
+    """The first thousand conflicts: the id, the label that came, and the one that stays."""
+    failed: int = 0
+    """Number of links whose images could not be fetched, so that their items were not added."""
+    problems: list[str] = Field(default_factory=list)
+    """Why, for the first of them."""
 
 
 class TrainedModel(BaseModel):

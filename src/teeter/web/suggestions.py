@@ -78,10 +78,12 @@ def describe_source(report: SourceReport) -> SourceOut:
         blind=ShareOut.from_estimate(report.blind),
         remaining_budget=report.remaining_budget,
     )
+
     if report.usage is not None:
         # Only the host: the path of an address may tell more than annotators should know.
         described.sent_to = urlsplit(str(report.detail.get("url", ""))).netloc
         described.cost = round(report.usage.cost, 6)
         described.tokens = report.usage.input_tokens + report.usage.output_tokens
         described.invalid = report.usage.invalid
+
     return described

@@ -9,6 +9,7 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.enums import Permission
+from teeter.web.idempotency import IdempotencyKey, answer_once, upload_fingerprint
 from teeter.web.permissions import current_user, get_workspace, require_permission
 from teeter.web.schemas import (
     ClassOut,
@@ -43,23 +44,34 @@ def list_classes(request: Request, slug: str) -> list[ClassOut]:
 
 
 @router.post("/classes/describe")
-def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassOut]:
-    """Describe what classes mean. An empty description removes the current one."""
+def describe_classes(
+    request: Request, slug: str, body: DescribeIn, idempotency_key: IdempotencyKey = None
+) -> list[ClassOut]:
+    """Say what classes mean. An empty description removes what was there."""
     service = require_permission(request, slug, Permission.MANAGE)
     descriptions = {}
     for name, given in body.classes.items():
         descriptions[name] = ClassDescription(given.description, tuple(given.examples))
 
-    SuggestionService(service, current_user(request)).describe_classes(descriptions)
-    return service.list_classes()
+    def describe() -> list[ClassOut]:
+        SuggestionService(service, current_user(request)).describe_classes(descriptions)
+        return service.list_classes()
+
+    return answer_once(request, service, idempotency_key, body, list[ClassOut], action=describe)
 
 
 @router.post("/classes/names")
-def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
-    """Choose whether models learn from the names and descriptions of the classes."""
+def use_names(
+    request: Request, slug: str, body: NamesIn, idempotency_key: IdempotencyKey = None
+) -> NamesIn:
+    """Let models learn from the names and descriptions of the classes, or not."""
     service = require_permission(request, slug, Permission.MANAGE)
-    SuggestionService(service, current_user(request)).use_names(body.use)
-    return body
+
+    def use() -> NamesIn:
+        SuggestionService(service, current_user(request)).use_names(body.use)
+        return body
+
+    return answer_once(request, service, idempotency_key, body, NamesIn, action=use)
 
 
 # Suggestions
@@ -82,9 +94,16 @@ def add_predictions(
         File(description="CSV, JSONL or Parquet with id, label and optionally probability."),
     ],
     source: SourceField,
+    idempotency_key: IdempotencyKey = None,
 ) -> PredictionsStored:
     """Add the predictions of another model as suggestions. They never become labels."""
-    return upload_predictions(request, slug, file, source)
+    service = require_permission(request, slug, Permission.MANAGE)
+
+    def store() -> PredictionsStored:
+        return upload_predictions(request, slug, file, source)
+
+    form = {"file": upload_fingerprint(file), "source": source}
+    return answer_once(request, service, idempotency_key, form, PredictionsStored, action=store)
 
 
 def upload_predictions(
@@ -102,20 +121,32 @@ def upload_predictions(
 
 
 @router.post("/sources/remove")
-def remove_source(request: Request, slug: str, body: NameIn) -> SourceRemoved:
+def remove_source(
+    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
+) -> SourceRemoved:
     """Remove a source and all its suggestions."""
     service = require_permission(request, slug, Permission.MANAGE)
-    SuggestionService(service, current_user(request)).remove_source(body.name)
-    return SourceRemoved(name=body.name)
+
+    def remove() -> SourceRemoved:
+        SuggestionService(service, current_user(request)).remove_source(body.name)
+        return SourceRemoved(name=body.name)
+
+    return answer_once(request, service, idempotency_key, body, SourceRemoved, action=remove)
 
 
 @router.post("/suggest", status_code=202)
-def ask_language_model(request: Request, slug: str, body: SuggestIn) -> SuggestStarted:
-    """Ask the server's language model about all items that it has not been asked about yet.
+def ask_language_model(
+    request: Request, slug: str, body: SuggestIn, idempotency_key: IdempotencyKey = None
+) -> SuggestStarted:
+    """Ask the server's language model about all items that it has said nothing about.
 
     The texts of the items are sent to the server that was named when this one was started.
     """
     service = require_permission(request, slug, Permission.MANAGE)
     suggester = get_workspace(request).require_suggester()
-    suggester.ask_about_all(service, body.limit)
-    return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)
+
+    def ask() -> SuggestStarted:
+        suggester.ask_about_all(service, body.limit)
+        return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)
+
+    return answer_once(request, service, idempotency_key, body, SuggestStarted, action=ask)

@@ -48,7 +48,7 @@ class TeamService:
     """
 
     def __init__(self, service: CampaignService, user: str) -> None:
-        self._service = service
+        self.service = service
         self._user = user
 
     # Disagreements
@@ -59,10 +59,10 @@ class TeamService:
         Args:
             count: how many to return at most.
         """
-        items = self._service.campaign.repository.items
+        items = self.service.campaign.repository.items
         described = []
-        with self._service.campaign.database.reading() as connection:
-            snapshot = self._service.read_snapshot(connection)
+        with self.service.campaign.database.reading() as connection:
+            snapshot = self.service.read_snapshot(connection)
             disagreements = snapshot.disagreements()
             # Contents are read only for those that are shown: texts may be long.
             shown = disagreements[:count]
@@ -76,7 +76,7 @@ class TeamService:
                 ]
                 disagreement = DisagreementOut(
                     item=item,
-                    content=self._service.read_content(rows[item], connection),
+                    content=self.service.read_content(rows[item], connection),
                     answers=answers,
                     # A flag by one annotator leaves an item out until a reviewer decides.
                     label=None if item in snapshot.left_out else labels.get(item),
@@ -95,8 +95,8 @@ class TeamService:
             comment: the reason.
         """
         # Idempotent like an answer: a repeated request decides once.
-        is_new = self._service.campaign.decide(item, label, self._user, comment=comment)
-        return AnswerOut(new=is_new, labelled=self._service.count_items().labelled)
+        is_new = self.service.campaign.decide(item, label, self._user, comment=comment)
+        return AnswerOut(new=is_new, labelled=self.service.count_items().labelled)
 
     def undo_decision(self, item: str | None = None) -> UndoOut:
         """Undo the last decision of the user.
@@ -104,14 +104,14 @@ class TeamService:
         Args:
             item: undo it only if it is about this item.
         """
-        campaign = self._service.campaign
+        campaign = self.service.campaign
         decision = campaign.undo_decision(self._user, item=item)
         if decision is None:
             return UndoOut(undone=None)
 
         with campaign.database.reading() as connection:
             row = campaign.repository.items.get(connection, decision.item)
-            content = self._service.read_content(row, connection)
+            content = self.service.read_content(row, connection)
 
         undone = UndoneAnswer(
             item=decision.item, content=content, answer=_format_decision(decision)
@@ -120,16 +120,16 @@ class TeamService:
 
     def recent_decisions(self, count: int = 10) -> list[RecentAnswer]:
         """Return the last decisions of the user, newest first."""
-        repository = self._service.campaign.repository
+        repository = self.service.campaign.repository
         recent = []
-        with self._service.campaign.database.reading() as connection:
+        with self.service.campaign.database.reading() as connection:
             decisions = repository.decisions.recent(connection, self._user, count)
             rows = repository.items.by_id(connection, [decision.item for decision in decisions])
 
             for decision in decisions:
                 described = RecentAnswer(
                     item=decision.item,
-                    content=self._service.read_content(rows[decision.item], connection),
+                    content=self.service.read_content(rows[decision.item], connection),
                     answer=_format_decision(decision),
                     comment=decision.comment,
                 )
@@ -141,17 +141,17 @@ class TeamService:
 
     def has_members(self) -> bool:
         """Return whether the campaign has members. Without members it is open to everyone."""
-        return bool(self._service.campaign.people.list())
+        return bool(self.service.campaign.people.list())
 
     def list_members(self) -> list[MemberOut]:
         """Return all members, then others who have answered or have open items, by name."""
-        campaign = self._service.campaign
+        campaign = self.service.campaign
         members = {person.name: person for person in campaign.people.list()}
         stats_by_name = {stats.name: stats for stats in campaign.team()}
 
         with campaign.database.reading() as connection:
             # From the cached snapshot: combining all answers takes most of the time of this page.
-            tallies = _compare_with_consensus(self._service.read_snapshot(connection))
+            tallies = _compare_with_consensus(self.service.read_snapshot(connection))
             open_items = campaign.repository.picks.count_open_by_annotator(connection)
 
         # The others labelled before the campaign had members, or were removed since.
@@ -209,12 +209,12 @@ class TeamService:
             if role != Role.OWNER or not is_user:
                 raise InputError("Add yourself first, as an owner.")
 
-        token = self._service.campaign.people.add(name, role, who=self._user)
+        token = self.service.campaign.people.add(name, role, who=self._user)
         return TokenOut(name=name, token=token)
 
     def replace_token(self, name: str) -> TokenOut:
         """Give a member a new token. The old one no longer works."""
-        token = self._service.campaign.people.new_token(name, who=self._user)
+        token = self.service.campaign.people.new_token(name, who=self._user)
         return TokenOut(name=name, token=token)
 
     def revoke_token(self, name: str) -> MemberChanged:
@@ -224,7 +224,7 @@ class TeamService:
             PermissionDeniedError: they are the only owner.
         """
         self._require_other_owner(name)
-        self._service.campaign.people.revoke(name, who=self._user)
+        self.service.campaign.people.revoke(name, who=self._user)
         return MemberChanged(name=name)
 
     def change_role(self, name: str, role: str) -> MemberChanged:
@@ -235,7 +235,7 @@ class TeamService:
         """
         if role != Role.OWNER:
             self._require_other_owner(name)
-        self._service.campaign.people.change_role(name, role, who=self._user)
+        self.service.campaign.people.change_role(name, role, who=self._user)
         return MemberChanged(name=name)
 
     def remove_member(self, name: str) -> MemberChanged:
@@ -245,17 +245,17 @@ class TeamService:
             PermissionDeniedError: they are the only owner.
         """
         self._require_other_owner(name)
-        released = self._service.campaign.people.remove(name, who=self._user)
+        released = self.service.campaign.people.remove(name, who=self._user)
         return MemberChanged(name=name, released=released)
 
     def release_items(self, name: str) -> MemberChanged:
         """Let others have the open items of an annotator."""
-        released = self._service.campaign.release_items(name, who=self._user)
+        released = self.service.campaign.release_items(name, who=self._user)
         return MemberChanged(name=name, released=released)
 
     def _require_other_owner(self, name: str) -> None:
         """Raise an error if no owner but ``name`` exists: no one could manage the campaign."""
-        people = self._service.campaign.people.list()
+        people = self.service.campaign.people.list()
         owners = [person.name for person in people if role_allows(person.role, Permission.MANAGE)]
         if owners == [name]:
             raise PermissionDeniedError(f"{name} is the only owner: add another owner first.")
@@ -264,9 +264,9 @@ class TeamService:
 
     def describe_agreement(self) -> AgreementOut:
         """Return how far annotators agree, and how several answers become one label."""
-        campaign = self._service.campaign
+        campaign = self.service.campaign
         with campaign.database.reading() as connection:
-            agreement = self._service.measure_agreement(connection)
+            agreement = self.service.measure_agreement(connection)
 
         return AgreementOut(
             items=agreement.items,
@@ -284,7 +284,7 @@ class TeamService:
         Raises:
             UnknownNameError: there is no such method.
         """
-        campaign = self._service.campaign
+        campaign = self.service.campaign
         campaign.settings = change_consensus(
             campaign.database, campaign.repository, campaign.settings, method, who=self._user
         )

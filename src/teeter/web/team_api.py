@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from teeter.campaigns.enums import Permission
+from teeter.web.idempotency import IdempotencyKey, answer_once
 from teeter.web.permissions import (
     current_session,
     current_user,
@@ -58,10 +59,16 @@ def list_disagreements(
 
 
 @router.post("/decisions")
-def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
+def decide(
+    request: Request, slug: str, body: DecisionIn, idempotency_key: IdempotencyKey = None
+) -> AnswerOut:
     """Decide on the label of an item. The decision is on disk when the request returns."""
     team = require_team_permission(request, slug, Permission.DECIDE)
-    return team.decide(body.item, body.label, body.comment)
+
+    def record() -> AnswerOut:
+        return team.decide(body.item, body.label, body.comment)
+
+    return answer_once(request, team.service, idempotency_key, body, AnswerOut, action=record)
 
 
 @router.get("/decisions")
@@ -73,9 +80,16 @@ def list_recent_decisions(
 
 
 @router.post("/decisions/undo")
-def undo_decision(request: Request, slug: str, body: UndoIn) -> UndoOut:
+def undo_decision(
+    request: Request, slug: str, body: UndoIn, idempotency_key: IdempotencyKey = None
+) -> UndoOut:
     """Undo your last decision."""
-    return require_team_permission(request, slug, Permission.DECIDE).undo_decision(body.item)
+    team = require_team_permission(request, slug, Permission.DECIDE)
+
+    def undo() -> UndoOut:
+        return team.undo_decision(body.item)
+
+    return answer_once(request, team.service, idempotency_key, body, UndoOut, action=undo)
 
 
 # Members
@@ -91,7 +105,8 @@ def list_members(request: Request, slug: str) -> list[MemberOut]:
 def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
     """Add a member and return their token, which is shown only once.
 
-    The first member must be an owner. From then on, everyone needs a token.
+    The first member must be an owner. From then on, everyone needs a token. There is no
+    ``Idempotency-Key`` here, because tokens are not stored: a member can be added only once.
     """
     team = require_team_permission(request, slug, Permission.MANAGE)
     is_authenticated = current_session(request).is_authenticated
@@ -109,28 +124,55 @@ def replace_token(request: Request, slug: str, body: NameIn) -> TokenOut:
 
 
 @router.post("/people/revoke")
-def revoke_token(request: Request, slug: str, body: NameIn) -> MemberChanged:
+def revoke_token(
+    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
+) -> MemberChanged:
     """Revoke the token of a member. Their sessions end."""
-    return require_team_permission(request, slug, Permission.MANAGE).revoke_token(body.name)
+    team = require_team_permission(request, slug, Permission.MANAGE)
+
+    def revoke() -> MemberChanged:
+        return team.revoke_token(body.name)
+
+    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=revoke)
 
 
 @router.post("/people/role")
-def change_role(request: Request, slug: str, body: PersonIn) -> MemberChanged:
+def change_role(
+    request: Request, slug: str, body: PersonIn, idempotency_key: IdempotencyKey = None
+) -> MemberChanged:
     """Give a member another role."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    return team.change_role(body.name, body.role)
+
+    def change() -> MemberChanged:
+        return team.change_role(body.name, body.role)
+
+    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=change)
 
 
 @router.post("/people/remove")
-def remove_member(request: Request, slug: str, body: NameIn) -> MemberChanged:
+def remove_member(
+    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
+) -> MemberChanged:
     """Remove a member. Their answers stay, and others can get their open items."""
-    return require_team_permission(request, slug, Permission.MANAGE).remove_member(body.name)
+    team = require_team_permission(request, slug, Permission.MANAGE)
+
+    def remove() -> MemberChanged:
+        return team.remove_member(body.name)
+
+    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=remove)
 
 
 @router.post("/people/release")
-def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
+def release_items(
+    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
+) -> MemberChanged:
     """Release the open items of an annotator to others."""
-    return require_team_permission(request, slug, Permission.MANAGE).release_items(body.name)
+    team = require_team_permission(request, slug, Permission.MANAGE)
+
+    def release() -> MemberChanged:
+        return team.release_items(body.name)
+
+    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=release)
 
 
 # Agreement
@@ -143,8 +185,14 @@ def get_agreement(request: Request, slug: str) -> AgreementOut:
 
 
 @router.post("/consensus")
-def choose_consensus(request: Request, slug: str, body: ConsensusIn) -> AgreementOut:
+def choose_consensus(
+    request: Request, slug: str, body: ConsensusIn, idempotency_key: IdempotencyKey = None
+) -> AgreementOut:
     """Choose how several answers become one label."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    team.choose_consensus(body.method)
-    return team.describe_agreement()
+
+    def choose() -> AgreementOut:
+        team.choose_consensus(body.method)
+        return team.describe_agreement()
+
+    return answer_once(request, team.service, idempotency_key, body, AgreementOut, action=choose)

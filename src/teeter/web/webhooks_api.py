@@ -11,10 +11,12 @@ from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookE
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.webhooks import (
     add_webhook,
+    get_webhook,
     list_deliveries,
     list_webhooks,
     remove_webhook,
 )
+from teeter.web.idempotency import IdempotencyKey, answer_once
 from teeter.web.permissions import current_user, require_permission
 
 __all__ = ["router"]
@@ -83,19 +85,34 @@ def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
 
 
 @router.post("", status_code=201)
-def create_webhook(request: Request, slug: str, body: WebhookIn) -> NewWebhookOut:
-    """Send events to an address from now on. The secret that signs them is shown only once."""
+def create_webhook(
+    request: Request, slug: str, body: WebhookIn, idempotency_key: IdempotencyKey = None
+) -> NewWebhookOut:
+    """Send events to an address from now on. The secret of the signatures is shown only once."""
     service = require_permission(request, slug, Permission.MANAGE)
-    webhook = add_webhook(service.campaign, body.url, body.events, who=current_user(request))
+
+    def create() -> WebhookOut:
+        webhook = add_webhook(service.campaign, body.url, body.events, who=current_user(request))
+        return WebhookOut(**_describe(webhook))
+
+    # Without the secret, which is stored in one place only.
+    created = answer_once(request, service, idempotency_key, body, WebhookOut, action=create)
+    webhook = get_webhook(service.campaign, created.id)
     return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
 
 
 @router.post("/remove")
-def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[WebhookOut]:
-    """Remove a webhook, and return the remaining ones."""
+def delete_webhook(
+    request: Request, slug: str, body: WebhookNumberIn, idempotency_key: IdempotencyKey = None
+) -> list[WebhookOut]:
+    """Remove a webhook, and return those that are left."""
     service = require_permission(request, slug, Permission.MANAGE)
-    remove_webhook(service.campaign, body.id, who=current_user(request))
-    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
+
+    def remove() -> list[WebhookOut]:
+        remove_webhook(service.campaign, body.id, who=current_user(request))
+        return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
+
+    return answer_once(request, service, idempotency_key, body, list[WebhookOut], action=remove)
 
 
 @router.get("/deliveries")

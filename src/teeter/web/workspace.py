@@ -447,6 +447,8 @@ class Workspace:
                     labelled=created.labelled,
                     encoder=created.encoder,
                     unreadable=created.unreadable,
+                    failed=created.failed,
+                    problems=created.problems,
                 )
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job
@@ -662,13 +664,16 @@ class Workspace:
         """Stop the workers, close the campaigns and remove temporary files."""
         with self._lock:
             timers = list(self._encode_timers.values())
+
         for timer in timers:
             timer.cancel()
+
         # Workers first: they may still be writing to these campaigns.
         if self.suggester is not None:
             self.suggester.close()
         self.trainer.stop()
         self.slow_worker.stop()
+
         for service in self.services.values():
             service.close()
         if self.database is not None:

@@ -180,6 +180,11 @@ def test_an_error_of_zero_is_not_the_default(campaign: Campaign) -> None:
         campaign.finish(0)
 
 
+def test_an_error_that_no_number_of_labels_could_show_is_refused(campaign: Campaign) -> None:
+    with pytest.raises(InputError, match=r"must be at least 0\.0001 and below 0\.5"):
+        campaign.start_finish(error=5e-324)
+
+
 def test_promises_are_not_rounded(campaign: Campaign) -> None:
     report = replace(
         campaign.finish(error=0.0025, confidence=0.999),

@@ -26,6 +26,17 @@ def test_a_long_body_is_refused(client: TestClient) -> None:
     assert client.post(f"{AT}/answers", json=body).status_code == 413
 
 
+def test_files_and_items_may_be_longer(client: TestClient) -> None:
+    lines = "".join(f"t{number % 120},spam\n" for number in range(150_000))
+    upload = {"file": ("predictions.csv", f"id,label\n{lines}".encode())}
+
+    response = client.post(f"{AT}/predictions", files=upload, data={"source": "other"})
+
+    assert response.status_code != 413, response.text
+    items = {"items": [{"text": "x" * 900_000} for _ in range(9)]}
+    assert client.post(f"{AT}/items", json=items).status_code == 413, "the limit is 8 MB"
+
+
 def test_a_long_body_that_does_not_say_so_is_refused(client: TestClient) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'{"item": "'

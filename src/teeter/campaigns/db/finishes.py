@@ -83,7 +83,9 @@ class FinishRepository:
             "frozen": frozen,
             "asked_draws": 0,
         }
+
         insert_row(connection, schema.finishes, values)
+
         detail = {"number": number, "version": model_version, "items": len(items)}
         self._history.append(connection, who, "finish started", None, detail)
         return number
@@ -127,9 +129,11 @@ class FinishRepository:
             .limit(1)
         )
         row = connection.execute(query).first()
+
         # Most campaigns have none, and the list of items may be long.
         if row is None or row.asked_draws == 0:
             return []
+
         items: list[str] = json.loads(row.item_ids)
         return items[: row.asked_draws]
 
@@ -154,6 +158,7 @@ class FinishRepository:
         """Store a certificate, whose content has its id and the time when it was issued."""
         code = str(content["id"])
         issued = str(content["issued"])
+
         values = {
             "campaign_id": self._scope.campaign_id,
             "finish_id": finish.row_id,
@@ -161,6 +166,7 @@ class FinishRepository:
             "issued": issued,
             "content": json.dumps(dict(content)),
         }
+
         connection.execute(insert(schema.certificates).values(values))
         detail = {"number": finish.number, "code": code}
         self._history.append(connection, who, "certificate", None, detail)

@@ -1,28 +1,45 @@
-"""Requests that were answered already, so that one that is sent twice is done once."""
+"""Requests that came with a key, so that one that is sent twice is done once.
+
+A request is noted before it is done. Its key is unique, and only one connection writes at a time,
+so of two equal requests at the same moment one is done, on every database and with any number of
+servers. What became of a request whose server was killed is not known: it is not done again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
 from teeter.campaigns.db import schema
+from teeter.campaigns.db.locks import has_crashed, new_holder
 from teeter.campaigns.db.schema import ANSWERED_REQUESTS
 from teeter.campaigns.db.scope import CampaignScope
 
-__all__ = ["AnsweredRequest", "IdempotencyRepository"]
+__all__ = ["IdempotencyRepository", "RequestState", "StoredRequest"]
 
 _HOURS_KEPT = 48
 
 
+class RequestState(StrEnum):
+    """How far a request is."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    """The process that answered it was killed."""
+    ANSWERED = "answered"
+
+
 @dataclass(frozen=True)
-class AnsweredRequest:
-    """A request with a key, and how it was answered."""
+class StoredRequest:
+    """A request that came with a key."""
 
     fingerprint: str
     """A hash of what was asked."""
-    response: str
-    """JSON."""
+    state: RequestState
+    response: str | None
+    """JSON; None unless it was answered."""
 
 
 class IdempotencyRepository:
@@ -31,26 +48,62 @@ class IdempotencyRepository:
     def __init__(self, scope: CampaignScope) -> None:
         self._scope = scope
 
-    def find(self, connection: Connection, key: str) -> AnsweredRequest | None:
+    def find(self, connection: Connection, key: str) -> StoredRequest | None:
         """Return the request that came with a key, or None."""
-        query = select(schema.answered_requests).where(
-            ANSWERED_REQUESTS.campaign_id == self._scope.campaign_id,
-            ANSWERED_REQUESTS.key == key,
-        )
+        query = select(schema.answered_requests).where(self._matches(key))
         row = connection.execute(query).first()
-        return None if row is None else AnsweredRequest(row.fingerprint, row.response)
+        if row is None:
+            return None
 
-    def add(self, connection: Connection, key: str, answered: AnsweredRequest) -> None:
-        """Remember a request, and forget those that are older than two days."""
+        state = RequestState.ANSWERED
+        if row.response is None:
+            state = RequestState.INTERRUPTED if has_crashed(row.holder) else RequestState.RUNNING
+        return StoredRequest(row.fingerprint, state, row.response)
+
+    def start(self, connection: Connection, key: str, fingerprint: str) -> StoredRequest | None:
+        """Note that a request is being answered, and forget those that are older than two days.
+
+        Args:
+            connection: A connection that may write.
+            key: The key of the request.
+            fingerprint: A hash of what is asked.
+
+        Returns:
+            The request that came with this key before, and nothing is noted; None if it is new.
+        """
+        before = self.find(connection, key)
+        if before is not None:
+            return before
+
         oldest = self._scope.time_after(-_HOURS_KEPT * 3600)
-        outdated = ANSWERED_REQUESTS.at < oldest
-        connection.execute(delete(schema.answered_requests).where(outdated))
+        is_outdated = and_(
+            ANSWERED_REQUESTS.campaign_id == self._scope.campaign_id,
+            ANSWERED_REQUESTS.at < oldest,
+        )
+        connection.execute(delete(schema.answered_requests).where(is_outdated))
 
         values = {
             "campaign_id": self._scope.campaign_id,
             "key": key,
-            "fingerprint": answered.fingerprint,
-            "response": answered.response,
+            "fingerprint": fingerprint,
+            "holder": new_holder(),
+            "response": None,
             "at": self._scope.now(),
         }
         connection.execute(insert(schema.answered_requests).values(values))
+        return None
+
+    def finish(self, connection: Connection, key: str, response: str) -> None:
+        """Remember how a request was answered."""
+        statement = update(schema.answered_requests).where(self._matches(key))
+        connection.execute(statement.values(response=response))
+
+    def forget(self, connection: Connection, key: str) -> None:
+        """Forget a request that failed, so that it can be sent again."""
+        connection.execute(delete(schema.answered_requests).where(self._matches(key)))
+
+    def _matches(self, key: str) -> ColumnElement[bool]:
+        return and_(
+            ANSWERED_REQUESTS.campaign_id == self._scope.campaign_id,
+            ANSWERED_REQUESTS.key == key,
+        )

@@ -144,11 +144,13 @@ class ImportedTableRepository:
             "columns": json.dumps(described),
             "arrow_schema": table.arrow_schema,
         }
+
         query = select(IMPORTED_TABLES.id).where(
             IMPORTED_TABLES.campaign_id == self._scope.campaign_id,
             IMPORTED_TABLES.columns == values["columns"],
             IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema),
         )
+
         table_id = connection.scalar(query.limit(1))
         if table_id is None:
             table_id = insert_row(connection, schema.imported_tables, values)

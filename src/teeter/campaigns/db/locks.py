@@ -18,7 +18,7 @@ from teeter.campaigns.db import schema
 from teeter.campaigns.db.schema import LOCKS
 from teeter.campaigns.db.scope import CampaignScope
 
-__all__ = ["LockName", "LockRepository"]
+__all__ = ["LockName", "LockRepository", "has_crashed", "new_holder"]
 
 
 class LockName(StrEnum):
@@ -54,8 +54,7 @@ class LockRepository:
         if self.is_taken(connection, name, seconds):
             return None
 
-        # The host and process let others see that the holder crashed, the rest tells threads apart.
-        holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+        holder = new_holder()
         values = {
             "campaign_id": self._scope.campaign_id,
             "name": name,
@@ -84,7 +83,7 @@ class LockRepository:
         if row.expires > self._scope.time_after(2 * seconds):
             return False
 
-        return not _has_crashed(row.holder)
+        return not has_crashed(row.holder)
 
     def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
         """Let a lock expire in so many seconds from now, if the holder still has it."""
@@ -113,7 +112,13 @@ class LockRepository:
         )
 
 
-def _has_crashed(holder: str) -> bool:
+def new_holder() -> str:
+    """Return a name for this thread of this process, which no other one has."""
+    # The host and process let others see that the holder crashed, the rest tells threads apart.
+    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+
+
+def has_crashed(holder: str) -> bool:
     """Return whether a holder was a process of this machine that no longer runs.
 
     It spares a process that is restarted after a crash the wait for its own lock to expire. A

@@ -139,6 +139,12 @@ def _add_answered_requests(connection: Connection) -> None:
     schema.answered_requests.create(connection)
 
 
+def _note_running_requests(connection: Connection) -> None:
+    """Add what says that a request is being answered. The answers of two days may be forgotten."""
+    schema.answered_requests.drop(connection)
+    schema.answered_requests.create(connection)
+
+
 def _add_finishes(connection: Connection) -> None:
     schema.finishes.create(connection)
     schema.certificates.create(connection)
@@ -166,6 +172,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, "imported tables", _add_imported_tables),
     Migration(6, "webhooks", _add_webhooks),
     Migration(7, "answered requests", _add_answered_requests),
+    Migration(8, "running requests", _note_running_requests),
 )
 """All migrations, in the order of their versions."""
 

@@ -500,6 +500,7 @@ class PickRepository:
             connection.execute(
                 update(schema.picks).where(ready, control).values(state=PickState.KNOWN)
             )
+
             statement = delete(schema.picks).where(ready)
             connection.execute(statement)
 

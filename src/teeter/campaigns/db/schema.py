@@ -465,7 +465,8 @@ answered_requests = Table(
     _campaign_id(),
     Column("key", Text, nullable=False),  # the annotator's hash and their Idempotency-Key
     Column("fingerprint", Text, nullable=False),  # a hash of what was asked
-    Column("response", Text, nullable=False),  # JSON
+    Column("holder", Text, nullable=False),  # the process that answers or answered it
+    Column("response", Text),  # JSON; null while it is being answered
     Column("at", Text, nullable=False),
     PrimaryKeyConstraint("campaign_id", "key"),
 )

@@ -302,20 +302,6 @@ class SuggestionRepository:
                 by_item.setdefault(row.key, {})[row.source] = _suggestion(row)
         return by_item
 
-    def count_by_source(self, connection: Connection) -> dict[str, int]:
-        """Return how many items each source has said something about."""
-        query = (
-            select(SOURCES.name, func.count(SUGGESTIONS.id).label("item_count"))
-            .outerjoin(schema.suggestions, SUGGESTIONS.source_id == SOURCES.id)
-            .where(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.kind != _REMOVED)
-            .group_by(SOURCES.id, SOURCES.name)
-            .order_by(SOURCES.id)
-        )
-        counts = {}
-        for row in connection.execute(query):
-            counts[row.name] = row.item_count
-        return counts
-
     def revision(self, connection: Connection) -> tuple[object, ...]:
         """Return a value that changes whenever a source or its suggestions change."""
         # With name and time: SQLite gives the id of a removed row to the next one.
@@ -363,6 +349,7 @@ class SuggestionRepository:
             .join(schema.classes, CLASSES.id == SHOWN_SUGGESTIONS.class_id)
             .where(SHOWN_SUGGESTIONS.campaign_id == self._scope.campaign_id, ANSWERS.live)
         )
+
         shown = {}
         for row in connection.execute(query):
             shown[row.key, row.annotator] = ShownSuggestion(row.source, row.label)

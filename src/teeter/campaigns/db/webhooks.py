@@ -120,6 +120,7 @@ class WebhookRepository:
             "created": self._scope.now(),
             "history_id": newest,
         }
+
         row_id = insert_row(connection, schema.webhooks, values)
         self._history.append(connection, who, "webhook added", None, {"webhook": row_id})
         return self.get(connection, row_id)
@@ -263,17 +264,50 @@ class WebhookRepository:
         return connection.scalar(query) is not None
 
     def due(self, connection: Connection, count: int) -> list[StoredDelivery]:
-        """Return deliveries to attempt now, the oldest first."""
+        """Return deliveries to attempt now, an equal share of each webhook.
+
+        The oldest of a webhook come first. Webhooks take turns, but those with failed attempts come
+        after the others: a receiver that is away takes time at every attempt.
+
+        Args:
+            connection: An open connection.
+            count: The largest number of deliveries, though each webhook has one at least.
+        """
+        failures = self._failed_attempts(connection)
+        if not failures:
+            return []
+
+        share = max(1, count // len(failures))
+        ordered: list[tuple[tuple[int, int], StoredDelivery]] = []
+        for webhook_id, attempts in failures.items():
+            query = (
+                self._select_deliveries()
+                .where(WEBHOOK_DELIVERIES.webhook_id == webhook_id)
+                .where(WEBHOOK_DELIVERIES.delivered.is_(None))
+                .where(WEBHOOK_DELIVERIES.given_up.is_(None))
+                .where(WEBHOOK_DELIVERIES.next_attempt <= self._scope.now())
+                .order_by(WEBHOOK_DELIVERIES.id)
+                .limit(share)
+            )
+            for turn, row in enumerate(connection.execute(query)):
+                ordered.append(((attempts, turn), _stored_delivery(row)))
+
+        ordered.sort(key=lambda pair: pair[0])
+        return [delivery for _, delivery in ordered]
+
+    def _failed_attempts(self, connection: Connection) -> dict[int, int]:
+        """Return the attempts of the deliveries that wait, by webhook."""
         query = (
-            self._select_deliveries()
+            select(WEBHOOK_DELIVERIES.webhook_id, func.sum(WEBHOOK_DELIVERIES.attempts))
+            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
             .where(WEBHOOK_DELIVERIES.delivered.is_(None))
             .where(WEBHOOK_DELIVERIES.given_up.is_(None))
-            .where(WEBHOOK_DELIVERIES.next_attempt <= self._scope.now())
             .where(WEBHOOKS.removed.is_(None))
-            .order_by(WEBHOOK_DELIVERIES.id)
-            .limit(count)
+            .group_by(WEBHOOK_DELIVERIES.webhook_id)
+            .order_by(WEBHOOK_DELIVERIES.webhook_id)
         )
-        return [_stored_delivery(row) for row in connection.execute(query)]
+        return {webhook_id: int(attempts) for webhook_id, attempts in connection.execute(query)}
 
     def recent(self, connection: Connection, count: int) -> list[StoredDelivery]:
         """Return the newest deliveries, newest first, also those of removed webhooks."""

@@ -101,58 +101,7 @@ def certificate_id(content: Mapping[str, Any]) -> str:
 
 def certificate_page(content: Mapping[str, Any]) -> str:
     """Return a certificate as an HTML page without scripts, fonts or links to elsewhere."""
-    rows = [
-        [
-            "all classes" if promise["label"] is None else promise["label"],
-            f"{promise['items']:,}",
-            f"{promise['threshold']:.3f}",
-            f"{promise['counted']:,}",
-            f"{promise['limit']:,}",
-            f"{promise['drawn']:,}",
-            f"{promise['wrong']:,}",
-        ]
-        for promise in content["promises"]
-    ]
-    columns = [
-        "predicted class",
-        "items the model labels",
-        "from confidence",
-        "items the promise counts",
-        "wrong labels at most",
-        "drawn and labelled",
-        "of these wrong",
-    ]
-
     # Every value is escaped: names of campaigns and classes come from users.
-    shares = []
-    for share in content["class_shares"]:
-        interval = f"{share['low']:.1%} to {share['high']:.1%}"
-        shares.append([share["label"], f"{share['share']:.1%}", interval])
-    share_table = ""
-    if shares:
-        share_table = "<h2>Shares of the classes</h2>" + _table(
-            ["class", "share", "95% confidence interval"], shares
-        )
-        # Certificates of earlier versions have no such note.
-        share_table += f"<p>{escape(content.get('class_shares_note', ''))}</p>"
-
-    facts = [
-        ("Campaign", content["campaign"]),
-        ("Issued", content["issued"]),
-        ("Model", f"{content['model']['version']}, SHA-256 {content['model']['sha256']}"),
-        ("Frozen", content["started"]),
-        ("Items without a label at that time", f"{content['items']:,}"),
-        (
-            "Random draws since then",
-            f"{content['draws']:,}, {content['wrong_draws']:,} of them wrong",
-        ),
-        ("Attempt", str(content["attempt"])),
-        ("Version of teeter", content["teeter"]),
-    ]
-    fact_rows = "".join(
-        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
-        for name, value in facts
-    )
     limits = "".join(f"<li>{escape(sentence)}</li>" for sentence in content["not_promised"])
 
     return f"""<!DOCTYPE html>
@@ -168,10 +117,10 @@ def certificate_page(content: Mapping[str, Any]) -> str:
 <p class="id">Certificate {escape(content["id"])}</p>
 <p class="promise">The model labels {content["items_labelled_by_model"]:,} of the
 {content["items_left"]:,} items that are left. {escape(content["promise"])}</p>
-<table>{fact_rows}</table>
+{_fact_table(content)}
 <h2>Numbers</h2>
-{_table(columns, rows)}
-{share_table}
+{_promise_table(content)}
+{_share_section(content)}
 <h2>Method</h2>
 <p>{escape(content["method"])}</p>
 <h2>What the certificate does not promise</h2>
@@ -179,6 +128,66 @@ def certificate_page(content: Mapping[str, Any]) -> str:
 </body>
 </html>
 """
+
+
+def _fact_table(content: Mapping[str, Any]) -> str:
+    """Return when and for what a certificate was issued, as a table of names and values."""
+    facts = [
+        ("Campaign", content["campaign"]),
+        ("Issued", content["issued"]),
+        ("Model", f"{content['model']['version']}, SHA-256 {content['model']['sha256']}"),
+        ("Frozen", content["started"]),
+        ("Items without a label then", f"{content['items']:,}"),
+        ("Random draws since", f"{content['draws']:,}, {content['wrong_draws']:,} of them wrong"),
+        ("Attempt", str(content["attempt"])),
+        ("Version of teeter", content["teeter"]),
+    ]
+    rows = "".join(
+        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+        for name, value in facts
+    )
+    return f"<table>{rows}</table>"
+
+
+def _promise_table(content: Mapping[str, Any]) -> str:
+    """Return the numbers behind each promise as a table."""
+    columns = [
+        "predicted class",
+        "items the model labels",
+        "from confidence",
+        "items the promise counts",
+        "wrong labels at most",
+        "drawn and labelled",
+        "of these wrong",
+    ]
+    rows = [
+        [
+            "all classes" if promise["label"] is None else promise["label"],
+            f"{promise['items']:,}",
+            f"{promise['threshold']:.3f}",
+            f"{promise['counted']:,}",
+            f"{promise['limit']:,}",
+            f"{promise['drawn']:,}",
+            f"{promise['wrong']:,}",
+        ]
+        for promise in content["promises"]
+    ]
+    return _table(columns, rows)
+
+
+def _share_section(content: Mapping[str, Any]) -> str:
+    """Return a section with the estimated shares of the classes, or nothing if there are none."""
+    rows = []
+    for share in content["class_shares"]:
+        interval = f"{share['low']:.1%} to {share['high']:.1%}"
+        rows.append([share["label"], f"{share['share']:.1%}", interval])
+    if not rows:
+        return ""
+
+    table = _table(["class", "share", "95% confidence interval"], rows)
+    # Certificates of earlier versions have no such note.
+    note = escape(content.get("class_shares_note", ""))
+    return f"<h2>Shares of the classes</h2>{table}<p>{note}</p>"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -136,7 +136,8 @@ def choose_model(
         if drawn_before is None or drawn_before < enough * (2**next_number - 1):
             continue
         if n_controls - drawn_before >= enough:
-            version, checkpoint = summary.version, next_number
+            version = summary.version
+            checkpoint = next_number
         next_number += 1
 
     model = repository.models.get(connection, version)

@@ -212,11 +212,13 @@ class FinishReport:
         counted = sum(promise.counted for promise in promises)
         limit = sum(promise.limit for promise in promises)
         of_each = " of each class" if self.per_class else ""
+
         if counted == self.covered:
             return (
                 f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "
                 f"labels{of_each} are wrong."
             )
+
         # More labels than the reserve: the promise is about a few items more than are left.
         return (
             f"With {percent(self.confidence)} confidence, at most {percent(self.error)} of its "

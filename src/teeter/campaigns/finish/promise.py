@@ -34,6 +34,7 @@ from teeter.campaigns.finish.bounds import (
 from teeter.errors import InputError
 
 __all__ = [
+    "MIN_ERROR",
     "FrozenSet",
     "Outcomes",
     "PromiseTerms",
@@ -49,6 +50,9 @@ __all__ = [
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
+
+MIN_ERROR = 1e-4
+"""The smallest share of wrong labels that can be promised. It would take 30,000 random labels."""
 
 N_STEPS = 20
 """Steps between no item and all items."""
@@ -88,10 +92,10 @@ class PromiseTerms:
     def __post_init__(self) -> None:
         """Raise InputError if a value is not a share that can be promised."""
         # Written so that NaN is refused, too.
-        if not 0 < self.error < 0.5:
+        if not MIN_ERROR <= self.error < 0.5:
             raise InputError(
-                f"error is {self.error:g}: the share of wrong labels must be above 0 and below "
-                "0.5, for example 0.05."
+                f"error is {self.error:g}: the share of wrong labels must be at least "
+                f"{MIN_ERROR:.4f} and below 0.5, for example 0.05."
             )
         if not 0.5 <= self.confidence < 1:
             raise InputError(
@@ -300,7 +304,8 @@ def judge_steps(
         holds = step_level > 0 and p_value <= step_level and not is_refuted
         handed_on = step_level if holds else 0.0
 
-        counted, counted_limit = 0, 0
+        counted = 0
+        counted_limit = 0
         if holds:
             counted, counted_limit = _count_promised(step, labelled_wrong, terms.error)
         results.append(

@@ -203,6 +203,7 @@ class LabelStudioClient:
             include="id,description",
             page_size=PROJECTS_PER_PAGE,
         )
+
         for row in rows:
             project = self._parse(Project, row)
             if text in project.description:

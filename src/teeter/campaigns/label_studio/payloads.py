@@ -201,6 +201,7 @@ class NewTask:
             "result": [],
         }
         data: dict[str, Any] = {**self.content, ITEM_FIELD: self.item_id}
+
         if self.suggestion is not None:
             choice = {
                 "from_name": CHOICES_TAG,
@@ -211,6 +212,7 @@ class NewTask:
             prediction["result"] = [choice]
             # Read back with the answer, which is stored with what the annotator saw.
             data[SUGGESTION_FIELD] = asdict(self.suggestion)
+
         return {
             "data": data,
             "meta": {

@@ -169,6 +169,111 @@ def _store_pixels(
     tl.store(out + offsets, values.to(out.dtype.element_ty), mask=is_inside[:, None])
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _sum_taps(
+    x: tl.tensor,
+    weight: tl.tensor,
+    image: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    is_window: tl.tensor,
+    height: tl.tensor,
+    width: tl.tensor,
+    padding: tl.constexpr,
+    KERNEL: tl.constexpr,
+    C_IN: tl.constexpr,
+    C_OUT: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    WINDOWS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """Return the four outputs of each window before the bias, by row and column.
+
+    Each is (WINDOWS, C_OUT) float32. ``x`` and ``weight`` point to the images and the weights of
+    the member, ``row`` and ``column`` are those of the first output of each window.
+    """
+    SIZE: tl.constexpr = C_IN * C_OUT
+    c_in = tl.arange(0, C_IN)
+    c_out = tl.arange(0, C_OUT)
+    if TRANSPOSED:
+        offsets = c_out[None, :] * C_IN + c_in[:, None]
+    else:
+        offsets = c_in[:, None] * C_OUT + c_out[None, :]
+
+    sum_00 = tl.zeros((WINDOWS, C_OUT), tl.float32)
+    sum_01 = tl.zeros((WINDOWS, C_OUT), tl.float32)
+    sum_10 = tl.zeros((WINDOWS, C_OUT), tl.float32)
+    sum_11 = tl.zeros((WINDOWS, C_OUT), tl.float32)
+    for dy in tl.range(0, KERNEL):
+        tap_row = weight + dy * KERNEL * SIZE
+        if TRANSPOSED:
+            # A gradient flows back through the taps in reverse.
+            tap_row = weight + (KERNEL * KERNEL - 1 - dy * KERNEL) * SIZE
+
+        taps = tl.zeros((C_IN, C_OUT), x.dtype.element_ty)
+        for v in tl.static_range(KERNEL + 1):
+            y = row + dy - padding
+            z = column + v - padding
+            upper = _pixels(x, image, y, z, is_window, height, width, C_IN)
+            lower = _pixels(x, image, y + 1, z, is_window, height, width, C_IN)
+
+            # The right outputs of a window see the pixel by the tap before.
+            if v > 0:
+                sum_01 = tl.dot(upper, taps, sum_01)
+                sum_11 = tl.dot(lower, taps, sum_11)
+            if v < KERNEL:
+                if TRANSPOSED:
+                    taps = tl.load(tap_row - v * SIZE + offsets)
+                else:
+                    taps = tl.load(tap_row + v * SIZE + offsets)
+                sum_00 = tl.dot(upper, taps, sum_00)
+                sum_10 = tl.dot(lower, taps, sum_10)
+
+    return sum_00, sum_01, sum_10, sum_11
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _store_maxima(
+    out: tl.tensor,
+    codes: tl.tensor,
+    sums: tl.tuple,
+    biases: tl.tensor,
+    seeds: tl.tensor,
+    step: tl.tensor,
+    member: tl.tensor,
+    window: tl.tensor,
+    window_count: tl.tensor,
+    channels: tl.constexpr,
+    rate: tl.constexpr,
+    layer: tl.constexpr,
+    WINDOWS: tl.constexpr,
+) -> None:
+    """Store the largest output of each window after ReLU and dropout, and which of the four it is.
+
+    ``codes`` may be None, which stores the maxima alone.
+    """
+    # The first of equal outputs is the maximum, as in torch.
+    largest = sums[0]
+    code = tl.zeros((WINDOWS, channels), tl.int32)
+    for k in tl.static_range(1, 4):
+        code = tl.where(sums[k] > largest, k, code)
+        largest = tl.maximum(largest, sums[k])
+    largest += biases
+
+    is_alive = largest > 0
+    offsets = window[:, None] * channels + tl.arange(0, channels)[None, :]
+    if rate > 0:
+        is_alive &= _is_kept(seeds, step, member, offsets, rate, layer)
+        largest *= 1 / (1 - rate)
+
+    member_offset = member * window_count * channels
+    is_window = (window < window_count)[:, None]
+    values = tl.where(is_alive, largest, 0.0).to(out.dtype.element_ty)
+    tl.store(out + member_offset + offsets, values, mask=is_window)
+    if codes is not None:
+        code = tl.where(is_alive, code, DEAD).to(tl.uint8)
+        tl.store(codes + member_offset + offsets, code, mask=is_window)
+
+
 # One compilation for all batch sizes.
 @triton.jit(do_not_specialize=["images"])  # type: ignore[untyped-decorator]
 def _convolve(
@@ -213,121 +318,64 @@ def _convolve(
     row = window // window_columns % window_rows * 2
     column = window % window_columns * 2
 
-    x += member * member_stride
-    SIZE: tl.constexpr = C_IN * C_OUT
-    weight += member * KERNEL * KERNEL * SIZE
-    c_in = tl.arange(0, C_IN)
-    c_out = tl.arange(0, C_OUT)
-    if TRANSPOSED:
-        offsets = c_out[None, :] * C_IN + c_in[:, None]
-    else:
-        offsets = c_in[:, None] * C_OUT + c_out[None, :]
-
-    # The four outputs of a window, by row and column.
-    sum_00 = tl.zeros((WINDOWS, C_OUT), tl.float32)
-    sum_01 = tl.zeros((WINDOWS, C_OUT), tl.float32)
-    sum_10 = tl.zeros((WINDOWS, C_OUT), tl.float32)
-    sum_11 = tl.zeros((WINDOWS, C_OUT), tl.float32)
-    for dy in tl.range(0, KERNEL):
-        tap_row = weight + dy * KERNEL * SIZE
-        if TRANSPOSED:
-            # A gradient flows back through the taps in reverse.
-            tap_row = weight + (KERNEL * KERNEL - 1 - dy * KERNEL) * SIZE
-        taps = tl.zeros((C_IN, C_OUT), x.dtype.element_ty)
-        for v in tl.static_range(KERNEL + 1):
-            y = row + dy - padding
-            z = column + v - padding
-            upper = _pixels(x, image, y, z, is_window, height, width, C_IN)
-            lower = _pixels(x, image, y + 1, z, is_window, height, width, C_IN)
-            # The right outputs of a window see the pixel by the tap before.
-            if v > 0:
-                sum_01 = tl.dot(upper, taps, sum_01)
-                sum_11 = tl.dot(lower, taps, sum_11)
-            if v < KERNEL:
-                if TRANSPOSED:
-                    taps = tl.load(tap_row - v * SIZE + offsets)
-                else:
-                    taps = tl.load(tap_row + v * SIZE + offsets)
-                sum_00 = tl.dot(upper, taps, sum_00)
-                sum_10 = tl.dot(lower, taps, sum_10)
-
+    sums = _sum_taps(
+        x + member * member_stride,
+        weight + member * (KERNEL * KERNEL * C_IN * C_OUT),
+        image,
+        row,
+        column,
+        is_window,
+        height,
+        width,
+        padding,
+        KERNEL,
+        C_IN,
+        C_OUT,
+        TRANSPOSED,
+        WINDOWS,
+    )
     if not TRANSPOSED:
-        biases = tl.load(bias + member * C_OUT + c_out)[None, :]
+        biases = tl.load(bias + member * C_OUT + tl.arange(0, C_OUT))[None, :]
 
     if POOL:
-        # The first of equal outputs is the maximum, as in torch.
-        largest = sum_00
-        code = tl.zeros((WINDOWS, C_OUT), tl.int32)
-        code = tl.where(sum_01 > largest, 1, code)
-        largest = tl.maximum(largest, sum_01)
-        code = tl.where(sum_10 > largest, 2, code)
-        largest = tl.maximum(largest, sum_10)
-        code = tl.where(sum_11 > largest, 3, code)
-        largest = tl.maximum(largest, sum_11) + biases
-
-        is_alive = largest > 0
-        offsets = window[:, None] * C_OUT + c_out[None, :]
-        if rate > 0:
-            is_alive &= _is_kept(seeds, step, member, offsets, rate, layer)
-            largest *= 1 / (1 - rate)
-        member_offset = member * window_count * C_OUT
-        values = tl.where(is_alive, largest, 0.0).to(out.dtype.element_ty)
-        tl.store(out + member_offset + offsets, values, mask=is_window[:, None])
-        if codes is not None:
-            code = tl.where(is_alive, code, DEAD).to(tl.uint8)
-            tl.store(codes + member_offset + offsets, code, mask=is_window[:, None])
+        _store_maxima(
+            out,
+            codes,
+            sums,
+            biases,
+            seeds,
+            step,
+            member,
+            window,
+            window_count,
+            C_OUT,
+            rate,
+            layer,
+            WINDOWS,
+        )
     else:
-        if not TRANSPOSED:
-            sum_00 = tl.maximum(sum_00 + biases, 0.0)
-            sum_01 = tl.maximum(sum_01 + biases, 0.0)
-            sum_10 = tl.maximum(sum_10 + biases, 0.0)
-            sum_11 = tl.maximum(sum_11 + biases, 0.0)
         member_offset = member * images * out_height * out_width * C_OUT
         out += member_offset
         if MASKED:
             source += member_offset
-        _store_pixels(
-            out, sum_00, source, image, row, column, is_window, out_height, out_width, C_OUT, MASKED
-        )
-        _store_pixels(
-            out,
-            sum_01,
-            source,
-            image,
-            row,
-            column + 1,
-            is_window,
-            out_height,
-            out_width,
-            C_OUT,
-            MASKED,
-        )
-        _store_pixels(
-            out,
-            sum_10,
-            source,
-            image,
-            row + 1,
-            column,
-            is_window,
-            out_height,
-            out_width,
-            C_OUT,
-            MASKED,
-        )
-        _store_pixels(
-            out,
-            sum_11,
-            source,
-            image,
-            row + 1,
-            column + 1,
-            is_window,
-            out_height,
-            out_width,
-            C_OUT,
-            MASKED,
-        )
+
+        for k in tl.static_range(4):
+            values = sums[k]
+            if not TRANSPOSED:
+                values = tl.maximum(values + biases, 0.0)
+            _store_pixels(
+                out,
+                values,
+                source,
+                image,
+                row + k // 2,
+                column + k % 2,
+                is_window,
+                out_height,
+                out_width,
+                C_OUT,
+                MASKED,
+            )
 
 
 def convolve(
@@ -647,6 +695,7 @@ def unpool(gradient: Tensor, codes: Tensor, rate: float) -> Tensor:
     M, B, height, width, channels = gradient.shape
     out = gradient.new_empty((M, B, 2 * height, 2 * width, channels))
     window_count = B * height * width
+
     _unpool[(triton.cdiv(window_count, 64), M)](
         out,
         gradient,
@@ -740,6 +789,7 @@ def extract_patches(
     out = torch.empty(
         (M, B, height + grown, width + grown, columns), dtype=dtype, device=inputs.device
     )
+
     pixel_count = B * (height + grown) * (width + grown)
     _extract_patches[(triton.cdiv(pixel_count, 64), M)](
         out,

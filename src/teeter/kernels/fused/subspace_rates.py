@@ -317,6 +317,7 @@ def invert_gaps(logits: Tensor, classes: int) -> tuple[Tensor, bool]:
     predicted = logits.new_empty((n,), dtype=torch.int32)
     has_tie = logits.new_zeros((), dtype=torch.int32)
     row_tile = 8
+
     _invert_gaps[(triton.cdiv(n, row_tile),)](
         logits,
         predicted,

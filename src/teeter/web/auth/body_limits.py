@@ -14,8 +14,11 @@ from teeter.web.auth.http_middleware import HttpMiddleware, refuse
 
 __all__ = ["BodyLimitMiddleware"]
 
-_UPLOAD_PATH = re.compile(r"/api/v1/campaigns(/[^/]+/items/file)?")
-"""Where files are sent: new campaigns, and items for one."""
+_UPLOAD_PATH = re.compile(r"/api/v1/campaigns(/[^/]+/(items/file|predictions))?")
+"""Where files are sent: new campaigns, and items and predictions for one."""
+
+_ITEMS_PATH = re.compile(r"/api/v1/campaigns/[^/]+/items")
+"""Where items are sent as JSON, which may have long texts and cells."""
 
 _MAX_DIGITS = 20
 """Longer numbers are attacks: Python itself refuses to parse numbers of thousands of digits."""
@@ -39,6 +42,8 @@ class BodyLimitMiddleware(HttpMiddleware):
         if scope["method"] == "POST" and _UPLOAD_PATH.fullmatch(scope["path"]):
             max_bytes = self._config.upload_limit
             seconds = self._config.upload_seconds
+        elif scope["method"] == "POST" and _ITEMS_PATH.fullmatch(scope["path"]):
+            max_bytes = self._config.items_limit
 
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isdecimal() or len(length) > _MAX_DIGITS:

@@ -37,6 +37,8 @@ class SecurityConfig:
     """Annotator of a session without a token, until a name is chosen."""
     body_limit: int = 1_000_000
     """Largest request body in bytes."""
+    items_limit: int = 8_000_000
+    """Largest body with items in bytes. It is held in memory, unlike an upload."""
     upload_limit: int = 200_000_000
     """Largest upload in bytes."""
     body_seconds: float = 30.0

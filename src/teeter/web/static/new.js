@@ -15,11 +15,26 @@ function describeEncoding(state) {
   return `${state.done.toLocaleString("en")} of ${state.total.toLocaleString("en")} items are encoded${left}.`;
 }
 
+// Links that could not be fetched are lost from the campaign: say so before it opens.
+function openCampaign(result) {
+  const address = `/c/${result.slug}`;
+  if (!result.failed) {
+    location.href = address;
+    return;
+  }
+  const link = document.createElement("a");
+  link.href = address;
+  link.textContent = "Open the campaign";
+  status.className = "alarm";
+  status.textContent = `${result.failed.toLocaleString("en")} images could not be fetched. ${result.problems[0]} `;
+  status.append(link);
+}
+
 async function waitForJob(job) {
   const response = await fetch(`/api/v1/jobs/${job}`).catch(() => null);
   const state = response?.ok ? await response.json() : { state: "waiting" };
 
-  if (state.state === "done") location.href = `/c/${state.result.slug}`;
+  if (state.state === "done") openCampaign(state.result);
   else if (state.state === "failed") fail(state.detail);
   else {
     if (state.total) status.textContent = describeEncoding(state);

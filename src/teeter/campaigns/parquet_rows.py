@@ -1,0 +1,270 @@
+"""Write an export as Parquet, with types that hold the values of all rows.
+
+Rows may come from several tables, and from none. The rows are therefore read twice: once to find
+the columns whose type does not hold all values, and once to write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Self
+
+from teeter.campaigns.arrow_columns import (
+    arrow_type_of,
+    arrow_values,
+    decode_arrow_column,
+    encode_arrow_column,
+    read_arrow_schema,
+)
+from teeter.campaigns.columns import (
+    ColumnType,
+    ImportedTable,
+    csv_column_type,
+    fits_type,
+    typed_value,
+)
+from teeter.campaigns.db.imported_tables import StoredRow
+from teeter.campaigns.export_columns import ID_COLUMN, ExportColumns
+from teeter.campaigns.export_rows import ExportRow
+from teeter.errors import MissingExtraError
+
+__all__ = ["ArrowColumns", "ParquetRows", "choose_arrow_columns"]
+
+_ROWS_AT_ONCE = 5_000
+_CHARACTERS_AT_ONCE = 20_000_000
+"""Rows, and about so many characters of them, that are in memory before they are written."""
+
+
+def choose_arrow_columns(columns: ExportColumns, rows: Iterable[ExportRow]) -> ArrowColumns:
+    """Return the imported columns of an export with types that hold the values of all rows.
+
+    Args:
+        columns: The columns of the export.
+        rows: All rows, which are read to the end.
+
+    Raises:
+        MissingExtraError: If pyarrow is not installed.
+    """
+    arrow_columns = ArrowColumns(columns)
+    for row in rows:
+        arrow_columns.check(row.row, row.id)
+    return arrow_columns
+
+
+class ArrowColumns:
+    """The imported columns of an export as Arrow has them.
+
+    A column of Parquet files has the type that it had there. Others have the type of their values.
+
+    Args:
+        columns: The columns of the export.
+
+    Raises:
+        MissingExtraError: If pyarrow is not installed.
+    """
+
+    def __init__(self, columns: ExportColumns) -> None:
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise MissingExtraError(
+                "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
+            ) from None
+
+        self._columns = columns
+        self._types = {column.name: column.type for column in columns.imported}
+        self._original_fields: dict[str, Any] = {}
+        for name in self._types:
+            field = _original_field(name, columns.tables)
+            if field is not None:
+                self._original_fields[name] = field
+
+        self._has_text_ids = False
+
+    def check(self, row: StoredRow | None, item_id: str) -> None:
+        """Choose other types for the columns that cannot hold the values of a row."""
+        values = self._columns.typed_values(row, item_id)
+        is_id_missing = self._columns.is_id_missing(row)
+        if is_id_missing and not self._fits_id(item_id):
+            self._has_text_ids = True
+
+        for name, value in values.items():
+            is_checked = name in self._original_fields or (is_id_missing and name == ID_COLUMN)
+            if not is_checked and not fits_type(value, self._types[name]):
+                self._types[name] = _wider_type(self._types[name])
+
+        for name, field in self._original_fields.items():
+            if values.get(name) is None and not field.nullable:
+                self._original_fields[name] = field.with_nullable(True)
+
+    def _fits_id(self, item_id: str) -> bool:
+        """Return whether the id of an item that came without one fits into the column of ids."""
+        column_type = self._types[ID_COLUMN]
+        if column_type not in (ColumnType.TEXT, ColumnType.INTEGER):
+            return False
+
+        value: Any = item_id
+        if column_type is ColumnType.INTEGER:
+            if csv_column_type([item_id]) is not ColumnType.INTEGER:
+                return False
+            value = int(item_id)
+
+        field = self._original_fields.get(ID_COLUMN)
+        return field is None or _fits_arrow_type(value, field.type)
+
+    def fields(self) -> list[Any]:
+        """Return the fields of a schema."""
+        import pyarrow
+
+        fields = []
+        for name, column_type in self._types.items():
+            field = self._original_fields.get(name)
+            if name == ID_COLUMN and self._has_text_ids:
+                field = pyarrow.field(name, pyarrow.string())
+            elif field is None:
+                field = pyarrow.field(name, arrow_type_of(column_type))
+            fields.append(field)
+        return fields
+
+    def metadata(self) -> dict[bytes, bytes] | None:
+        """Return what a Parquet file said about its columns, if all columns came from one."""
+        tables = self._columns.tables
+        if len(tables) != 1 or tables[0].arrow_schema is None or self._has_text_ids:
+            return None
+
+        metadata: dict[bytes, bytes] | None = read_arrow_schema(tables[0].arrow_schema).metadata
+        return metadata
+
+    def arrays(self, rows: Sequence[tuple[StoredRow | None, str]]) -> Iterator[Any]:
+        """Yield the columns of some rows as pyarrow arrays.
+
+        Args:
+            rows: Each row, or None, with the id of its item.
+        """
+        values_of_rows = [self._columns.typed_values(row, item_id) for row, item_id in rows]
+
+        for name, column_type in self._types.items():
+            if name == ID_COLUMN and self._has_text_ids:
+                item_ids = [item_id for _, item_id in rows]
+                yield _make_array(item_ids, ColumnType.TEXT)
+                continue
+
+            values = [values_of_row.get(name) for values_of_row in values_of_rows]
+            field = self._original_fields.get(name)
+            if field is None:
+                yield _make_array(values, column_type)
+            else:
+                # The id of an item that came without one is a text, which was checked to fit.
+                stored = [typed_value(value, column_type) for value in values]
+                yield decode_arrow_column(stored, field.type)
+
+
+def _fits_arrow_type(value: Any, arrow_type: Any) -> bool:
+    import pyarrow
+
+    try:
+        array = decode_arrow_column([value], arrow_type)
+    except (pyarrow.ArrowException, ValueError, TypeError, OverflowError):
+        return False
+    return encode_arrow_column(array) == [value]
+
+
+def _wider_type(column_type: ColumnType) -> ColumnType:
+    """Return a type for values that do not all fit into a type."""
+    is_time = column_type in (ColumnType.DATE, ColumnType.TIMESTAMP)
+    # Times are stored as texts already. As JSON they would have quotes.
+    return ColumnType.TEXT if is_time else ColumnType.JSON
+
+
+def _original_field(name: str, tables: Iterable[ImportedTable]) -> Any | None:
+    """Return the field of the files that a column came from, if all had the same type."""
+    field: Any | None = None
+    for table in tables:
+        if name not in table.names:
+            continue
+        if table.arrow_schema is None:
+            return None
+
+        field_of_table = read_arrow_schema(table.arrow_schema).field(name)
+        if field is not None and field.type != field_of_table.type:
+            return None
+        if field is None or field_of_table.nullable:
+            field = field_of_table
+    return field
+
+
+def _make_array(values: Sequence[Any], column_type: ColumnType) -> Any:
+    import pyarrow
+
+    return pyarrow.array(arrow_values(values, column_type), arrow_type_of(column_type))
+
+
+class ParquetRows:
+    """A Parquet file that is written row by row, a few thousand at a time.
+
+    Args:
+        file: The file, open for writing.
+        columns: The columns of the export.
+        arrow_columns: The imported ones among them, with types that hold the values of all rows.
+        added_types: The Arrow types of the added columns that are no texts, by name.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        columns: ExportColumns,
+        arrow_columns: ArrowColumns,
+        added_types: Mapping[str, str],
+    ) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        self._columns = columns
+        self._arrow_columns = arrow_columns
+        added_fields = []
+        for column, name in columns.name_of.items():
+            arrow_type = pyarrow.type_for_alias(added_types.get(column, "string"))
+            added_fields.append(pyarrow.field(name, arrow_type))
+
+        self._added_fields = added_fields
+        self._schema = pyarrow.schema(
+            [*arrow_columns.fields(), *added_fields], metadata=arrow_columns.metadata()
+        )
+        self._writer = parquet.ParquetWriter(file, self._schema)
+        self._rows: list[tuple[StoredRow | None, str]] = []
+        self._added: list[dict[str, Any]] = []
+        self._characters = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        try:
+            if error_type is None:
+                self._flush()
+        finally:
+            self._writer.close()
+
+    def write(self, row: StoredRow | None, item_id: str, added: Mapping[str, Any]) -> None:
+        """Write a row with its imported cells and the added ones."""
+        self._rows.append((row, item_id))
+        self._added.append(self._columns.rename_added(added))
+
+        cells = [] if row is None else row.cells
+        texts = [cell for cell in [*cells, *added.values()] if isinstance(cell, str)]
+        self._characters += sum(map(len, texts))
+        if len(self._rows) >= _ROWS_AT_ONCE or self._characters >= _CHARACTERS_AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        arrays = list(self._arrow_columns.arrays(self._rows))
+        for field in self._added_fields:
+            values = [cells[field.name] for cells in self._added]
+            arrays.append(pyarrow.array(values, field.type))
+
+        self._writer.write_table(pyarrow.table(arrays, schema=self._schema))
+        self._rows.clear()
+        self._added.clear()
+        self._characters = 0
