@@ -47,7 +47,7 @@ def test_names_can_be_left_out(items_file: Path) -> None:
     assert "class names" not in printed
     file = items_file.with_suffix(".teeter")
     assert "as you asked with --no-names" in run_campaign("describe", file)
-    assert "Models learn from the class names" in run_campaign("describe", file, "--names")
+    assert "Models also learn from the class names" in run_campaign("describe", file, "--names")
 
 
 def test_names_that_mean_nothing_are_reported(items_file: Path) -> None:
