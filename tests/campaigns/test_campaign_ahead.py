@@ -101,6 +101,7 @@ def test_without_leases_an_annotator_with_open_items_is_active(make_campaign: Ma
     assert campaign.ready_items_wanted(BATCH) == 2 * BATCH * 2
 
 
+@pytest.mark.slow
 def test_items_are_picked_ahead_when_less_than_a_batch_for_each_is_ready(
     make_campaign: MakeCampaign,
 ) -> None:

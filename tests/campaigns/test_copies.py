@@ -89,6 +89,7 @@ def describe(campaign: Campaign) -> dict[str, object]:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("here", "there"),
     [
@@ -231,6 +232,7 @@ def test_a_failed_copy_to_a_file_leaves_nothing_and_can_be_repeated(
     source.database.close()
 
 
+@pytest.mark.slow
 def test_a_copy_keeps_the_name_of_the_campaign(tmp_path: Path) -> None:
     source = create_used_campaign(str(tmp_path / "own.teeter"))
     url = shared_server().new_database()

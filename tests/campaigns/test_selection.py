@@ -65,6 +65,7 @@ def test_asked_one_by_one_every_fourth_item_is_of_the_audit_set(tmp_path: Path) 
     assert 4 <= arms.count("audit") <= 18
 
 
+@pytest.mark.slow
 def test_the_audit_set_is_asked_if_nothing_else_is_left(tmp_path: Path) -> None:
     settings = replace(SETTINGS, audit=20, strategy="random")
     campaign = create_campaign(tmp_path, settings, draw_features(40))

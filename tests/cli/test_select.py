@@ -274,6 +274,7 @@ def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path)
         assert f"{given[0]} can be used only with --engine:" in found.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])
 def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list[object]) -> None:
     network = mlp(9, 3, seed=1, hidden=8)

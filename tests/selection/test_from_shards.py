@@ -87,6 +87,7 @@ def test_picks_are_those_of_the_same_sampler_in_memory(
     assert np.array_equal(found.rows, picks)
 
 
+@pytest.mark.slow
 def test_workers_and_shards_change_nothing(
     pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_items_of_a_class_are_those_with_that_label(tmp_path: Path) -> None:
         assert client.get("/c/texts/items?label=ham").text.count("<tr>") == 1 + len(ham)
 
 
+@pytest.mark.slow
 def test_predictions_of_control_items_stay_hidden(labelled: LabelledCampaign) -> None:
     questions = get_questions(labelled.client, 100)
     controls = [question for question in questions if question["pick"]["arm"] == "control"]

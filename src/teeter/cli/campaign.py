@@ -241,8 +241,8 @@ def new(
     computes the features of the items, and nothing is downloaded. To list the encoders, run teeter
     encoders. If encoding is interrupted, teeter campaign encode resumes it.
 
-    All columns of a table stay with the items. You can search and filter by them on the page, and an
-    export has them in their original order and with their types.
+    All columns of a table stay with the items. You can search and filter by them on the page, and
+    an export has them in their original order and with their types.
 
     Control items (see --control) are drawn at random from all items, including those already
     labelled. The audit set holds at most half of the items, and grows when you add items later.

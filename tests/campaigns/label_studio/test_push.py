@@ -14,6 +14,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.suggestions import is_answered_blind
 
 
+@pytest.mark.slow
 def test_an_overlap_lets_several_annotators_answer_the_same_items(
     backend: LabelStudioBackend, studio: FakeLabelStudio
 ) -> None:
