@@ -60,7 +60,7 @@ def show_metrics(request: Request) -> Response:
             "teeter_answered_items", "Number of items with a current answer, by kind of answer."
         ),
         "model": _Metric(
-            "teeter_model_version", "Version of the newest model; 0 if there is none yet."
+            "teeter_model_version", "Version of the newest model; 0 before the first training."
         ),
         "busy": _Metric("teeter_background_busy", "Whether background work is running."),
         "webhooks": _Metric(

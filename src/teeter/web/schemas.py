@@ -162,7 +162,7 @@ class CampaignOut(BaseModel):
     unsure: int
     flagged: int
     model: int
-    """The version of the newest model; 0 if there is none yet."""
+    """The version of the newest model; 0 before the first training."""
     news: str
     """One sentence about work in the background; empty while nothing runs."""
     permissions: list[Permission]
