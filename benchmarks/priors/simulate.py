@@ -531,7 +531,7 @@ def describe_tfidf(result: dict[str, Any]) -> str:
     return (
         f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
         f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are {good}. "
-        f"With bad priors, they are {bad}. There are only {n_runs} repetitions for each prior, and they "
+        f"With bad priors, they are {bad}. There are {n_runs} repetitions for each prior, and they "
         f"vary more than with `minilm`. {describe_uses(result)}\n"
     )
 

@@ -254,14 +254,14 @@ class RemoteCampaign:
         undone: dict[str, Any] | None = self._post("/decisions/undo", {"item": item})["undone"]
         return undone
 
-    def suspects(self, count: int = 20, *, again: bool = False) -> list[SuspectLabel]:
+    def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.
 
         Args:
-            count: How many labels to return at most. The server searches for a number of its own.
-            again: Search again, although nothing may have changed.
+            count: How many labels to return at most. The server decides how many it searches for.
+            refresh: Search again, even if the server remembers the last result.
         """
-        query = {"again": "true"} if again else {}
+        query = {"again": "true"} if refresh else {}
         while True:
             answer = self._get("/suspects", **query)
             if answer["state"] == "failed":
