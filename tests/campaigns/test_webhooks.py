@@ -209,7 +209,7 @@ def test_a_webhook_can_be_removed_and_its_secret_goes(campaign: Campaign) -> Non
     assert webhook.secret.encode() not in campaign_bytes(campaign)
     with pytest.raises(UnknownResourceError, match="There is no webhook 1"):
         remove_webhook(campaign, webhook.row_id)
-    with pytest.raises(InputError, match="lost is not an event: choose from labelled, trained"):
+    with pytest.raises(InputError, match="There is no event 'lost': choose from labelled, trained"):
         add_webhook(campaign, "https://example.org", ["lost"])
     with pytest.raises(InputError, match="not an http or https address"):
         add_webhook(campaign, "ftp://example.org")

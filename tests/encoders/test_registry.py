@@ -79,7 +79,7 @@ def test_the_form_of_a_name_says_what_it_is(tmp_path: Path) -> None:
         ("tfidf", "image", "The encoder tfidf reads texts, but these items are images"),
         ("encoders.own_function:nothing", "text", "has no function 'nothing'"),
         ("encoders.own_function:NOT_A_FUNCTION", "text", "has no function 'NOT_A_FUNCTION'"),
-        ("http://127.0.0.1:9/v1", "text", "names no model: append #MODEL"),
+        ("http://127.0.0.1:9/v1", "text", "does not name a model: append #MODEL"),
     ],
 )
 def test_an_encoder_that_cannot_be_used_is_refused(name: str, kind: str, message: str) -> None:

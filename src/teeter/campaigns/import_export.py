@@ -305,10 +305,11 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
         content = template.fill({name: cells[row] for name, cells in columns.items()})
         if not content.strip():
             described = " and ".join(repr(name) for name in template.columns)
+            subject = "Column" if len(columns) == 1 else "Columns"
             are_blank = "is blank" if len(columns) == 1 else "are blank"
             # Line 1 is the header.
             raise InputError(
-                f"Column {described} of {table.path} {are_blank} in line {row + 2}: give every row "
+                f"{subject} {described} of {table.path} {are_blank} in line {row + 2}: give every row "
                 "a text."
             )
         texts.append(content)

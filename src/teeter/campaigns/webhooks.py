@@ -106,10 +106,8 @@ def add_webhook(
     names = set(events)
     unknown = names - set(WebhookEvent)
     if unknown or not names:
-        raise InputError(
-            f"{', '.join(sorted(unknown)) or 'Nothing'} is not an event: choose from "
-            f"{', '.join(WebhookEvent)}."
-        )
+        wrong = f"There is no event {sorted(unknown)[0]!r}" if unknown else "No event is given"
+        raise InputError(f"{wrong}: choose from {', '.join(WebhookEvent)}.")
 
     repository = campaign.repository.webhooks
     with campaign.database.writing() as connection:

@@ -62,7 +62,7 @@ class EndpointEncoder(Encoder):
         address, model = urldefrag(name)
         if not model:
             raise InputError(
-                f"The address {name} names no model: append #MODEL, as in {address}#MODEL."
+                f"The address {name} does not name a model: append #MODEL, as in {address}#MODEL."
             )
 
         self.name = name

@@ -143,7 +143,9 @@ def test_a_promise_needs_items_that_are_left(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, few)
     label_batches(campaign, few, 2, size=10)
 
-    with pytest.raises(InputError, match="Only 10 items without a label are left"):
+    with pytest.raises(
+        InputError, match="items without a label, and this campaign has 10: label the rest"
+    ):
         campaign.start_finish()
 
 

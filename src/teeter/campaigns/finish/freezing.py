@@ -195,8 +195,8 @@ def freeze(
     )
     if len(items) < FEWEST_ITEMS:
         raise InputError(
-            f"Only {len(items)} items without a label are left, but a promise needs at least "
-            f"{FEWEST_ITEMS}: label them instead."
+            f"A promise needs at least {FEWEST_ITEMS} items without a label, and this campaign has "
+            f"{len(items)}: label the rest yourself."
         )
 
     rows = _rows_of_items(repository, connection, items)
