@@ -309,8 +309,8 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
             are_blank = "is blank" if len(columns) == 1 else "are blank"
             # Line 1 is the header.
             raise InputError(
-                f"{subject} {described} of {table.path} {are_blank} in line {row + 2}: give every row "
-                "a text."
+                f"{subject} {described} of {table.path} {are_blank} in line {row + 2}: give every "
+                "row a text."
             )
         texts.append(content)
     return texts
