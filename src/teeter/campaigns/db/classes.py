@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
@@ -15,6 +15,11 @@ from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = ["ClassRepository"]
+
+_ROW_ID = select(CLASSES.id).where(
+    CLASSES.campaign_id == bindparam("campaign_id"),
+    CLASSES.name == bindparam("name"),
+)
 
 
 class ClassRepository:
@@ -46,10 +51,8 @@ class ClassRepository:
             InputError: the name is not a string that a class can have.
         """
         require_valid_unicode(name or "", "class")
-        query = select(CLASSES.id).where(
-            CLASSES.campaign_id == self._scope.campaign_id, CLASSES.name == name
-        )
-        row_id = connection.scalar(query)
+        values = {"campaign_id": self._scope.campaign_id, "name": name}
+        row_id = connection.scalar(_ROW_ID, values)
 
         if row_id is None:
             hint = did_you_mean(str(name), self.names(connection))
