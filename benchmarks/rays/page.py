@@ -33,6 +33,8 @@ SETTINGS = {
     "openml-156": "RandomRBF",
     "mnist": "MNIST",
 }
+RAYS_OF_SHARDS = 512
+"""The default of a selection, with which the shards were scored."""
 KINDS = {"network": ("#0072b2", "o"), "features": ("#d55e00", "s"), "shape": ("#999999", "^")}
 
 
@@ -128,7 +130,29 @@ def speed_table() -> str:
                 f"**{before / now:.1f}**",
             ]
             lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_shard_rows()])
+
+
+def _shard_rows() -> list[str]:
+    """Return rows with the times of selections by LDM-S from pools on disk."""
+    lines = []
+    for path in sorted(RESULTS.glob("shards_*.json")):
+        result = read(path.stem)
+        now = result["new"]
+        before_seconds, now_seconds = (
+            result[version]["engines"][0]["seconds"] for version in ("old", "new")
+        )
+        cells = [
+            _hardware(now["facts"]["hardware"], now["workers"]),
+            f"{now['rows']:,} × {now['width']} on disk",
+            str(now["classes"]),
+            str(RAYS_OF_SHARDS),
+            _seconds(before_seconds),
+            _seconds(now_seconds),
+            f"**{before_seconds / now_seconds:.1f}**",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def _hardware(description: str, threads: int) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "shards_cpu.json"
+SUBSPACE_RESULT = ROOT / "benchmarks" / "rays" / "results" / "shards_epyc.json"
+"""The same pool with isotropic rays, as in ``RESULT``, and with rays in subspaces."""
 PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
 BLOCK = re.compile(r"<!-- measured: a billion rows -->\n.*?<!-- end -->", flags=re.DOTALL)
 CORES = (16, 64, 256, 1024)
@@ -90,6 +92,9 @@ def block(result: dict[str, Any]) -> str:
         for key in (("local", "features"), ("ray", "features"), ("local", "model"))
     )
     speed = local["rows a second and core"]
+    later = json.loads(SUBSPACE_RESULT.read_text(encoding="utf-8"))
+    isotropic = later["old"]["engines"][0]["seconds"]
+    subspace = later["new"]["engines"][0]["seconds"]
     facts = result["facts"]
     commit = str(facts["commit"])
     changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
@@ -112,6 +117,9 @@ def block(result: dict[str, Any]) -> str:
             f"- Selecting {result['n']:,} rows took {local['seconds']:,.0f} s with local processes and "
             f"{ray['seconds']:,.0f} s on Ray. All processes together used",
             f"  {local['peak GB']:.1f} GB of memory locally and {ray['peak GB']:.1f} GB on Ray.",
+            "- These times are of isotropic rays. In a later measurement with local processes on the same kind of "
+            f"machine, selecting took {isotropic:,.0f} s with",
+            f"  isotropic rays and {subspace:,.0f} s with rays in subspaces, which are now the default.",
             f"- A worker uses at most {told.worker / 1e9:.1f} GB, whatever the size of the pool.",
             f"- LDM-Seeding read {local['rows fetched']:,} rows for {result['n']:,} picks. On the machine that starts "
             "the job, drawing the picks takes",
