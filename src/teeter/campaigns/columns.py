@@ -51,6 +51,7 @@ __all__ = [
     "merge_columns",
     "normalize_cell",
     "parse_column_filter",
+    "replace_cells",
     "replace_surrogates",
     "require_columns",
     "rows_from_mappings",
@@ -373,6 +374,61 @@ def rows_from_mappings(
     return [TableRow(table, cells) for cells in cells_by_row]
 
 
+def replace_cells(
+    table: ImportedTable, cells: Sequence[Any], changes: Mapping[str, Any]
+) -> tuple[ImportedTable, list[Any]]:
+    """Return a row with some of its columns replaced, and columns that it lacks added.
+
+    Args:
+        table: The table that the row is in.
+        cells: The cells of the row.
+        changes: New values by column; None for a missing value.
+
+    Returns:
+        The table that has the types of the new values, the same one if they fit it, and the cells.
+
+    Raises:
+        InputError: If a value cannot be stored.
+
+    Example:
+        >>> table = ImportedTable((TableColumn("n", ColumnType.INTEGER),))
+        >>> changed, cells = replace_cells(table, ["1"], {"n": 2})
+        >>> changed is table, cells
+        (True, [2])
+    """
+    columns = {column.name: column for column in table.columns}
+    values = dict(zip(table.names, cells, strict=True))
+
+    fits = True
+    for name, given in changes.items():
+        value, value_type = normalize_cell(given, name)
+        values[name] = value
+        if name not in columns:
+            columns[name] = TableColumn(name, value_type or ColumnType.TEXT)
+            fits = False
+        elif not _fits_column(value, value_type, columns[name].type):
+            columns[name] = TableColumn(name, _common_type({columns[name].type, value_type}))
+            fits = False
+
+    new_cells = list(values.values())
+    if fits and table.arrow_schema is None:
+        return table, new_cells
+    # A Parquet file may have narrower types than ours, such as integers of eight bits: a row that
+    # was changed is exported with the general ones.
+    return ImportedTable(tuple(columns.values()), id_column=table.id_column), new_cells
+
+
+def _fits_column(value: Any, value_type: ColumnType | None, column_type: ColumnType) -> bool:
+    """Return whether a cell can stand in a column as it is."""
+    if value_type is None or value_type is column_type or column_type is ColumnType.JSON:
+        return True
+    if column_type is ColumnType.NUMBER:
+        return value_type is ColumnType.INTEGER and fits_type(value, column_type)
+    if column_type in (ColumnType.DATE, ColumnType.TIMESTAMP):
+        return value_type is ColumnType.TEXT and fits_type(value, column_type)
+    return False
+
+
 # Types
 
 
@@ -421,8 +477,9 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _common_type(types: Collection[ColumnType]) -> ColumnType:
-    """Return the type that values of several types have together."""
+def _common_type(types: Collection[ColumnType | None]) -> ColumnType:
+    """Return the type that values of several types have together. None is a missing value."""
+    types = {column_type for column_type in types if column_type is not None}
     if not types:
         return ColumnType.TEXT
     if len(set(types)) == 1:

@@ -1078,6 +1078,7 @@ def _complete_settings(
     What annotators see follows from the source, so there is no option for it.
     """
     from teeter.campaigns.import_export import detect_kind
+    from teeter.campaigns.settings import ROW_ENCODER
 
     if items.is_dir():
         return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
@@ -1086,7 +1087,7 @@ def _complete_settings(
 
     encoder = settings.encoder
     if rows and encoder == "auto":
-        encoder = "table-rows"
+        encoder = ROW_ENCODER
     return replace(settings, kind=detect_kind(items), encoder=encoder)
 
 
