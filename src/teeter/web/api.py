@@ -191,6 +191,9 @@ def create_campaign(
     image: Annotated[
         str, Form(max_length=200, description="A column of links to images, instead of texts.")
     ] = "",
+    rows: Annotated[
+        bool, Form(description="Whether items are whole rows of the table, shown as cards.")
+    ] = False,
     show: Annotated[
         str, Form(max_length=1000, description="Comma-separated columns to show beside the items.")
     ] = "",
@@ -247,7 +250,7 @@ def create_campaign(
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)
 
-    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None, rows=rows)
     return workspace.create_campaign(
         source, path, class_names, settings, owner=owner, columns=columns
     )
