@@ -10,6 +10,7 @@ import typer
 from teeter.cli.campaign import open_campaign
 from teeter.cli.options import CampaignArgument
 from teeter.cli.output import pluralize, printable_line, spinner
+from teeter.errors import InputError
 
 __all__ = ["change", "put_back", "rename_class", "withdraw"]
 
@@ -43,7 +44,7 @@ def change(
     """
     changes = dict(_parse_change(change) for change in columns or [])
     if text is None and not changes:
-        raise typer.BadParameter("Give --text or --set.")
+        raise InputError("Nothing to change: give --text or --set.")
 
     with open_campaign(file) as opened, spinner("Changing"):
         has_changed = opened.change_item(item, text=text, columns=changes)
@@ -55,7 +56,7 @@ def change(
 def _parse_change(change: str) -> tuple[str, Any]:
     column, separator, value = change.partition("=")
     if not column or not separator:
-        raise typer.BadParameter(f"{change!r} is not a change: write COLUMN=VALUE.")
+        raise InputError(f"{change!r} is not a change: write COLUMN=VALUE.")
 
     try:
         return column, json.loads(value)

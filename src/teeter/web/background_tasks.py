@@ -111,8 +111,8 @@ class _OpenCampaign:
     item_count: int
     trained_up_to: int | None = None
     """Id of the last answer when the newest model began to be trained; None if not trained here."""
-    explained_by: int = -1
-    """Version of the model that explained the items below."""
+    explained_by: tuple[int, list[str]] | None = None
+    """The model that explained the items below, and the names of the classes then."""
     explained: set[str] = field(default_factory=set)
     exhausted_by: int | None = None
     """Version of the model with which nothing was left to pick ahead."""
@@ -560,9 +560,10 @@ def _explain_items(
     campaign = entry.campaign
     with campaign.database.reading() as connection:
         version = campaign.repository.models.newest_version(connection)
+        explained_by = (version, campaign.repository.classes.names(connection))
 
-    if version != entry.explained_by:
-        entry.explained_by = version
+    if explained_by != entry.explained_by:
+        entry.explained_by = explained_by
         entry.explained.clear()
 
     new_items = [item for item in items if item not in entry.explained]

@@ -458,6 +458,8 @@ class ItemOut(BaseModel):
     annotators: int
     audit: bool
     """Whether the item is in the audit set, which measures accuracy and is never trained on."""
+    withdrawn: bool
+    """Whether the item was taken out of the campaign."""
     answers: list[Answer]
     row: dict[str, Any] = Field(default_factory=dict)
     """All columns that the item came with. Annotators see only those that the settings show."""

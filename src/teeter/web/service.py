@@ -640,6 +640,7 @@ class CampaignService:
             by=summary.by,
             annotators=summary.annotators,
             audit=row.audit,
+            withdrawn=row.withdrawn is not None,
             answers=answers,
             row=all_columns,
         )
