@@ -505,7 +505,7 @@ def broken(**settings: Any) -> Any:
         (
             lambda: bert(pad_token_id=3),
             Texts(TABLE, TOKENIZER),
-            "takes token 3 for padding: set model.config",
+            "pads with token 3: set model.config",
         ),
         (
             lambda: bert(vocab_size=9),
@@ -515,7 +515,7 @@ def broken(**settings: Any) -> Any:
         (
             bert,
             Texts(["red", None], TOKENIZER),
-            "Text 1 is None, a NoneType: replace it with a text",
+            "Text 1 is None, a NoneType: replace it with a string, or drop the row",
         ),
         (
             lambda: nn.Linear(3, 2),

@@ -124,8 +124,9 @@ def _make_linear(weights: Mapping[str, Tensor], name: str) -> nn.Linear:
     bias = weights[f"{name}.bias"]
     outputs, inputs = weight.shape
 
-    linear = nn.Linear(inputs, outputs)
-    linear.load_state_dict({"weight": weight, "bias": bias})
+    # On the "meta" device no random weights are drawn only to be replaced.
+    linear = nn.Linear(inputs, outputs, device="meta")
+    linear.load_state_dict({"weight": weight, "bias": bias}, assign=True)
     return linear
 
 
@@ -144,6 +145,6 @@ def _stack(layers: Sequence[nn.Linear]) -> nn.Linear:
     bias = torch.cat([layer.bias.detach() for layer in layers])
     outputs, inputs = weight.shape
 
-    stacked = nn.Linear(inputs, outputs)
-    stacked.load_state_dict({"weight": weight, "bias": bias})
+    stacked = nn.Linear(inputs, outputs, device="meta")
+    stacked.load_state_dict({"weight": weight, "bias": bias}, assign=True)
     return stacked

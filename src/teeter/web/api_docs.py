@@ -13,7 +13,7 @@ from teeter.web.pages import render_page
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,27 @@ One that is not listed has the status of its closest base class.
 """
 
 
+ROUTERS = (
+    api.router,
+    team_api.router,
+    items_api.router,
+    webhooks_api.router,
+    metrics.router,
+    api_docs.router,
+    suggestions_api.router,
+    finish_api.router,
+    pages.router,
+    team_pages.router,
+    suggestions_pages.router,
+    finish_pages.router,
+)
+"""The routers of the server.
+
+Their routes have full paths and hold no state, so all applications of a process share them.
+``include_router`` would analyse every route again for each application, which takes 50 ms.
+"""
+
+
 def status_of(error: TeeterError) -> HTTPStatus:
     """Return the HTTP status of an error.
 
@@ -145,22 +166,11 @@ def make_app(
         redoc_url=None,
         lifespan=run_workspace,
         middleware=security_middleware(workspace.auth),
+        routes=[route for router in ROUTERS for route in router.routes],
     )
     app.state.workspace = workspace
     _add_oidc_login(app, security)
 
-    app.include_router(api.router)
-    app.include_router(team_api.router)
-    app.include_router(items_api.router)
-    app.include_router(webhooks_api.router)
-    app.include_router(metrics.router, include_in_schema=False)
-    app.include_router(api_docs.router, include_in_schema=False)
-    app.include_router(suggestions_api.router)
-    app.include_router(finish_api.router)
-    app.include_router(pages.router, include_in_schema=False)
-    app.include_router(team_pages.router, include_in_schema=False)
-    app.include_router(suggestions_pages.router, include_in_schema=False)
-    app.include_router(finish_pages.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     # Starlette picks the handler of the closest base class of an error.
@@ -189,7 +199,7 @@ def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
         ) from None
 
     app.state.oidc_login = oidc_pages.make_oidc_login(security)
-    app.include_router(oidc_pages.router, include_in_schema=False)
+    app.router.routes.extend(oidc_pages.router.routes)
 
 
 async def _on_teeter_error(request: Request, error: TeeterError) -> Response:

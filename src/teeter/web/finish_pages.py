@@ -15,7 +15,7 @@ from teeter.web.finish_api import require_finish_permission
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 PercentField = Annotated[float, Form()]
 

@@ -21,7 +21,7 @@ from teeter.web.service import CampaignService
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -25,7 +25,7 @@ __all__ = ["OidcLogin", "make_oidc_login", "router"]
 
 logger = logging.getLogger(__name__)
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 _COOKIE_SECONDS = 600
 

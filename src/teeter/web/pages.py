@@ -73,7 +73,7 @@ __all__ = [
     "router",
 ]
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 QUESTIONS_ON_PAGE = 40
 """Items that the labelling page has when it is loaded."""

@@ -18,7 +18,7 @@ from teeter.web.suggestions_api import upload_predictions
 
 __all__ = ["router"]
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 _SHOWN_ERRORS = (InputError, ServerError)
 """Errors that are shown on the page, so that the form can be corrected."""

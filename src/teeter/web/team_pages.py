@@ -19,7 +19,7 @@ from teeter.web.team_api import require_team_permission
 
 __all__ = ["MemberAction", "router"]
 
-router = APIRouter()
+router = APIRouter(include_in_schema=False)
 
 _SHOWN_ERRORS = (InputError, PermissionDeniedError)
 """Errors that are shown on the page of the team, so that the form can be corrected."""

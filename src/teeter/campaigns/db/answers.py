@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select, update
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.classes import ClassRepository
@@ -23,6 +23,25 @@ from teeter.campaigns.db.trained_models import ModelRepository
 from teeter.campaigns.enums import AnswerKind, PickState
 
 __all__ = ["Answer", "AnswerReceipt", "AnswerRepository", "UndoResult"]
+
+# Statements that every answer executes are built once: building one takes longer than executing it.
+
+_LIVE_ANSWER = (
+    select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
+    .join(schema.items, ITEMS.id == ANSWERS.item_id)
+    .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+    .where(ANSWERS.item_id == bindparam("item"))
+    .where(ANSWERS.annotator == bindparam("annotator"))
+    .where(ANSWERS.live)
+)
+
+_REPLACE_ANSWER = (
+    update(schema.answers)
+    .where(ANSWERS.item_id == bindparam("item"))
+    .where(ANSWERS.annotator == bindparam("by"))
+    .where(ANSWERS.live)
+    .values(live=False)
+)
 
 
 @dataclass(frozen=True)
@@ -111,12 +130,7 @@ class AnswerRepository:
             class_id = self._classes.row_id(connection, answer.label)
 
         # At most one answer of an annotator about an item is live, so the earlier one goes first.
-        earlier = and_(
-            ANSWERS.item_id == item.row_id,
-            ANSWERS.annotator == answer.annotator,
-        )
-        statement = update(schema.answers).where(earlier, ANSWERS.live).values(live=False)
-        connection.execute(statement)
+        connection.execute(_REPLACE_ANSWER, {"item": item.row_id, "by": answer.annotator})
 
         # An answer may come without a pick, from the item's page or an import: it closes none.
         pick = self._picks.pick_to_answer(connection, item.row_id, asked_of)
@@ -255,12 +269,8 @@ class AnswerRepository:
             UnknownItemError: there is no such item.
         """
         item = self._items.get(connection, answer.item)
-        query = self._select().where(
-            ANSWERS.item_id == item.row_id,
-            ANSWERS.annotator == answer.annotator,
-            ANSWERS.live,
-        )
-        row = connection.execute(query).first()
+        values = {"item": item.row_id, "annotator": answer.annotator}
+        row = connection.execute(_LIVE_ANSWER, values).first()
 
         if row is None or _answer(row) != answer:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
@@ -18,6 +18,11 @@ __all__ = ["ClassRepository"]
 
 _RENAMED = "class renamed"
 """The line of the history with the names of a class before and after."""
+
+_ROW_ID = select(CLASSES.id).where(
+    CLASSES.campaign_id == bindparam("campaign_id"),
+    CLASSES.name == bindparam("name"),
+)
 
 
 class ClassRepository:
@@ -51,10 +56,8 @@ class ClassRepository:
             InputError: the name is not a string that a class can have.
         """
         require_valid_unicode(name or "", "class")
-        query = select(CLASSES.id).where(
-            CLASSES.campaign_id == self._scope.campaign_id, CLASSES.name == name
-        )
-        row_id = connection.scalar(query)
+        values = {"campaign_id": self._scope.campaign_id, "name": name}
+        row_id = connection.scalar(_ROW_ID, values)
 
         if row_id is None:
             current_name = self.former_names(connection).get(str(name))

@@ -15,6 +15,8 @@ from teeter.campaigns.items import require_valid_unicode
 
 __all__ = ["HistoryRepository"]
 
+_INSERT = insert(schema.history)
+
 
 class HistoryRepository:
     """The lines of a campaign's history."""
@@ -75,7 +77,7 @@ class HistoryRepository:
         ]
         # SQLAlchemy does not take an empty list to mean that nothing is inserted.
         if rows:
-            connection.execute(insert(schema.history), rows)
+            connection.execute(_INSERT, rows)
 
     def lines(
         self, connection: Connection, what: str | None = None, *, since: str | None = None

@@ -8,7 +8,18 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from teeter.campaigns.columns import ColumnFilter
 from teeter.campaigns.db import schema
@@ -38,6 +49,11 @@ _MOST_COMPARED_ITEMS = 2000
 
 _MOST_IDS_IN_LINE = 1000
 """Item ids in one line of the history."""
+
+_ITEM_BY_ID = select(schema.items).where(
+    ITEMS.campaign_id == bindparam("campaign_id"),
+    ITEMS.key == bindparam("item_id"),
+)
 
 
 @dataclass(frozen=True)
@@ -212,11 +228,8 @@ class ItemRepository:
             InputError: the id is not a string that an item's id can be.
         """
         require_valid_unicode(item_id, "item id")
-        query = select(schema.items).where(
-            self._in_campaign(),
-            ITEMS.key == item_id,
-        )
-        row = connection.execute(query).first()
+        values = {"campaign_id": self._scope.campaign_id, "item_id": item_id}
+        row = connection.execute(_ITEM_BY_ID, values).first()
 
         if row is None:
             raise UnknownItemError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import (
     Column,
     Connection,
+    Dialect,
     Integer,
     MetaData,
     Table,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     literal,
     select,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.statements import insert_row
@@ -58,7 +60,26 @@ class Migration:
 
 
 def _create_tables(connection: Connection) -> None:
-    schema.metadata.create_all(connection)
+    dialect = connection.dialect
+    if dialect.name not in _schema_statements:
+        _schema_statements[dialect.name] = _compile_schema(dialect)
+
+    for statement in _schema_statements[dialect.name]:
+        connection.exec_driver_sql(statement)
+
+
+_schema_statements: dict[str, list[str]] = {}
+"""The SQL statements that create all tables, by the name of the dialect."""
+
+
+def _compile_schema(dialect: Dialect) -> list[str]:
+    """Return the SQL statements that create all tables and their indexes."""
+    statements: list[CreateTable | CreateIndex] = []
+    for table in schema.metadata.sorted_tables:
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        statements += [CreateTable(table), *map(CreateIndex, indexes)]
+
+    return [str(statement.compile(dialect=dialect)) for statement in statements]
 
 
 def _add_encodings(connection: Connection) -> None:
@@ -147,6 +168,8 @@ def _note_running_requests(connection: Connection) -> None:
 
 def _add_withdrawals(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE items ADD COLUMN withdrawn TEXT")
+    index = next(index for index in schema.items.indexes if index.name == "items_withdrawn")
+    index.create(connection)
 
 
 def _add_finishes(connection: Connection) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    bindparam,
     delete,
     exists,
     func,
@@ -45,6 +46,39 @@ __all__ = ["BatchOrigin", "Pick", "PickRepository"]
 
 RANDOM_STRATEGY = "random"
 """The strategy whose picks are a random sample."""
+
+# Statements that every answer executes are built once: building one takes longer than executing it.
+
+_PICKS_TO_ANSWER = (
+    select(PICKS.id, PICKS.state)
+    .join(schema.batches, BATCHES.id == PICKS.batch_id)
+    .where(PICKS.item_id == bindparam("item"))
+    .where(PICKS.state.in_((PickState.OPEN, PickState.RETURNED)))
+    .where(BATCHES.annotator == bindparam("annotator"))
+    .order_by(PICKS.id)
+)
+
+_READY_PICKS = select(PICKS.id, PICKS.arm).where(
+    PICKS.item_id.in_(bindparam("items", expanding=True)),
+    PICKS.state == PickState.READY,
+)
+
+_SET_STATE = (
+    update(schema.picks)
+    .where(PICKS.id.in_(bindparam("picks", expanding=True)))
+    .values(state=bindparam("new_state"))
+)
+
+_DELETE_PICKS = delete(schema.picks).where(PICKS.id.in_(bindparam("picks", expanding=True)))
+
+# Answered batches keep their lease: until it ends, the annotator counts as active.
+_EXTEND_LEASES = (
+    update(schema.batches)
+    .where(BATCHES.campaign_id == bindparam("campaign"))
+    .where(BATCHES.annotator == bindparam("holder"))
+    .where(BATCHES.id.in_(select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)))
+    .values(lease_end=bindparam("new_end"))
+)
 
 
 @dataclass(frozen=True)
@@ -497,18 +531,16 @@ class PickRepository:
         Control items stay drawn, so that they can be counted.
         """
         for part in chunks(row_ids):
-            # Control items first: the statement after it deletes all that are still ready.
-            ready = and_(
-                PICKS.item_id.in_(part),
-                PICKS.state == PickState.READY,
-            )
-            control = PICKS.arm == PickArm.CONTROL
-            connection.execute(
-                update(schema.picks).where(ready, control).values(state=PickState.KNOWN)
-            )
+            ready = connection.execute(_READY_PICKS, {"items": part}).all()
 
-            statement = delete(schema.picks).where(ready)
-            connection.execute(statement)
+            control = [row.id for row in ready if row.arm == PickArm.CONTROL]
+            if control:
+                values = {"picks": control, "new_state": PickState.KNOWN}
+                connection.execute(_SET_STATE, values)
+
+            others = [row.id for row in ready if row.arm != PickArm.CONTROL]
+            if others:
+                connection.execute(_DELETE_PICKS, {"picks": others})
 
     def remove_outdated(self, connection: Connection) -> None:
         """Remove what an older model picked ahead. Items drawn at random stay ready."""
@@ -534,16 +566,12 @@ class PickRepository:
         if not self._scope.lease:
             return
 
-        # Answered batches keep their lease: until it ends, the annotator counts as active.
-        still_open = select(PICKS.batch_id).where(PICKS.state == PickState.OPEN)
-        held = and_(
-            BATCHES.campaign_id == self._scope.campaign_id,
-            BATCHES.annotator == annotator,
-            BATCHES.id.in_(still_open),
-        )
-        lease_end = self._scope.lease_end()
-        statement = update(schema.batches).where(held).values(lease_end=lease_end)
-        connection.execute(statement)
+        values = {
+            "campaign": self._scope.campaign_id,
+            "holder": annotator,
+            "new_end": self._scope.lease_end(),
+        }
+        connection.execute(_EXTEND_LEASES, values)
 
     def is_lease_half_over(self, connection: Connection, annotator: str) -> bool:
         """Return whether half of the lease of one of an annotator's open picks has passed."""
@@ -662,16 +690,8 @@ class PickRepository:
 
         It is the open one, or else the last one that was returned; None if there is neither.
         """
-        states = (PickState.OPEN, PickState.RETURNED)
-        query = (
-            select(PICKS.id, PICKS.state)
-            .join(schema.batches, BATCHES.id == PICKS.batch_id)
-            .where(PICKS.item_id == row_id)
-            .where(PICKS.state.in_(states))
-            .where(BATCHES.annotator == annotator)
-            .order_by(PICKS.id)
-        )
-        rows = connection.execute(query).all()
+        values = {"item": row_id, "annotator": annotator}
+        rows = connection.execute(_PICKS_TO_ANSWER, values).all()
 
         # An open pick must be closed, whichever picks of the item were returned before.
         for row in rows:
@@ -697,9 +717,7 @@ class PickRepository:
 
     def set_state(self, connection: Connection, pick_id: int, state: PickState) -> None:
         """Change the state of a pick."""
-        row = PICKS.id == pick_id
-        statement = update(schema.picks).where(row).values(state=state)
-        connection.execute(statement)
+        connection.execute(_SET_STATE, {"picks": [pick_id], "new_state": state})
 
     def rename_class(self, connection: Connection, name: str, new_name: str) -> None:
         """Let open and ready picks predict a class by its new name. Past picks stay."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, Table, func, insert, select
+from sqlalchemy import Connection, Executable, Select, Table, func, insert, select
 
 __all__ = ["chunks", "count_rows", "insert_row"]
 
@@ -28,5 +29,9 @@ def count_rows(connection: Connection, query: Select[Any]) -> int:
 
 def insert_row(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
     """Insert a row into a table with an ``id``, and return its id."""
-    statement = insert(table).values(values).returning(table.c.id)
-    return int(connection.execute(statement).scalar_one())
+    return int(connection.execute(_insert_returning_id(table), dict(values)).scalar_one())
+
+
+@cache
+def _insert_returning_id(table: Table) -> Executable:
+    return insert(table).returning(table.c.id)
