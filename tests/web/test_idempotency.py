@@ -99,10 +99,13 @@ def test_a_request_without_an_answer_is_interrupted_after_a_while(
     assert "look whether it was done" in overdue.json()["detail"]
 
 
-@pytest.mark.parametrize("depth", [150, 400, 900, 100_000])
-def test_a_body_that_is_nested_deeply_is_refused(client: TestClient, depth: int) -> None:
+@pytest.mark.parametrize("depth", [150, 900, 100_000])
+@pytest.mark.parametrize("key", [KEY, {}])
+def test_a_body_that_is_nested_deeply_is_refused(
+    client: TestClient, depth: int, key: dict[str, str]
+) -> None:
     value = "[" * depth + "]" * depth
-    headers = {**KEY, "content-type": "application/json"}
+    headers = {**key, "content-type": "application/json"}
 
     for path, body in (
         ("items", f'{{"items": [{{"text": "a", "columns": {{"x": {value}}}}}]}}'),

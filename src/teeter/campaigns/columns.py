@@ -36,6 +36,7 @@ from teeter.spreadsheet_cells import is_number
 
 __all__ = [
     "ABSENT",
+    "MAX_DEPTH",
     "ColumnFilter",
     "ColumnType",
     "ImportedTable",
@@ -73,7 +74,7 @@ ABSENT: Final = _Absence.ABSENT
 
 _WRAPPER = "value"
 
-_MAX_DEPTH = 100
+MAX_DEPTH = 100
 """How deep lists and objects of a cell may be nested. Python itself stops below a thousand."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
@@ -258,9 +259,9 @@ def normalize_cell(value: Any, column: str) -> tuple[Any, ColumnType | None]:
 
 
 def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | None]:
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise InputError(
-            f"The column {column!r} has lists or objects that are nested more than {_MAX_DEPTH} "
+            f"The column {column!r} has lists or objects that are nested more than {MAX_DEPTH} "
             "deep: store them as a text."
         )
 

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from teeter.campaigns.change_settings import change_settings
-from teeter.campaigns.columns import drop_infinite, replace_surrogates
+from teeter.campaigns.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.db.schema import MAX_ROW_ID
@@ -44,6 +44,24 @@ _ADD_SECONDS = 300.0
 ResultT = TypeVar("ResultT")
 
 
+def _require_shallow(fields: dict[str, Any]) -> dict[str, Any]:
+    """Refuse JSON that is nested so deeply that Python could not write it again."""
+    # The values of the fields have depth 0, as in a table.
+    parts: list[tuple[Any, int]] = [(fields, -1)]
+    while parts:
+        value, depth = parts.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"Lists and objects are nested more than {MAX_DEPTH} deep")
+        if isinstance(value, dict):
+            parts += [(part, depth + 1) for part in value.values()]
+        elif isinstance(value, list):
+            parts += [(part, depth + 1) for part in value]
+    return fields
+
+
+ShallowJson = Annotated[dict[str, Any], AfterValidator(_require_shallow)]
+
+
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +77,7 @@ class ItemIn(_Body):
     features: list[float] | None = Field(default=None, max_length=100_000)
     label: str | None = Field(default=None, max_length=1000)
     """The class, if it is known."""
-    columns: dict[str, Any] = Field(default_factory=dict, max_length=1000)
+    columns: ShallowJson = Field(default_factory=dict, max_length=1000)
     """Further values, which stay with the item. In a campaign of table rows they are the item."""
 
 
@@ -81,7 +99,7 @@ class ItemChangeIn(_Body):
     """In a campaign of table rows, the text follows from the columns."""
     features: list[float] | None = Field(default=None, max_length=100_000)
     """The features of the new text, if you supplied those of the other items."""
-    columns: dict[str, Any] | None = Field(default=None, max_length=1000)
+    columns: ShallowJson | None = Field(default=None, max_length=1000)
     """New values by column, null for a missing one. Other columns stay."""
 
 
@@ -137,7 +155,7 @@ class SettingsIn(_Body):
     """Settings to change. Settings that are left out stay as they are."""
 
     strategy: str | None = Field(default=None, max_length=80)
-    options: dict[str, Any] | None = Field(default=None, max_length=50)
+    options: ShallowJson | None = Field(default=None, max_length=50)
     head: str | None = Field(default=None, max_length=80)
     control: float | None = Field(default=None, ge=0, lt=1)
     cost: float | None = Field(default=None, ge=0, le=1e12)
