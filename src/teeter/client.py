@@ -461,8 +461,7 @@ class RemoteCampaign:
     def labels(self) -> dict[str, ConsensusLabel]:
         """Return the label of every labelled item by id: decided on, or by consensus."""
         labels = {}
-        # All items: one that a reviewer decided on may have no answer.
-        for row in self.items():
+        for row in self.items(state="labelled"):
             if row["label"] is not None:
                 labels[row["item"]] = ConsensusLabel(row["label"], row["confidence"], row["by"])
         return labels

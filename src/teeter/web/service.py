@@ -768,7 +768,7 @@ def _describe_row(
     label = None if consensus is None else consensus.label
 
     other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
-    if row.item_id in snapshot.left_out - snapshot.withdrawn:
+    if row.item_id in snapshot.left_out and row.withdrawn is None:
         other_kinds.add(AnswerKind.FLAG)
 
     state: list[str] = sorted(other_kinds)

@@ -16,6 +16,7 @@ from sqlalchemy import (
     bindparam,
     func,
     insert,
+    not_,
     or_,
     select,
     update,
@@ -25,7 +26,7 @@ from teeter.campaigns.columns import ColumnFilter
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.imported_tables import items_with_text
-from teeter.campaigns.db.schema import ANSWERS, CLASSES, ITEMS, PICKS
+from teeter.campaigns.db.schema import ANSWERS, CLASSES, DECISIONS, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
 from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
@@ -92,7 +93,6 @@ class ItemFilter(StrEnum):
 
 
 _KIND_OF_FILTER = {
-    ItemFilter.LABELLED: AnswerKind.LABEL,
     ItemFilter.SKIPPED: AnswerKind.SKIP,
     ItemFilter.UNSURE: AnswerKind.UNSURE,
     ItemFilter.FLAGGED: AnswerKind.FLAG,
@@ -344,8 +344,12 @@ class ItemRepository:
         if query.state in _KIND_OF_FILTER:
             conditions.append(ITEMS.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
 
-        if query.state == ItemFilter.UNLABELLED:
-            conditions.append(ITEMS.id.not_in(_items_answered(AnswerKind.LABEL)))
+        if query.state in (ItemFilter.LABELLED, ItemFilter.UNLABELLED):
+            answered = ITEMS.id.in_(_items_answered(AnswerKind.LABEL))
+            decided = ITEMS.id.in_(_ITEMS_DECIDED)
+            has_label = or_(answered, decided)
+            is_listed = query.state == ItemFilter.LABELLED
+            conditions.append(has_label if is_listed else not_(has_label))
 
         if query.state == ItemFilter.ASKED:
             # Ready picks are not listed as asked: no annotator has seen them yet.
@@ -510,6 +514,10 @@ class ItemRepository:
 def _clamp_row_id(row_id: int) -> int:
     """Return the nearest number that databases accept as a row id."""
     return max(0, min(row_id, schema.MAX_ROW_ID))
+
+
+_ITEMS_DECIDED = select(DECISIONS.item_id).where(DECISIONS.live, DECISIONS.class_id.is_not(None))
+"""The items that a reviewer decided on a class for."""
 
 
 def _items_answered(kind: AnswerKind) -> Select[Any]:
