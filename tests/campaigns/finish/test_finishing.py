@@ -453,7 +453,7 @@ def test_a_promise_survives_renamed_classes_and_withdrawn_items(
     for item in by_model[1:]:
         assert after[item]["certificate"] == certificate.code
         assert after[item]["final_label"] == before[item]["final_label"].replace("ant", "termite")
-    with pytest.raises(InputError, match="The promise of .* rests on"):
+    with pytest.raises(InputError, match=r"The promise of .* rests on"):
         campaign.change_item(by_model[1], features=[0.0] * len(items.features[0]))
 
 
