@@ -369,7 +369,12 @@ def test_a_folder_of_images_is_unpacked(
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("cat/1.png", b"png")
-    monkeypatch.setattr(campaign._server, "read", lambda _: file.getvalue())
+    read = campaign._server.read
+
+    def read_archive(path: str) -> bytes:
+        return file.getvalue() if "/export" in path else read(path)
+
+    monkeypatch.setattr(campaign._server, "read", read_archive)
 
     campaign.export(tmp_path / "out", "image-folder")
 

@@ -19,7 +19,8 @@ def test_items_are_changed_withdrawn_and_put_back(campaign_file: Path) -> None:
     assert run_campaign("put-back", campaign_file, "t1") == "Put back 1 item.\n"
 
     campaign = Campaign.open(campaign_file)
-    assert campaign.row("t1") == {"stars": 4, "customer": "ACME"}
+    row = campaign.row("t1")
+    assert (row["text"], row["stars"], row["customer"]) == ("A quince", 4, "ACME")
     assert campaign.status().withdrawn == 1
     campaign.database.close()
     assert "No item is called 'lost'" in refuse_campaign("change", campaign_file, "lost", *changes)

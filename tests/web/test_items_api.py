@@ -337,12 +337,12 @@ def test_only_owners_change_a_campaign(tmp_path: Path) -> None:
             ("webhooks", {"url": "https://example.org"}),
         ):
             assert client.post(f"{AT}/{path}", json=body).status_code == 403, path
-        for path, body in (
-            ("settings", {"lease": 1}),
+        for path, change in (
+            ("settings", {"lease": "1"}),
             ("item", {"item": "t1", "text": "x"}),
             ("classes", {"name": "spam", "new_name": "x"}),
         ):
-            assert client.patch(f"{AT}/{path}", json=body).status_code == 403, path
+            assert client.patch(f"{AT}/{path}", json=change).status_code == 403, path
         assert client.get(f"{AT}/history").status_code == 403
         assert client.get(f"{AT}/webhooks").status_code == 403
         assert "teeter_items{" not in client.get("/metrics").text

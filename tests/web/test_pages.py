@@ -256,7 +256,9 @@ def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
     job = client.get(f"/api/v1/jobs/{started.json()['job']}").json()
 
     assert job["state"] == "done"
-    assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 121, "unreadable": 0}
+    result = job["result"]
+    assert (result["encoder"], result["encoded"], result["unreadable"]) == ("tfidf+tfidf", 121, 0)
+    assert (result["is_switch"], result["unencoded"]) == (True, 0)
 
 
 def test_a_form_has_no_page(client: TestClient) -> None:

@@ -684,8 +684,8 @@ class Campaign:
 
         Args:
             item: the item's id.
-            text: the new text, which is encoded at once. In a campaign of table rows it follows
-                from the columns.
+            text: the new text, which is encoded at once, and replaces the column that the old one
+                came from. In a campaign of table rows it follows from the columns.
             features: its features, if you supplied those of the other items.
             columns: new values by column, None for a missing one. Other columns stay.
             who: who changes it, for the history.

@@ -89,6 +89,7 @@ def change_item(
                 continue
 
             if changes_content:
+                columns = {**_text_columns(repository, connection, item, content), **columns}
                 repository.items.change_content(connection, item, content, digest, who)
                 if current is not None:
                     repository.encodings.replace_item(connection, item, current.row_id, vector)
@@ -178,8 +179,9 @@ def _new_vector(
     encoder = load_encoder(repository, connection, settings)
     if encoder is None:
         return None
-    vectors: Vectors = run_encoder(lambda texts: encoder.encode(texts).vectors, [content or ""])
-    return vectors[0]
+    vectors = run_encoder(lambda texts: encoder.encode(texts).vectors, [content or ""])
+    vector: Vectors = vectors[0]
+    return vector
 
 
 # Columns
@@ -202,6 +204,22 @@ def _change_card(
         if name and name not in hidden:
             card[name] = format_card_cell(format_cell(cell))
     return format_card(card)
+
+
+def _text_columns(
+    repository: CampaignRepository,
+    connection: Connection,
+    item: StoredItem,
+    content: str | None,
+) -> dict[str, Any]:
+    """Return the new value of the column that a text came from, if it came from one alone."""
+    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
+    if stored is None or item.content is None:
+        return {}
+
+    names = [name for name, cell in stored.values().items() if cell == item.content]
+    # With several, nobody knows which of them is the text.
+    return {names[0]: content} if len(names) == 1 else {}
 
 
 def _write_columns(

@@ -480,12 +480,12 @@ def _is_time(text: str) -> bool:
 
 def _common_type(types: Collection[ColumnType | None]) -> ColumnType:
     """Return the type that values of several types have together. None is a missing value."""
-    types = {column_type for column_type in types if column_type is not None}
-    if not types:
+    present = {column_type for column_type in types if column_type is not None}
+    if not present:
         return ColumnType.TEXT
-    if len(set(types)) == 1:
-        return next(iter(types))
-    if set(types) == {ColumnType.INTEGER, ColumnType.NUMBER}:
+    if len(present) == 1:
+        return present.pop()
+    if present == {ColumnType.INTEGER, ColumnType.NUMBER}:
         return ColumnType.NUMBER
 
     return ColumnType.JSON

@@ -118,10 +118,10 @@ def parse_items(
 
     if not any(columns):
         return items
-    rows = rows_from_mappings(columns)
+    table_rows = rows_from_mappings(columns)
     return [
         replace(item, row=row) if cells else item
-        for item, row, cells in zip(items, rows, columns, strict=True)
+        for item, row, cells in zip(items, table_rows, columns, strict=True)
     ]
 
 

@@ -120,10 +120,11 @@ class HistoryRepository:
 
 
 def _as_line(row: Row[Any]) -> dict[str, Any]:
-    line = {
+    line: dict[str, Any] = {
         "at": row.at,
         "who": row.who,
         "what": row.what,
         "item": row.item,
     }
-    return line | json.loads(row.detail)
+    line.update(json.loads(row.detail))
+    return line

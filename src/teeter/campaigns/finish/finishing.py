@@ -328,7 +328,8 @@ def _current_name(
     """Return what a class of a certificate is called now. Classes keep their positions."""
     if label is None:
         return None
-    return classes[certificate.content["classes"].index(label)]
+    position: int = certificate.content["classes"].index(label)
+    return classes[position]
 
 
 def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:

@@ -199,7 +199,7 @@ def _read_choice(
         return _Choice(AnswerKind.SKIP, None)
 
     label = chosen_class(annotation.result or [])
-    if label in names:
+    if label is not None and label in names:
         return _Choice(AnswerKind.LABEL, names[label])
 
     # An ignored annotation is read again by every sync, so it is enough to add the class later.
