@@ -84,6 +84,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Groups have the longest cases: begun last, they would keep a single worker busy.
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
     if torch.cuda.is_available():
         return
     for item in items:

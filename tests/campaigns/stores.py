@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,11 @@ STORES = ("sqlite", "postgresql")
 
 POSTGRESQL_SLOW = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
 """Every kind, where the contract already checks PostgreSQL in the fast tier."""
+
+
+def stores_in_groups(name: str) -> list[Any]:
+    """Return every kind, for cases of minutes: those of each kind run on a worker of their own."""
+    return [pytest.param(kind, marks=pytest.mark.xdist_group(f"{name}, {kind}")) for kind in STORES]
 
 
 @contextmanager

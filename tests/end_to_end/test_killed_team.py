@@ -16,14 +16,11 @@ import numpy as np
 import pytest
 
 from campaigns.history_replay import replay_answers
-from campaigns.stores import STORES, new_place
+from campaigns.stores import new_place, stores_in_groups
 from teeter.campaigns.campaign import Campaign, Settings
 from web.restartable_server import RestartableServer
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
-    pytest.mark.xdist_group("killed servers"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 
 AT = "/api/v1/campaigns/numbers"
 PATIENCE = 600
@@ -158,7 +155,7 @@ def wait_for_a_model(place: str, known: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, 100])
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", stores_in_groups("killed team"))
 def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path) -> None:
     place = new_place(kind, tmp_path)
     tokens = begin(place, 1000 + 150 * kills)

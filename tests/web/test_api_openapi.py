@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from campaigns.stores import POSTGRESQL_SLOW, new_place
+from campaigns.stores import new_place, stores_in_groups
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.copies import copy_to_location
 from teeter.web.app import make_app
@@ -18,16 +18,17 @@ from teeter.web.auth import SecurityConfig
 from web.servers import make_text_campaign, use_inline_workers
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "examples",
     [
-        pytest.param(2, marks=pytest.mark.slow, id="few"),
-        pytest.param(12, marks=pytest.mark.slow, id="some"),
-        pytest.param(300, marks=pytest.mark.slow, id="many"),
+        pytest.param(2, id="few"),
+        pytest.param(12, id="some"),
+        pytest.param(300, id="many"),
     ],
 )
-@pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
+@pytest.mark.parametrize("kind", stores_in_groups("requests"))
 def test_no_request_breaks_the_server(kind: str, examples: int, tmp_path: Path) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     file = make_text_campaign(tmp_path / "texts.teeter", 40, overlap=0.5)
