@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import io
 import json
 import threading
@@ -17,8 +18,16 @@ from fastapi.testclient import TestClient
 
 import teeter
 from teeter import client as client_module
+from teeter.campaigns import Campaign, Settings
+from teeter.campaigns.columns import ColumnType, TableColumn
+from teeter.campaigns.consensus import ConsensusLabel
+from teeter.campaigns.db import ClassDescription, Decision, UndoResult
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.results import EncodingResult
+from teeter.campaigns.suggestions import SourceReport
 from teeter.client import RemoteCampaign
 from teeter.errors import (
+    FileError,
     InputError,
     PermissionDeniedError,
     ServerError,
@@ -102,17 +111,19 @@ def test_a_round_of_labelling_over_the_network(campaign: RemoteCampaign, tmp_pat
     for number, question in enumerate(questions[:3]):
         campaign.tell(question.item, ("spam", "ham")[number % 2], comment="sure")
     campaign.flag(questions[3].item)
-    assert campaign.undo() is not None
+    undone = campaign.undo()
+    assert isinstance(undone, UndoResult)
+    assert undone.answer.kind is AnswerKind.FLAG
 
     labels = campaign.labels()
     assert set(labels) == {question.item for question in questions[:3]}
+    assert labels[questions[0].item] == ConsensusLabel("spam", 1.0, "majority")
     model = campaign.train()
-    assert model is not None
     assert (model.version, model.labels) == (1, 3)
     assert campaign.status().labelled == 3
     (prediction,) = campaign.predict(["Win cash now"])
-    assert prediction[0] in ("spam", "ham")
-    campaign.export(tmp_path / "out.jsonl")
+    assert prediction.label in ("spam", "ham")
+    assert campaign.export(tmp_path / "out.jsonl") == 3
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert len(lines) == 121
     assert json.loads(lines[0])["id"] == "t0"
@@ -171,8 +182,6 @@ def test_errors_of_the_server_are_errors_here(opener: TestOpener, campaign: Remo
 
 def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter")
-    from teeter.campaigns import Campaign
-
     opened = Campaign.open(file)
     token = opened.people.add("olga", "owner")
     opened.database.close()
@@ -182,8 +191,9 @@ def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(PermissionDeniedError):
             teeter.connect("http://127.0.0.1:8765", "wrong")
         campaign = teeter.connect("http://127.0.0.1:8765/c/texts", token)
-        campaign.tell("t1", "ham")
-        assert campaign.labels() == {"t1": "ham"}
+        assert campaign.tell("t1", "ham").recorded
+        assert not campaign.tell("t1", "ham").recorded, "it was there already"
+        assert campaign.labels()["t1"].label == "ham"
 
 
 def test_an_undo_whose_answer_was_lost_takes_back_one_answer(
@@ -196,8 +206,8 @@ def test_an_undo_whose_answer_was_lost_takes_back_one_answer(
     undone = campaign.undo()
 
     assert undone is not None
-    assert undone["item"] == "t2"
-    assert campaign.labels() == {"t1": "ham"}
+    assert undone.answer.item == "t2"
+    assert set(campaign.labels()) == {"t1"}
 
 
 def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:
@@ -211,13 +221,146 @@ def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:
 def test_decisions_and_descriptions(campaign: RemoteCampaign) -> None:
     assert campaign.decide("t1", "ham")
     assert not campaign.decide("t1", "ham")
+    assert campaign.labels()["t1"].label == "ham", "a decision without an answer"
     undone = campaign.undo_decision()
-    assert undone is not None
-    assert undone["item"] == "t1"
+    assert isinstance(undone, Decision)
+    assert (undone.item, undone.label) == ("t1", "ham")
     campaign.describe({"spam": "Advertisements."})
+    assert campaign.descriptions == {"spam": ClassDescription("Advertisements.")}
+    assert campaign.agreement().items == 0
+    encoded = campaign.encode()
+    assert isinstance(encoded, EncodingResult)
+    assert (encoded.encoded, encoded.unencoded) == (0, 0)
+
+
+def test_items_and_classes_are_changed_as_in_a_campaign(
+    campaign: RemoteCampaign, tmp_path: Path
+) -> None:
+    assert campaign.change_item("t1", text="Another text", columns={"n": 5})
+    assert not campaign.change_item("t1", text="Another text")
+    assert campaign.row("t1") == {"n": 5}
+    assert campaign.columns == [TableColumn("n", ColumnType.INTEGER)]
+    assert campaign.withdraw(["t1", "t2"], reason="private") == 2
+    assert campaign.status().withdrawn == 2
+    assert [row["item"] for row in campaign.items(state="withdrawn")] == ["t1", "t2"]
+    assert campaign.put_back(["t1", "t2", "t3"]) == 2
+    campaign.rename_class("spam", "ads", description="Offers.")
+    assert campaign.classes == ("ads", "ham")
+    assert campaign.descriptions == {"ads": ClassDescription("Offers.")}
+
+    whats = [line["what"] for line in campaign.history()]
+    assert whats[0] == "created"
+    assert whats[-6:] == [
+        "item changed",
+        "columns changed",
+        "withdrawn",
+        "put back",
+        "class renamed",
+        "described",
+    ]
+
+
+def test_predictions_are_added_from_rows_and_files(
+    campaign: RemoteCampaign, tmp_path: Path
+) -> None:
+    rows = [{"id": f"t{n}", "label": "spam", "probability": 0.9} for n in range(5)]
+    added = campaign.add_predictions([*rows, {"id": "lost", "label": "ham"}], "rules")
+    assert (added.source, added.stored, added.unknown_items) == ("rules", 5, 1)
+    file = tmp_path / 'a "name" ü.csv'
+    file.write_text("id,label\nt1,ham\n")
+    assert campaign.add_predictions(file, "rules").stored == 1
+
+    (source,) = campaign.sources()
+    assert isinstance(source, SourceReport)
+    assert (source.name, source.items, source.usage) == ("rules", 1, None)
+    campaign.remove_source("rules")
     assert campaign.sources() == []
-    assert campaign.agreement()["items"] == 0
-    assert campaign.encode()["encoded"] == 0
+    with pytest.raises(FileError, match="Cannot read"):
+        campaign.add_predictions(tmp_path / "lost.csv", "rules")
+
+
+def test_rows_of_a_table_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "rows.teeter"
+    settings = Settings(encoder="table-rows")
+    Campaign.create(file, "rows", ("low", "high"), settings).database.close()
+    with serve_campaigns(file) as client:
+        client.headers.pop("x-csrf-token", None)
+        opener = TestOpener(client)
+        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
+        campaign = teeter.connect("http://127.0.0.1:8765")
+
+        result = campaign.add({"id": n, "age": n, "text": "a note"} for n in range(12))
+
+        assert result.new == 12
+        assert campaign.row("3") == {"age": 3, "text": "a note"}
+        assert campaign.change_item("3", columns={"age": 77})
+        (row,) = [row for row in campaign.items() if row["item"] == "3"]
+        assert row["excerpt"] == "age: 77\ntext: a note"
+
+
+NOT_REMOTE = {
+    "answer": "tell, skip, mark_unsure and flag; the annotator is the user of the token",
+    "back_up": "a backup holds what the server must not give away, such as hashes of tokens",
+    "certificate_note": "the page and GET /finish say it",
+    "certificates": "GET /finish lists them",
+    "certify": "POST /finish/certificates; a report is made for the page",
+    "classifier": "the model stays on the server; predict uses it there",
+    "create": "POST /campaigns; a client belongs to one campaign",
+    "disagreements": "GET /disagreements gives a page of them, with their contents",
+    "finish": "GET /finish; a report is made for the page",
+    "is_shared": "the server decides who gets an item",
+    "keep_ready": "the server's worker does it",
+    "load_state": "the server's worker does it",
+    "make": "POST /campaigns; a client belongs to one campaign",
+    "next_item_number": "items without an id get one from their content",
+    "open": "connect",
+    "pick_ahead": "the server's worker does it",
+    "prediction_note": "predictions come from the newest model of the server",
+    "ready_items_wanted": "the server's worker does it",
+    "release_items": "POST /people/release, for owners",
+    "request_draws": "POST /finish/draws; a report is made for the page",
+    "restore": "it replaces the file that the server has open",
+    "show": "the server's page is there already",
+    "shown_columns": "questions and rows have them",
+    "start_finish": "POST /finish; a report is made for the page",
+    "store": "add does not wait for the encoding either",
+    "suggest": "POST /suggest; the language model is that of the server",
+    "team": "GET /team has members and roles too",
+    "with_newest_model": "the server's worker does it",
+}
+"""Methods of Campaign that a client lacks, and why or what to use instead."""
+
+ONLY_REMOTE = {
+    "change_settings": "the function teeter.campaigns.change_settings",
+    "items": "reading the database",
+    "settings": "the attribute settings",
+}
+"""The other way round."""
+
+
+def public_names(owner: type) -> set[str]:
+    return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def test_the_client_has_the_methods_of_a_campaign() -> None:
+    local = public_names(Campaign)
+    remote = public_names(RemoteCampaign)
+
+    assert local - remote == set(NOT_REMOTE)
+    assert remote - local == set(ONLY_REMOTE)
+    for name in local & remote:
+        ours = vars(Campaign)[name]
+        theirs = vars(RemoteCampaign)[name]
+        assert isinstance(ours, property) == isinstance(theirs, property), name
+        if isinstance(ours, property):
+            ours = ours.fget
+            theirs = theirs.fget
+        ours = inspect.signature(ours)
+        theirs = inspect.signature(theirs)
+        assert ours.return_annotation == theirs.return_annotation, name
+        # A client may lack arguments, such as the annotator, and has none of its own.
+        extra = set(theirs.parameters) - set(ours.parameters)
+        assert extra <= {"refresh"}, name
 
 
 def test_a_folder_of_images_is_unpacked(
@@ -226,7 +369,12 @@ def test_a_folder_of_images_is_unpacked(
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("cat/1.png", b"png")
-    monkeypatch.setattr(campaign._server, "read", lambda _: file.getvalue())
+    read = campaign._server.read
+
+    def read_archive(path: str) -> bytes:
+        return file.getvalue() if "/export" in path else read(path)
+
+    monkeypatch.setattr(campaign._server, "read", read_archive)
 
     campaign.export(tmp_path / "out", "image-folder")
 

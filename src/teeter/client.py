@@ -20,21 +20,39 @@ from datetime import date
 from datetime import time as clock_time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.agreement import AgreementScore
+from teeter.campaigns.columns import ColumnType, TableColumn
+from teeter.campaigns.consensus import ConsensusLabel
+from teeter.campaigns.db import (
+    Answer,
+    AnswerReceipt,
+    ClassDescription,
+    Decision,
+    ModelUsage,
+    SourceKind,
+    UndoResult,
+)
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import ITEM_FIELDS
 from teeter.campaigns.results import (
     EncoderComparison,
+    EncodingResult,
     ImportResult,
     ModelInfo,
     Question,
     Status,
     SuspectLabel,
 )
+from teeter.campaigns.settings import ROW_ENCODER
+from teeter.campaigns.snapshot import Agreement, PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
+from teeter.campaigns.suggestions import PredictionImport, SourceReport
+from teeter.classifier import Prediction
 from teeter.errors import (
+    FileError,
     InputError,
     PermissionDeniedError,
     ServerError,
@@ -47,6 +65,8 @@ from teeter.model_servers import RefusedRedirects
 from teeter.version import __version__
 
 __all__ = ["RemoteCampaign", "connect"]
+
+ItemT = TypeVar("ItemT")
 
 _API = "/api/v1"
 _MAX_ITEMS = 1000
@@ -105,8 +125,8 @@ def connect(url: str, token: str | None = None, *, campaign: str | None = None) 
 class RemoteCampaign:
     """A campaign on a server. Use ``teeter.connect`` to get one.
 
-    The annotator is the user of the token. What a method returns has the types of
-    ``teeter.Campaign`` where these are simple, and the JSON of the REST API where they are not.
+    The annotator is the user of the token, so no method has the arguments ``annotator`` and
+    ``who``. What the methods return has the types that it has in ``teeter.Campaign``.
     """
 
     def __init__(self, server: _Server, name: str) -> None:
@@ -131,15 +151,32 @@ class RemoteCampaign:
         """Add a class. Labels stay as they are."""
         self._post("/classes", {"name": name})
 
+    def rename_class(
+        self,
+        name: str,
+        new_name: str,
+        *,
+        description: ClassDescription | str | None = None,
+    ) -> None:
+        """Give a class another name, and a description if you like. Labels stay as they are."""
+        body: dict[str, Any] = {"name": name, "new_name": new_name}
+        if description is not None:
+            body |= _describe_class(description)
+        self._post("/classes", body, "PATCH")
+
+    @property
+    def descriptions(self) -> dict[str, ClassDescription]:
+        """What the classes mean, by class; only of those that were described."""
+        descriptions = {}
+        for entry in self._get("/classes"):
+            if entry["description"] or entry["examples"]:
+                description = ClassDescription(entry["description"], tuple(entry["examples"]))
+                descriptions[entry["name"]] = description
+        return descriptions
+
     def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
         """Say what classes mean. See ``Campaign.describe``."""
-        classes: dict[str, Any] = {}
-        for name, given in descriptions.items():
-            description = ClassDescription(given) if isinstance(given, str) else given
-            classes[name] = {
-                "description": description.description,
-                "examples": list(description.examples),
-            }
+        classes = {name: _describe_class(given) for name, given in descriptions.items()}
         self._post("/classes/describe", {"classes": classes})
 
     def use_names(self, use: bool) -> None:
@@ -157,19 +194,57 @@ class RemoteCampaign:
             What happened to them, as ``Campaign.add`` says it.
         """
         kind = self._get("")["kind"]
+        has_rows = self.settings()["encoder"] == ROW_ENCODER
         new = 0
         labelled = 0
         duplicates: list[tuple[str, str]] = []
         conflicts: list[tuple[str, str, str]] = []
-        for part in _split_items(_as_item(entry, kind) for entry in items):
+        failed: list[tuple[str, str]] = []
+        for part in _split_items(_as_item(entry, kind, has_rows) for entry in items):
             added = self._post("/items", {"items": part})
             new += added["new"]
             labelled += added["labelled"]
             duplicates += [(item, same) for item, same in added["duplicate_items"]]
             conflicts += [(item, label, held) for item, label, held in added["conflicting_items"]]
+            failed += [(link, reason) for link, reason in added["failed_items"]]
         return ImportResult(
-            new=new, duplicates=tuple(duplicates), labelled=labelled, conflicts=tuple(conflicts)
+            new=new,
+            duplicates=tuple(duplicates),
+            labelled=labelled,
+            conflicts=tuple(conflicts),
+            failed=tuple(failed),
         )
+
+    def change_item(
+        self,
+        item: str,
+        *,
+        text: str | None = None,
+        features: Sequence[float] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Change the text, the features or columns of an item. See ``Campaign.change_item``."""
+        body: dict[str, Any] = {"item": str(item), "text": text, "columns": columns}
+        if features is not None:
+            body["features"] = [float(value) for value in features]
+        return bool(self._post("/item", body, "PATCH")["changed"])
+
+    def withdraw(self, items: Iterable[str], *, reason: str | None = None) -> int:
+        """Take items out of the campaign, a thousand at a time. See ``Campaign.withdraw``."""
+        return self._move(items, "/items/withdraw", reason=reason)
+
+    def put_back(self, items: Iterable[str]) -> int:
+        """Put withdrawn items back, with everything they had. See ``Campaign.put_back``."""
+        return self._move(items, "/items/restore")
+
+    def _move(self, items: Iterable[str], path: str, **fields: Any) -> int:
+        if isinstance(items, str):
+            raise InputError("Give a list of item ids, even for a single item.")
+
+        moved = 0
+        for part in _split_items(str(item) for item in items):
+            moved += int(self._post(path, {"items": part, **fields})["items"])
+        return moved
 
     def items(self, **filters: Any) -> Iterator[dict[str, Any]]:
         """Yield the items in their order, page by page.
@@ -188,6 +263,12 @@ class RemoteCampaign:
             after = page["after"]
             if after is None:
                 return
+
+    @property
+    def columns(self) -> list[TableColumn]:
+        """The columns that the items came with, in the order of their files."""
+        columns = self._get("/columns")
+        return [TableColumn(entry["name"], ColumnType(entry["type"])) for entry in columns]
 
     def row(self, item: str) -> dict[str, Any]:
         """Return the columns that an item came with."""
@@ -217,30 +298,43 @@ class RemoteCampaign:
                 return [_question(fields) for fields in questions]
             time.sleep(_POLL_SECONDS)
 
-    def tell(self, item: str, label: str, *, comment: str | None = None) -> None:
+    def tell(self, item: str, label: str, *, comment: str | None = None) -> AnswerReceipt:
         """Record the class of an item. It is on the server's disk when this returns."""
-        self._answer(item, "label", label, comment)
+        return self._answer(item, "label", label, comment)
 
-    def skip(self, item: str, *, comment: str | None = None) -> None:
+    def skip(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Skip an item: it may be asked about again after the next training."""
-        self._answer(item, "skip", None, comment)
+        return self._answer(item, "skip", None, comment)
 
-    def mark_unsure(self, item: str, *, comment: str | None = None) -> None:
+    def mark_unsure(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Say that an item's class cannot be told."""
-        self._answer(item, "unsure", None, comment)
+        return self._answer(item, "unsure", None, comment)
 
-    def flag(self, item: str, *, comment: str | None = None) -> None:
+    def flag(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Say that an item does not belong in the campaign."""
-        self._answer(item, "flag", None, comment)
+        return self._answer(item, "flag", None, comment)
 
-    def _answer(self, item: str, kind: str, label: str | None, comment: str | None) -> None:
+    def _answer(
+        self, item: str, kind: str, label: str | None, comment: str | None
+    ) -> AnswerReceipt:
         body = {"item": str(item), "kind": kind, "label": label, "comment": comment}
-        self._post("/answers", body)
+        receipt = self._post("/answers", body)
+        # Who else has the item now is not for annotators to know.
+        return AnswerReceipt(receipt["number"], late=receipt["late"], recorded=receipt["new"])
 
-    def undo(self, *, item: str | None = None) -> dict[str, Any] | None:
+    def confirm_label(self, item: str, *, comment: str | None = None) -> None:
+        """Confirm an item's label after checking it. It is not suspected again while it stays."""
+        self._post("/keep", {"item": str(item), "comment": comment})
+
+    def undo(self, *, item: str | None = None) -> UndoResult | None:
         """Take back your last answer, and return it; None if you have no answer."""
-        undone: dict[str, Any] | None = self._post("/undo", {"item": item})["undone"]
-        return undone
+        undone = self._post("/undo", {"item": item})["undone"]
+        if undone is None:
+            return None
+        before = undone["previous_answer"]
+        return UndoResult(
+            _as_answer(undone["undone_answer"]), None if before is None else _as_answer(before)
+        )
 
     # Reviewing
 
@@ -249,10 +343,10 @@ class RemoteCampaign:
         body = {"item": str(item), "label": label, "comment": comment}
         return bool(self._post("/decisions", body)["new"])
 
-    def undo_decision(self, *, item: str | None = None) -> dict[str, Any] | None:
+    def undo_decision(self, *, item: str | None = None) -> Decision | None:
         """Take back your last decision, and return it; None if you have none."""
-        undone: dict[str, Any] | None = self._post("/decisions/undo", {"item": item})["undone"]
-        return undone
+        undone = self._post("/decisions/undo", {"item": item})["undone"]
+        return None if undone is None else Decision(**undone["undone_decision"])
 
     def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.
@@ -272,28 +366,76 @@ class RemoteCampaign:
             query = {}
             time.sleep(_POLL_SECONDS)
 
-    def sources(self) -> list[dict[str, Any]]:
-        """Return the sources of suggestions, and how far people agree with each."""
-        sources: list[dict[str, Any]] = self._get("/sources")
-        return sources
+    def add_predictions(
+        self, predictions: str | Path | Iterable[Mapping[str, Any]], source: str
+    ) -> PredictionImport:
+        """Add the predictions of another model as suggestions. They never become labels.
 
-    def agreement(self) -> dict[str, Any]:
+        Args:
+            predictions: A file (.csv, .jsonl or .parquet), or rows, as ``Campaign.add_predictions``
+                takes them.
+            source: What they are called. Earlier predictions of that name are replaced.
+        """
+        if isinstance(predictions, str | Path):
+            path = Path(predictions)
+            name = path.name
+            content = _read_file(path)
+        else:
+            name = "predictions.jsonl"
+            content = "".join(f"{_dump_json(row)}\n" for row in predictions).encode()
+
+        address = f"/campaigns/{quote(self.name)}/predictions"
+        stored = self._server.upload(address, {"source": source}, name, content)
+        return PredictionImport(**stored)
+
+    def sources(self) -> list[SourceReport]:
+        """Return the sources of suggestions, and how often annotators agree with each."""
+        return [_as_source(fields) for fields in self._get("/sources")]
+
+    def remove_source(self, name: str) -> None:
+        """Remove a source and all its suggestions."""
+        self._post("/sources/remove", {"name": name})
+
+    def agreement(self) -> Agreement:
         """Return how far annotators agree: overall, by class and by pair."""
-        agreement: dict[str, Any] = self._get("/agreement")
-        return agreement
+        fields = self._get("/agreement")
+        pairs = [
+            PairAgreement(**{**pair, "kappa": _as_score(pair["kappa"])}) for pair in fields["pairs"]
+        ]
+        return Agreement(
+            items=fields["items"],
+            observed=_as_score(fields["observed"]),
+            alpha=_as_score(fields["alpha"]),
+            by_class={name: _as_score(score) for name, score in fields["by_class"].items()},
+            pairs=tuple(pairs),
+        )
 
     # Models and results
 
-    def encode(self, encoder: str | None = None) -> dict[str, Any]:
+    def encode(self, encoder: str | None = None) -> EncodingResult:
         """Compute the features of items that lack them, or switch to another encoder."""
-        return self._wait_for_job(self._post("/encode", {"encoder": encoder})["job"])
+        fields = self._wait_for_job(self._post("/encode", {"encoder": encoder})["job"])
+        return EncodingResult(
+            encoder=fields["encoder"],
+            sentence=fields["sentence"],
+            encoded=fields["encoded"],
+            unencoded=fields["unencoded"],
+            is_switch=fields["is_switch"],
+            unreadable=fields["unreadable_items"],
+            fitted_on=fields["fitted_on"],
+            is_outgrown=fields["is_outgrown"],
+        )
 
-    def train(self) -> ModelInfo | None:
-        """Train a model now, and return it; None if fewer than two classes have labels."""
+    def train(self) -> ModelInfo:
+        """Train a model now, and return it.
+
+        Raises:
+            InputError: If fewer than two classes have labels.
+        """
         result = self._wait_for_job(self._post("/train", {})["job"])
         trained = result["trained"]
         if trained is None:
-            return None
+            raise InputError("Fewer than two classes have labels: label items first, then train.")
         return ModelInfo(trained["version"], trained["labels"], tuple(trained["classes"]))
 
     def _wait_for_job(self, job: str) -> dict[str, Any]:
@@ -306,20 +448,23 @@ class RemoteCampaign:
                 return result
             time.sleep(_POLL_SECONDS)
 
-    def predict(self, contents: Sequence[str]) -> list[tuple[str, float]]:
+    def predict(self, contents: Sequence[str]) -> list[Prediction]:
         """Return the most probable class of new texts, each with a calibrated probability."""
-        predictions: list[tuple[str, float]] = []
+        predictions: list[Prediction] = []
         for start in range(0, len(contents), _MAX_ITEMS):
             part = list(contents[start : start + _MAX_ITEMS])
             answer = self._post("/predict", {"texts": part})
             predicted = answer["predictions"]
-            predictions += [(entry["label"], entry["probability"]) for entry in predicted]
+            predictions += [Prediction(entry["label"], entry["probability"]) for entry in predicted]
         return predictions
 
-    def labels(self) -> dict[str, str]:
-        """Return the label of every labelled item by id."""
-        rows = self.items(state="labelled")
-        return {row["item"]: row["label"] for row in rows if row["label"] is not None}
+    def labels(self) -> dict[str, ConsensusLabel]:
+        """Return the label of every labelled item by id: decided on, or by consensus."""
+        labels = {}
+        for row in self.items(state="labelled"):
+            if row["label"] is not None:
+                labels[row["item"]] = ConsensusLabel(row["label"], row["confidence"], row["by"])
+        return labels
 
     def status(self) -> Status:
         """Return the progress of the campaign, with the advice on whether to stop."""
@@ -331,7 +476,18 @@ class RemoteCampaign:
             fields["comparison"] = EncoderComparison(**fields["comparison"])
         return Status(**fields)
 
-    def export(self, path: str | Path, form: str | None = None) -> None:
+    def history(self) -> list[dict[str, Any]]:
+        """Return every change of the campaign, oldest first."""
+        lines: list[dict[str, Any]] = []
+        after = 0
+        while True:
+            page = self._get("/history", after=after, count=1000)
+            lines += page["lines"]
+            if page["after"] is None:
+                return lines
+            after = page["after"]
+
+    def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels, predictions and all columns to a file.
 
         The formats ``datasets`` and ``image-folder`` write a folder.
@@ -339,6 +495,9 @@ class RemoteCampaign:
         Args:
             path: The file. Its ending gives the format: .csv, .jsonl or .parquet.
             form: The format by name. See ``Campaign.export``.
+
+        Returns:
+            How many items have a label.
         """
         target = Path(path)
         form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT
@@ -347,9 +506,10 @@ class RemoteCampaign:
 
         if form not in _FOLDER_FORMATS:
             atomic_write(target, content)
-            return
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            archive.extractall(target)
+        else:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                archive.extractall(target)
+        return self.status().labelled
 
 
 class _Server:
@@ -375,16 +535,33 @@ class _Server:
 
     def send(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         """Send JSON, and return the JSON that the server answers with."""
-        if self._token is None and self._csrf is None:
-            self._csrf = self.get("/session")["csrf"]
+        self._ensure_csrf_token()
         return json.loads(self._request(method, path, _dump_json(body).encode()))
 
-    def _request(self, method: str, path: str, body: bytes | None) -> bytes:
+    def upload(self, path: str, fields: Mapping[str, str], name: str, content: bytes) -> Any:
+        """Send a file and the fields of a form, and return the JSON of the answer."""
+        boundary = uuid.uuid4().hex
+        parts = [_form_part(boundary, f'name="{field}"', value) for field, value in fields.items()]
+        file_name = quote(name, safe=" ")
+        parts.append(_form_part(boundary, f'name="file"; filename="{file_name}"', content))
+        parts.append(f"--{boundary}--\r\n".encode())
+
+        self._ensure_csrf_token()
+        media_type = f"multipart/form-data; boundary={boundary}"
+        return json.loads(self._request("POST", path, b"".join(parts), media_type))
+
+    def _ensure_csrf_token(self) -> None:
+        if self._token is None and self._csrf is None:
+            self._csrf = self.get("/session")["csrf"]
+
+    def _request(
+        self, method: str, path: str, body: bytes | None, media_type: str = "application/json"
+    ) -> bytes:
         headers = {"user-agent": f"teeter/{__version__}", "accept": "application/json"}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
         if body is not None:
-            headers["content-type"] = "application/json"
+            headers["content-type"] = media_type
             # The same in every attempt: the server does the request once.
             headers["idempotency-key"] = uuid.uuid4().hex
         if self._csrf is not None:
@@ -458,8 +635,12 @@ def _as_error(error: urllib.error.HTTPError) -> Exception:
     return ServerError(sentence)
 
 
-def _as_item(entry: Any, kind: str) -> dict[str, Any]:
+def _as_item(entry: Any, kind: str, has_rows: bool) -> dict[str, Any]:
     """Return an item as the REST API takes it."""
+    if has_rows and isinstance(entry, Mapping):
+        row = {name: str(entry[name]) for name in ("id", "label") if entry.get(name) is not None}
+        columns = {name: value for name, value in entry.items() if name not in ("id", "label")}
+        return {**row, "columns": columns}
     if isinstance(entry, str):
         return {kind: entry}
     if isinstance(entry, tuple) and len(entry) == 2:
@@ -478,9 +659,9 @@ def _as_item(entry: Any, kind: str) -> dict[str, Any]:
     return item
 
 
-def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield items in parts that fit into one request."""
-    part: list[dict[str, Any]] = []
+def _split_items(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
+    """Yield items, or ids of items, in parts that fit into one request."""
+    part: list[ItemT] = []
     characters = 0
 
     for item in items:
@@ -495,6 +676,57 @@ def _split_items(items: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any
 
     if part:
         yield part
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+
+
+def _form_part(boundary: str, disposition: str, content: str | bytes) -> bytes:
+    """Return a part of a multipart form."""
+    head = f"--{boundary}\r\ncontent-disposition: form-data; {disposition}\r\n\r\n"
+    body = content.encode() if isinstance(content, str) else content
+    return head.encode() + body + b"\r\n"
+
+
+def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
+    description = ClassDescription(given) if isinstance(given, str) else given
+    return {"description": description.description, "examples": list(description.examples)}
+
+
+def _as_answer(fields: Mapping[str, Any]) -> Answer:
+    return Answer(**{**fields, "kind": AnswerKind(fields["kind"])})
+
+
+def _as_score(fields: Mapping[str, Any] | None) -> AgreementScore | None:
+    return None if fields is None else AgreementScore(**fields)
+
+
+def _as_estimate(fields: Mapping[str, Any] | None) -> AccuracyEstimate | None:
+    if fields is None:
+        return None
+    return AccuracyEstimate(fields["right"], fields["total"], fields["low"], fields["high"])
+
+
+def _as_source(fields: Mapping[str, Any]) -> SourceReport:
+    usage = None if fields["usage"] is None else ModelUsage(**fields["usage"])
+    # The server keeps the address and the prompt of a language model to itself.
+    detail = {}
+    if usage is not None and fields["remaining_budget"] is not None:
+        detail["budget"] = fields["remaining_budget"] + usage.cost
+    return SourceReport(
+        name=fields["name"],
+        kind=SourceKind(fields["kind"]),
+        detail=detail,
+        items=fields["items"],
+        accuracy=_as_estimate(fields["accuracy"]),
+        shown=_as_estimate(fields["shown"]),
+        blind=_as_estimate(fields["blind"]),
+        usage=usage,
+    )
 
 
 def _question(fields: Mapping[str, Any]) -> Question:

@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -121,8 +122,24 @@ def test_links_can_be_added_with_their_ids(images: ImageServer, tmp_path: Path) 
     ]
     assert entries[3] == "b.png"
     assert (tmp_path / path).read_bytes() == make_png(1)
-    with pytest.raises(InputError, match=r"Cannot fetch an image: .*/lost answers with status 404"):
-        replace_image_links([f"{images.origin}/lost"], fetcher)
+
+
+def test_a_link_that_fails_leaves_out_its_own_item_only(
+    images: ImageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(kind="image", folder=str(tmp_path))
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("a", "b"), settings)
+    make_fetcher = partial(ImageFetcher, allow_private=True)
+    monkeypatch.setattr("teeter.campaigns.campaign.ImageFetcher", make_fetcher)
+    lost = f"{images.origin}/lost"
+
+    result = campaign.store([f"{images.origin}/image1", lost, ("x", f"{images.origin}/image2")])
+
+    assert result.new == 2
+    ((link, reason),) = result.failed
+    assert link == lost
+    assert "answers with status 404" in reason
+    assert campaign.store([lost]).new == 0
 
 
 def test_what_is_fetched_must_be_an_image_of_a_size(images: ImageServer, tmp_path: Path) -> None:

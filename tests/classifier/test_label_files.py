@@ -33,6 +33,23 @@ def test_a_csv_file_keeps_its_cells(tmp_path: Path) -> None:
     assert {row[6] for row in written[1:]} == {"3"}
 
 
+def test_a_csv_file_for_spreadsheets_runs_no_formulas(tmp_path: Path) -> None:
+    source = tmp_path / "new.csv"
+    rows = [["=1+1", text, "-5"] for text in TEXTS]
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([["@id", "text", "n"], *rows])
+
+    label_file(text_classifier(), source, tmp_path / "out.csv", spreadsheet=True)
+
+    with (tmp_path / "out.csv").open(newline="") as file:
+        written = list(csv.reader(file))
+    assert written[0][:3] == ["'@id", "text", "n"]
+    assert [row[:3] for row in written[1:]] == [["'=1+1", text, "-5"] for text in TEXTS]
+    assert [row[3] for row in written[1:]] == EXPECTED
+    with pytest.raises(InputError, match=r"Only a .csv file"):
+        label_file(text_classifier(), source, tmp_path / "out.jsonl", spreadsheet=True)
+
+
 def test_json_lines_keep_their_values(tmp_path: Path) -> None:
     source = tmp_path / "new.jsonl"
     objects = [{"n": k, "message": text, "tags": ["ä", None]} for k, text in enumerate(TEXTS)]

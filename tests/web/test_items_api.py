@@ -64,6 +64,78 @@ def test_an_item_that_cannot_be_added_adds_none(
     assert client.get(AT).json()["items"] == 121
 
 
+def test_items_are_changed_withdrawn_and_put_back(client: TestClient) -> None:
+    client.post(f"{AT}/answers", json={"item": "t1", "label": "ham"})
+    body = {"item": "t1", "text": "A new text", "columns": {"customer": "ACME"}}
+    headers = {"idempotency-key": "c"}
+
+    changed = client.patch(f"{AT}/item", json=body, headers=headers).json()
+    again = client.patch(f"{AT}/item", json=body, headers=headers).json()
+
+    assert changed == again == {"item": "t1", "changed": True}
+    item = client.get(f"{AT}/item", params={"id": "t1"}).json()
+    assert (item["content"]["text"], item["label"]) == ("A new text", "ham")
+    assert item["row"] == {"customer": "ACME"}
+    moved = client.post(f"{AT}/items/withdraw", json={"items": ["t1", "t2"], "reason": "private"})
+    assert moved.json() == {"items": 2}
+    listed = client.get(f"{AT}/items", params={"state": "withdrawn"}).json()["items"]
+    assert [row["state"] for row in listed] == ["ham, withdrawn", "withdrawn"]
+    assert client.post(f"{AT}/items/restore", json={"items": ["t1"]}).json() == {"items": 1}
+    lost = client.post(f"{AT}/items/withdraw", json={"items": ["t3", "lost"]})
+    assert lost.status_code == 404
+    assert client.patch(f"{AT}/item", json={"item": "lost", "text": "x"}).status_code == 404
+    taken = client.patch(f"{AT}/item", json={"item": "t3", "text": "A new text"})
+    assert taken.status_code == 422
+
+    lines = client.get(f"{AT}/history", params={"count": 1}).json()
+    assert (len(lines["lines"]), lines["lines"][0]["what"]) == (1, "created")
+    rest = client.get(f"{AT}/history", params={"count": 1000, "after": lines["after"]}).json()
+    assert rest["after"] is None
+    assert rest["lines"][-1]["what"] == "put back"
+    assert client.get(f"{AT}/columns").json() == [{"name": "customer", "type": "text"}]
+
+
+def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
+    client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"})
+    body = {"name": "spam", "new_name": "ads", "description": "Offers."}
+
+    classes = client.patch(f"{AT}/classes", json=body).json()["classes"]
+
+    assert [entry["name"] for entry in classes] == ["ads", "ham"]
+    assert classes[0]["description"] == "Offers."
+    examples = {"name": "ads", "examples": ["Win!"]}
+    changed = client.patch(f"{AT}/classes", json=examples).json()["classes"][0]
+    assert (changed["description"], changed["examples"]) == ("Offers.", ["Win!"])
+    assert client.get(f"{AT}/item", params={"id": "t1"}).json()["label"] == "ads"
+    late = client.post(f"{AT}/answers", json={"item": "t3", "label": "spam"})
+    assert late.status_code == 200, "from a page that still has the old name"
+    taken = {"name": "ads", "new_name": "ham", "description": "Not stored."}
+    assert client.patch(f"{AT}/classes", json=taken).status_code == 422
+    assert client.get(f"{AT}/classes").json()[0]["description"] == "Offers."
+
+
+def test_a_campaign_of_table_rows_is_created_and_gets_rows(tmp_path: Path) -> None:
+    table = "id,age,city\n" + "".join(f"r{n},{n},Wien\n" for n in range(30))
+    with serve_campaigns(folder=tmp_path) as client:
+        form = {"name": "people", "classes": "low,high", "rows": "true"}
+        upload = {"file": ("people.csv", table.encode())}
+        job = client.post("/api/v1/campaigns", data=form, files=upload).json()["job"]
+        assert client.get(f"/api/v1/jobs/{job}").json()["state"] == "done"
+        at = "/api/v1/campaigns/people"
+
+        rows = [{"id": "r99", "columns": {"age": 99, "city": "Graz"}}]
+        assert client.post(f"{at}/items", json={"items": rows}).json()["new"] == 1
+        more = {"file": ("more.csv", b"id,age,city\nr50,50,Linz\n")}
+        client.post(f"{at}/items/file", files=more)
+
+        for item, card in (("r99", "age: 99\ncity: Graz"), ("r50", "age: 50\ncity: Linz")):
+            stored = client.get(f"{at}/item", params={"id": item}).json()
+            assert stored["content"]["text"] == card
+        for row in ({"text": "x"}, {"columns": {"id": "x"}}, {"id": "empty"}):
+            refused = client.post(f"{at}/items", json={"items": [row]})
+            assert refused.status_code == 422, row
+
+
 def test_a_long_cell_fits_into_a_request(client: TestClient) -> None:
     cell = "ü" * 1_000_000
 
@@ -259,11 +331,19 @@ def test_only_owners_change_a_campaign(tmp_path: Path) -> None:
         client.headers["authorization"] = f"Bearer {token}"
         for path, body in (
             ("items", {"items": [{"text": "a"}]}),
+            ("items/withdraw", {"items": ["t1"]}),
+            ("items/restore", {"items": ["t1"]}),
             ("classes", {"name": "x"}),
             ("webhooks", {"url": "https://example.org"}),
         ):
             assert client.post(f"{AT}/{path}", json=body).status_code == 403, path
-        assert client.patch(f"{AT}/settings", json={"lease": 1}).status_code == 403
+        for path, change in (
+            ("settings", {"lease": "1"}),
+            ("item", {"item": "t1", "text": "x"}),
+            ("classes", {"name": "spam", "new_name": "x"}),
+        ):
+            assert client.patch(f"{AT}/{path}", json=change).status_code == 403, path
+        assert client.get(f"{AT}/history").status_code == 403
         assert client.get(f"{AT}/webhooks").status_code == 403
         assert "teeter_items{" not in client.get("/metrics").text
 

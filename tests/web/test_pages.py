@@ -25,6 +25,24 @@ def test_every_page_opens(labelled: LabelledCampaign, page: str) -> None:
     assert "Read <b>all" not in response.text
 
 
+def test_an_item_is_withdrawn_and_a_class_renamed_on_their_pages(client: TestClient) -> None:
+    csrf = {"csrf": client.headers["x-csrf-token"]}
+    assert "Withdraw the item" in client.get("/c/texts/item?id=t1").text
+
+    page = client.post("/c/texts/item/withdraw", data={**csrf, "id": "t1"}).text
+    assert "This item was withdrawn" in page
+    assert "t1" in client.get("/c/texts/items?state=withdrawn").text
+    page = client.post("/c/texts/item/restore", data={**csrf, "id": "t1"}).text
+    assert "This item was withdrawn" not in page
+
+    form = {**csrf, "name": "spam", "new_name": "<ads>"}
+    page = client.post("/c/texts/classes/rename", data=form).text
+    assert "spam is called &lt;ads&gt; now." in page
+    taken = client.post("/c/texts/classes/rename", data={**form, "name": "ham"})
+    assert taken.status_code == 422
+    assert "Cannot rename" in taken.text
+
+
 def find_action_keys(page: str) -> dict[str, str]:
     """Return the key of each action button of the labelling page."""
     return dict(re.findall(r'data-do="(\w+)" data-key="([^"]+)"', page))
@@ -238,7 +256,9 @@ def test_an_encoding_is_a_job_with_a_result(client: TestClient) -> None:
     job = client.get(f"/api/v1/jobs/{started.json()['job']}").json()
 
     assert job["state"] == "done"
-    assert job["result"] == {"encoder": "tfidf+tfidf", "encoded": 121, "unreadable": 0}
+    result = job["result"]
+    assert (result["encoder"], result["encoded"], result["unreadable"]) == ("tfidf+tfidf", 121, 0)
+    assert (result["is_switch"], result["unencoded"]) == (True, 0)
 
 
 def test_a_form_has_no_page(client: TestClient) -> None:

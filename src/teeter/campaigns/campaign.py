@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
+from teeter.campaigns.change_items import change_item, put_back_items, withdraw_items
 from teeter.campaigns.clock import Clock, format_time, utc_now
 from teeter.campaigns.columns import TableColumn, json_value
 from teeter.campaigns.consensus import ConsensusLabel
@@ -138,6 +139,9 @@ DEFAULT_ANNOTATOR = "me"
 
 MOST_READY = 1000
 """Items that are picked ahead at most."""
+
+_FETCH_SECONDS = 900.0
+"""Seconds that all links of items may take together."""
 
 _MOST_ATTEMPTS = 50
 """How often to pick again because others took the same items."""
@@ -441,6 +445,40 @@ class Campaign:
         with self.database.writing() as connection:
             self.repository.classes.add(connection, [name], who)
 
+    def rename_class(
+        self,
+        name: str,
+        new_name: str,
+        *,
+        description: ClassDescription | str | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> None:
+        """Give a class another name. Labels, models and promises stay as they are.
+
+        Answers with the old name still count for the class, for example from a page that was
+        opened before, unless another class gets that name.
+
+        Args:
+            name: the class.
+            new_name: its new name.
+            description: what it means now; None to keep its description.
+            who: who renames it, for the history.
+
+        Raises:
+            UnknownNameError: there is no class of that name.
+            InputError: the new name is blank, cannot be shown, or is taken.
+        """
+        new_name = as_class_name(new_name).strip()
+        require_printable(new_name, "class")
+        described = {}
+        if description is not None:
+            described = _validate_descriptions({new_name: description})
+
+        with self.database.writing() as connection:
+            self.repository.classes.rename(connection, name, new_name, who)
+            self.repository.picks.rename_class(connection, name, new_name)
+            self.repository.descriptions.write(connection, described, who)
+
     @property
     def columns(self) -> list[TableColumn]:
         """The columns that the items came with, in the order of their files."""
@@ -495,13 +533,7 @@ class Campaign:
             UnknownNameError: there is no such class. Then nothing changes.
             InputError: a description is too long.
         """
-        validated = {}
-        for name, given in descriptions.items():
-            description = ClassDescription(given) if isinstance(given, str) else given
-            validated[name] = validate_description(
-                name, description.description, description.examples
-            )
-
+        validated = _validate_descriptions(descriptions)
         with self.database.writing() as connection:
             self.repository.descriptions.write(connection, validated, who)
 
@@ -527,14 +559,16 @@ class Campaign:
             items: texts or paths, pairs of an id and a text or path, or dictionaries with ``text``
                 or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
                 dictionary are columns, which stay with the item. An image may be a link to a public
-                http or https address, which is fetched into the campaign's folder.
+                http or https address, which is fetched into the campaign's folder. In a campaign of
+                table rows (encoder ``table-rows``), a dictionary is a row.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.
             progress: called with the number of encoded items and the number of all items.
 
         Raises:
-            InputError: an item cannot be added. Then none is.
+            InputError: an item cannot be added. Then none is. Only items whose links cannot be
+                fetched are left out alone, and stand in ``ImportResult.failed``.
         """
         stored = self._store_items(items, encoder=encoder, who=who)
         return self._encode_stored(stored, who, progress)
@@ -550,16 +584,22 @@ class Campaign:
         encoder: EncoderFunction | None = None,
         who: str = DEFAULT_ANNOTATOR,
     ) -> StoredImport:
-        folder = None if self.settings.folder is None else Path(self.settings.folder)
-        if self.settings.kind == ItemKind.IMAGE and folder is not None:
-            items = replace_image_links(list(items), ImageFetcher(folder))
-        new_items = parse_items(items, self.settings.kind, folder)
-        require_kind(new_items, self.settings.kind)
+        settings = self.settings
+        folder = None if settings.folder is None else Path(settings.folder)
+        failed: dict[str, str] = {}
+        if settings.kind == ItemKind.IMAGE and folder is not None:
+            fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
+            items = replace_image_links(list(items), fetcher)
+            failed = fetcher.errors
+
+        new_items = parse_items(items, settings.kind, folder, rows=settings.has_rows)
+        require_kind(new_items, settings.kind)
         if not self.columns:
-            require_shown_columns(self.settings.show, new_items)
-        return store_items(
-            self.database, self.repository, self.settings, new_items, encoder=encoder, who=who
+            require_shown_columns(settings.show, new_items)
+        stored = store_items(
+            self.database, self.repository, settings, new_items, encoder=encoder, who=who
         )
+        return replace(stored, result=replace(stored.result, failed=tuple(failed.items())))
 
     def _encode_stored(
         self,
@@ -627,6 +667,78 @@ class Campaign:
             if len(set(state.labels.values())) > 1 and not state.unencoded:
                 self.train(who=who, state=state)
         return result
+
+    def change_item(
+        self,
+        item: str,
+        *,
+        text: str | None = None,
+        features: Sequence[float] | None = None,
+        columns: Mapping[str, Any] | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> bool:
+        """Change the text, the features or columns of an item. Its answers stay.
+
+        The history has the old text beside the new one, so it shows what each annotator saw. If
+        the new text may have another label, withdraw the item and add the text as a new one.
+
+        Args:
+            item: the item's id.
+            text: the new text, which is encoded at once, and replaces the column that the old one
+                came from. In a campaign of table rows it follows from the columns.
+            features: its features, if you supplied those of the other items.
+            columns: new values by column, None for a missing one. Other columns stay.
+            who: who changes it, for the history.
+
+        Returns:
+            Whether something has changed.
+
+        Raises:
+            UnknownItemError: there is no such item.
+            InputError: the new content cannot be used, another item has it, or a promise rests on
+                the old one.
+        """
+        return change_item(
+            self.database,
+            self.repository,
+            self.settings,
+            str(item),
+            text=text,
+            features=features,
+            columns=columns or {},
+            who=who,
+        )
+
+    def withdraw(
+        self, items: Iterable[str], *, reason: str | None = None, who: str = DEFAULT_ANNOTATOR
+    ) -> int:
+        """Take items out of the campaign. Nothing is deleted, and ``put_back`` takes it back.
+
+        A withdrawn item is not asked about, not trained on and not measured with. Exports have it
+        with ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
+
+        Args:
+            items: the ids of the items.
+            reason: a remark for the history.
+            who: who withdraws them, for the history.
+
+        Returns:
+            How many were in the campaign until now.
+
+        Raises:
+            UnknownItemError: one of the items does not exist. Then none is withdrawn.
+        """
+        return withdraw_items(
+            self.database, self.repository, _item_ids(items), reason=reason, who=who
+        )
+
+    def put_back(self, items: Iterable[str], *, who: str = DEFAULT_ANNOTATOR) -> int:
+        """Put withdrawn items back, with everything they had, and return how many were withdrawn.
+
+        Raises:
+            UnknownItemError: one of the items does not exist. Then none is put back.
+        """
+        return put_back_items(self.database, self.repository, _item_ids(items), who=who)
 
     def next_item_number(self) -> int:
         """Return the number after all item ids that are numbers, for items without ids."""
@@ -1126,7 +1238,8 @@ class Campaign:
 
         # Skipped items are kept apart: they come back when nothing else is left.
         answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
-        settled = answered | assigned | set(snapshot.decisions) | pool.unreadable
+        settled = answered | assigned | set(snapshot.decisions)
+        settled |= pool.unreadable | snapshot.withdrawn
         skipped -= settled
 
         return RoundState(
@@ -1680,6 +1793,23 @@ class Campaign:
             )
 
         return len(snapshot.consensus)
+
+
+def _validate_descriptions(
+    descriptions: Mapping[str, ClassDescription | str],
+) -> dict[str, ClassDescription]:
+    validated = {}
+    for name, given in descriptions.items():
+        description = ClassDescription(given) if isinstance(given, str) else given
+        validated[name] = validate_description(name, description.description, description.examples)
+    return validated
+
+
+def _item_ids(items: Iterable[str]) -> list[str]:
+    """Return the ids that a user passed. A text would be taken for the ids of its characters."""
+    if isinstance(items, str):
+        raise InputError("Give a list of item ids, even for a single item.")
+    return [str(item) for item in items]
 
 
 def _validate_answer(answer: Answer) -> Answer:

@@ -36,6 +36,7 @@ from teeter.spreadsheet_cells import is_number
 
 __all__ = [
     "ABSENT",
+    "MAX_DEPTH",
     "ColumnFilter",
     "ColumnType",
     "ImportedTable",
@@ -51,6 +52,7 @@ __all__ = [
     "merge_columns",
     "normalize_cell",
     "parse_column_filter",
+    "replace_cells",
     "replace_surrogates",
     "require_columns",
     "rows_from_mappings",
@@ -72,7 +74,7 @@ ABSENT: Final = _Absence.ABSENT
 
 _WRAPPER = "value"
 
-_MAX_DEPTH = 100
+MAX_DEPTH = 100
 """How deep lists and objects of a cell may be nested. Python itself stops below a thousand."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
@@ -257,9 +259,9 @@ def normalize_cell(value: Any, column: str) -> tuple[Any, ColumnType | None]:
 
 
 def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | None]:
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise InputError(
-            f"The column {column!r} has lists or objects that are nested more than {_MAX_DEPTH} "
+            f"The column {column!r} has lists or objects that are nested more than {MAX_DEPTH} "
             "deep: store them as a text."
         )
 
@@ -373,6 +375,61 @@ def rows_from_mappings(
     return [TableRow(table, cells) for cells in cells_by_row]
 
 
+def replace_cells(
+    table: ImportedTable, cells: Sequence[Any], changes: Mapping[str, Any]
+) -> tuple[ImportedTable, list[Any]]:
+    """Return a row with some of its columns replaced, and columns that it lacks added.
+
+    Args:
+        table: The table that the row is in.
+        cells: The cells of the row.
+        changes: New values by column; None for a missing value.
+
+    Returns:
+        The table that has the types of the new values, the same one if they fit it, and the cells.
+
+    Raises:
+        InputError: If a value cannot be stored.
+
+    Example:
+        >>> table = ImportedTable((TableColumn("n", ColumnType.INTEGER),))
+        >>> changed, cells = replace_cells(table, ["1"], {"n": 2})
+        >>> changed is table, cells
+        (True, [2])
+    """
+    columns = {column.name: column for column in table.columns}
+    values = dict(zip(table.names, cells, strict=True))
+
+    fits = True
+    for name, given in changes.items():
+        value, value_type = normalize_cell(given, name)
+        values[name] = value
+        if name not in columns:
+            columns[name] = TableColumn(name, value_type or ColumnType.TEXT)
+            fits = False
+        elif not _fits_column(value, value_type, columns[name].type):
+            columns[name] = TableColumn(name, _common_type({columns[name].type, value_type}))
+            fits = False
+
+    new_cells = list(values.values())
+    if fits and table.arrow_schema is None:
+        return table, new_cells
+    # A Parquet file may have narrower types than ours, such as integers of eight bits: a row that
+    # was changed is exported with the general ones.
+    return ImportedTable(tuple(columns.values()), id_column=table.id_column), new_cells
+
+
+def _fits_column(value: Any, value_type: ColumnType | None, column_type: ColumnType) -> bool:
+    """Return whether a cell can stand in a column as it is."""
+    if value_type is None or value_type is column_type or column_type is ColumnType.JSON:
+        return True
+    if column_type is ColumnType.NUMBER:
+        return value_type is ColumnType.INTEGER and fits_type(value, column_type)
+    if column_type in (ColumnType.DATE, ColumnType.TIMESTAMP):
+        return value_type is ColumnType.TEXT and fits_type(value, column_type)
+    return False
+
+
 # Types
 
 
@@ -421,13 +478,14 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _common_type(types: Collection[ColumnType]) -> ColumnType:
-    """Return the type that values of several types have together."""
-    if not types:
+def _common_type(types: Collection[ColumnType | None]) -> ColumnType:
+    """Return the type that values of several types have together. None is a missing value."""
+    present = {column_type for column_type in types if column_type is not None}
+    if not present:
         return ColumnType.TEXT
-    if len(set(types)) == 1:
-        return next(iter(types))
-    if set(types) == {ColumnType.INTEGER, ColumnType.NUMBER}:
+    if len(present) == 1:
+        return present.pop()
+    if present == {ColumnType.INTEGER, ColumnType.NUMBER}:
         return ColumnType.NUMBER
 
     return ColumnType.JSON

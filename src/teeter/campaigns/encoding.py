@@ -362,10 +362,17 @@ class _EncodingRun:
         encoding = self.encoder.encode([item.content or "" for item in items])
 
         keys = [item.item_id for item in items]
-        vectors = dict(zip(keys, encoding.vectors, strict=True))
+        encoded = dict(zip(keys, encoding.vectors, strict=True))
         unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
         # The transaction is short: answers wait for it.
         with self.database.writing() as connection:
+            # Texts that were changed meanwhile are encoded with the next part.
+            now = self.repository.items.by_id(connection, keys)
+            vectors = {
+                item.item_id: encoded[item.item_id]
+                for item in items
+                if now[item.item_id].digest == item.digest
+            }
             self.repository.encodings.write(connection, self.stored.row_id, vectors, unreadable)
             self.repository.locks.extend(
                 connection, LockName.ENCODING, self.lock_holder, _LOCK_SECONDS

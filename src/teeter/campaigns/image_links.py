@@ -19,7 +19,6 @@ from teeter.campaigns.image_formats import image_suffix
 from teeter.campaigns.outbound_http import Resolver, send_request
 from teeter.errors import (
     FileError,
-    InputError,
     MissingExtraError,
     PermissionDeniedError,
     ServerError,
@@ -198,23 +197,21 @@ class ImageFetcher:
 def replace_image_links(entries: Sequence[Any], fetcher: ImageFetcher) -> list[Any]:
     """Return items whose images are files: links are fetched, and stay as their ids.
 
+    Items whose images cannot be fetched are left out, and stand in the ``errors`` of the fetcher.
+
     Args:
         entries: Items as ``Campaign.add`` takes them.
         fetcher: Fetches the images.
-
-    Raises:
-        InputError: If an image cannot be fetched. Nothing is added then.
     """
     links = [_link_of(entry) for entry in entries]
     paths = fetcher.fetch_all(link for link in links if link is not None)
-    for link in links:
-        if link is not None and link not in paths:
-            raise InputError(f"Cannot fetch an image: {fetcher.errors[link]}")
 
     replaced: list[Any] = []
     for entry, link in zip(entries, links, strict=True):
         if link is None:
             replaced.append(entry)
+        elif link not in paths:
+            continue
         elif isinstance(entry, Mapping):
             replaced.append({"id": link, "link": link, **entry, "image": paths[link]})
         else:

@@ -18,7 +18,6 @@ from teeter.campaigns.columns import (
     TableRow,
     decode_cells,
     format_cell,
-    replace_surrogates,
     require_columns,
     rows_from_mappings,
 )
@@ -27,7 +26,7 @@ from teeter.campaigns.export_columns import ExportColumns
 from teeter.campaigns.export_rows import ExportRow, shown_content
 from teeter.campaigns.image_folders import write_image_folder
 from teeter.campaigns.image_links import ImageFetcher, is_link
-from teeter.campaigns.items import Item, parse_items, read_image_items
+from teeter.campaigns.items import Item, format_card_cell, parse_items, read_image_items
 from teeter.campaigns.parquet_rows import ParquetRows, choose_arrow_columns
 from teeter.campaigns.source_tables import SourceTable, read_source_table
 from teeter.campaigns.tool_exports import write_cleanlab, write_label_studio, write_spacy
@@ -53,9 +52,6 @@ __all__ = [
     "read_items",
     "write_export",
 ]
-
-_MAX_CARD_CELL = 1_000
-"""Characters of a cell that a card shows. The column has them all."""
 
 ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
 
@@ -190,16 +186,10 @@ def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[I
         if label is not None:
             entry["label"] = cells.pop(label, None)
         # A column without a name is an index, such as pandas writes.
-        card = {name: _card_cell(cell) for name, cell in cells.items() if name}
+        card = {name: format_card_cell(cell) for name, cell in cells.items() if name}
         entries.append({**entry, "text": format_card(card)})
 
     return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
-
-
-def _card_cell(cell: str) -> str:
-    """Return a cell as a card shows it: its beginning, without what a text cannot hold."""
-    shortened = cell[:_MAX_CARD_CELL].replace("\0", "\N{SYMBOL FOR NULL}")
-    return str(replace_surrogates(shortened))
 
 
 @dataclass(frozen=True)

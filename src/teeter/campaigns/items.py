@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,15 +12,24 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.columns import TableRow, rows_from_mappings
+from teeter.campaigns.columns import (
+    TableRow,
+    format_cell,
+    normalize_cell,
+    replace_surrogates,
+    rows_from_mappings,
+)
 from teeter.campaigns.enums import ItemKind
+from teeter.encoders import format_card
 from teeter.encoders.images import IMAGE_SUFFIXES
 from teeter.errors import FileError, InputError
 from teeter.paths import resolve_inside
 
 __all__ = [
     "Item",
+    "format_card_cell",
     "parse_items",
+    "parse_vector",
     "quote_id",
     "read_image_items",
     "require_printable",
@@ -34,11 +43,17 @@ _MAX_QUOTED_ID = 60
 _MAX_QUOTED_ENTRY = 80
 """Characters of an invalid entry that error messages show."""
 
+_MAX_CARD_CELL = 1_000
+"""Characters of a cell that a card shows. The column has them all."""
+
 _UNPRINTABLE_CATEGORIES = ("Cc", "Zl", "Zp")
 """The Unicode categories of control characters, line separators and paragraph separators."""
 
 ITEM_FIELDS = frozenset({"id", "text", "image", "features", "label"})
 """The fields of a dictionary that make an item. All others are columns beside it."""
+
+_ROW_FIELDS = frozenset({"id", "label"})
+"""The same for an item that is a whole row."""
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 
@@ -62,7 +77,9 @@ class Item:
     """The row of the table that it came from, with all columns."""
 
 
-def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -> list[Item]:
+def parse_items(
+    entries: Iterable[Any], kind: str, folder: Path | None = None, *, rows: bool = False
+) -> list[Item]:
     """Return items from the forms that users pass.
 
     Args:
@@ -71,6 +88,8 @@ def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -
             Its other entries are columns, which stay with the item.
         kind: One of ``ItemKind``.
         folder: The folder that images are in.
+        rows: Whether items are whole rows of a table. A dictionary is then a row: all its entries
+            but ``id`` and ``label`` are columns, and its text is a card with a line per column.
 
     Raises:
         InputError: If an entry is not an item of this kind.
@@ -90,23 +109,47 @@ def parse_items(entries: Iterable[Any], kind: str, folder: Path | None = None) -
     items = []
     columns = []
     for entry in entries:
+        cells = _columns_of(entry, _ROW_FIELDS if rows else ITEM_FIELDS)
+        if rows and isinstance(entry, Mapping):
+            entry = {name: entry[name] for name in _ROW_FIELDS if name in entry}
+            entry["text"] = _make_card(cells)
         items.append(_parse_item(entry, kind, folder))
-        columns.append(_columns_of(entry))
+        columns.append(cells)
 
     if not any(columns):
         return items
-    rows = rows_from_mappings(columns)
+    table_rows = rows_from_mappings(columns)
     return [
         replace(item, row=row) if cells else item
-        for item, row, cells in zip(items, rows, columns, strict=True)
+        for item, row, cells in zip(items, table_rows, columns, strict=True)
     ]
 
 
-def _columns_of(entry: Any) -> dict[str, Any]:
-    """Return the entries of a dictionary that are columns beside the item."""
+def _columns_of(entry: Any, fields: Collection[str]) -> dict[str, Any]:
+    """Return the entries of a dictionary that are columns beside the fields of the item."""
     if not isinstance(entry, Mapping):
         return {}
-    return {str(name): value for name, value in entry.items() if name not in ITEM_FIELDS}
+    return {str(name): value for name, value in entry.items() if name not in fields}
+
+
+def _make_card(columns: Mapping[str, Any]) -> str:
+    """Return a row as a card that people can read and that an encoder can take apart."""
+    if not columns:
+        raise InputError("The items of this campaign are rows: give each a dictionary of columns.")
+
+    card = {}
+    for name, value in columns.items():
+        # A column without a name is an index, such as pandas writes.
+        if name:
+            cell, _ = normalize_cell(value, name)
+            card[name] = format_card_cell(format_cell(cell))
+    return format_card(card)
+
+
+def format_card_cell(cell: str) -> str:
+    """Return a cell as a card shows it: its beginning, without what a text cannot hold."""
+    shortened = cell[:_MAX_CARD_CELL].replace("\0", "\N{SYMBOL FOR NULL}")
+    return str(replace_surrogates(shortened))
 
 
 def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
@@ -117,7 +160,7 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
 
     vector = None
     if fields.get("features") is not None:
-        vector = _parse_vector(fields["features"], fields.get("id"))
+        vector = parse_vector(fields["features"], fields.get("id"))
 
     if kind == ItemKind.FEATURES:
         if vector is None:
@@ -309,7 +352,7 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
 
 
-def _parse_vector(values: Any, key: object) -> Vector:
+def parse_vector(values: Any, key: object) -> Vector:
     """Return a vector of finite float32 numbers: (D,)."""
     what = "An item's features" if key is None else f"The features of {quote_id(str(key))}"
 

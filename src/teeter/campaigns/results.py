@@ -33,6 +33,8 @@ class ImportResult:
     """The size of the audit set now."""
     encoding: EncodingResult | None = None
     """How the items were encoded; None if all of them came with features."""
+    failed: tuple[tuple[str, str], ...] = ()
+    """Links whose images could not be fetched, so that their items were not added, and why."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ class Status:
     """Items that could not be read. They are never picked."""
     comparison: EncoderComparison | None = None
     """The current encoder compared with the previous one, on the labels of the newest model."""
+    withdrawn: int = 0
+    """Items that were taken out of the campaign."""
 
 
 @dataclass(frozen=True)

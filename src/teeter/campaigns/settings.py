@@ -18,6 +18,7 @@ from teeter.registry import did_you_mean
 
 __all__ = [
     "IMPORTED",
+    "ROW_ENCODER",
     "Settings",
     "change_consensus",
     "change_names",
@@ -27,6 +28,9 @@ __all__ = [
 
 IMPORTED = "import"
 """The annotator of labels that came with the items. They cost nothing, and undo leaves them."""
+
+ROW_ENCODER = "table-rows"
+"""The encoder of campaigns whose items are whole rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,11 @@ class Settings:
 
         if not -(2**63) <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}: it must be a 64-bit integer.")
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether items are whole rows of a table, which are shown as cards."""
+        return self.encoder == ROW_ENCODER
 
     def require_strategy(self) -> None:
         """Check that the strategy and its options exist, and that the head serves it.

@@ -71,7 +71,8 @@ class CampaignSnapshot:
     consensus: dict[str, ConsensusLabel]
     """By item id, the label that a reviewer decided on or that the annotators agreed on."""
     left_out: frozenset[str]
-    """Items that do not belong: an annotator flagged them, and no reviewer decided on a class."""
+    """Items that do not belong: flagged without a reviewer's decision on a class, or withdrawn."""
+    withdrawn: frozenset[str] = frozenset()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -81,7 +82,8 @@ class CampaignSnapshot:
     def disagreements(self) -> list[tuple[str, dict[str, str]]]:
         """Return items that need a decision, with the answers, the least certain first."""
         disagreements = find_disagreements(_without_imports(self.answers))
-        undecided = [item for item in disagreements if item not in self.decisions]
+        settled = self.decisions.keys() | self.withdrawn
+        undecided = [item for item in disagreements if item not in settled]
         return [(item, disagreements[item]) for item in sorted(undecided, key=self.confidence)]
 
     def confidence(self, item: str) -> float:
@@ -111,8 +113,9 @@ def read_snapshot(
     # A decision on a class overrules flags, and a decision that an item does not belong, labels.
     flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
     consensus = combine_answers(answers, classes, settings.consensus, decided_labels)
-    left_out = (flagged - set(decided_labels)) | decided_out
-    return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out))
+    withdrawn = frozenset(repository.items.withdrawn(connection))
+    left_out = (flagged - set(decided_labels)) | decided_out | withdrawn
+    return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out), withdrawn)
 
 
 def describe_disagreements(
@@ -171,6 +174,7 @@ def campaign_status(
         unencoded=count_unencoded(repository, connection),
         unreadable=len(repository.encodings.unreadable(connection)),
         comparison=compare_encoders(newest_facts),
+        withdrawn=len(snapshot.withdrawn),
     )
 
 

@@ -25,6 +25,7 @@ from teeter.encoders import ContentKind
 from teeter.encoders.images import IMAGE_SUFFIXES
 from teeter.errors import FileError, InputError, MissingExtraError
 from teeter.files import LfCsvStream, atomic_open, write_errors
+from teeter.spreadsheet_cells import escape_formula
 
 __all__ = ["LabelledFile", "label_file"]
 
@@ -53,6 +54,7 @@ def label_file(
     target: str | Path,
     *,
     text: str | None = None,
+    spreadsheet: bool = False,
     progress: ProgressReport | None = None,
 ) -> LabelledFile:
     """Label what a file or a folder contains, and write a file with the classes added.
@@ -63,6 +65,8 @@ def label_file(
         target: the file to write: .csv, .jsonl or .parquet. The file must not exist.
         text: the column or field of the texts, several separated by commas, or a template such as
             ``"{title}: {body}"``. Default: the first one with a usual name.
+        spreadsheet: put an apostrophe before texts in a .csv file that a spreadsheet program would
+            run as formulas. Without it, every value is unchanged.
         progress: called with the number of labelled rows and the number of all rows.
 
     Raises:
@@ -76,6 +80,8 @@ def label_file(
         raise FileError(f"{target} already exists: choose another file.")
     if target.suffix.lower() not in (".csv", *JSONL_SUFFIXES, ".parquet"):
         raise InputError(f"Cannot write {target}: use the suffix .csv, .jsonl or .parquet.")
+    if spreadsheet and target.suffix.lower() != ".csv":
+        raise InputError(f"Only a .csv file can be written for spreadsheet programs, not {target}.")
     if not target.parent.is_dir():
         raise FileError(f"Cannot write {target}: there is no folder {target.parent}.")
     if target.suffix.lower() == ".parquet":
@@ -93,7 +99,7 @@ def label_file(
 
     predictions = classifier.label(contents, progress)
     with write_errors(target):
-        table.write(target, predictions, classifier.info.model)
+        table.write(target, predictions, classifier.info.model, spreadsheet=spreadsheet)
 
     problems = [prediction.problem for prediction in predictions if prediction.problem is not None]
     return LabelledFile(target, len(predictions) - len(problems), tuple(problems))
@@ -145,23 +151,33 @@ class _Rows(ABC):
         rows = zip(*columns.values(), strict=True)
         return [template.fill(dict(zip(columns, cells, strict=True))) for cells in rows]
 
-    def write(self, target: Path, predictions: Sequence[Prediction], model: int) -> None:
+    def write(
+        self,
+        target: Path,
+        predictions: Sequence[Prediction],
+        model: int,
+        *,
+        spreadsheet: bool = False,
+    ) -> None:
         """Write the rows with their predictions."""
         if target.suffix.lower() == ".parquet":
             _write_parquet(self.as_arrow(), target, predictions, model)
             return
         if target.suffix.lower() == ".csv":
-            _write_csv(self.names, self.as_cells(), target, predictions, model)
+            rows = self.as_cells()
+            for cells, prediction in zip(rows, predictions, strict=True):
+                cells += [prediction.label, _rounded(prediction), model]
+            _write_csv([self.names + list(OUTPUT_COLUMNS), *rows], target, spreadsheet=spreadsheet)
             return
 
-        rows = self.as_dicts()
-        for row, prediction in zip(rows, predictions, strict=True):
+        objects = self.as_dicts()
+        for row, prediction in zip(objects, predictions, strict=True):
             row["predicted"] = prediction.label
             row["probability"] = _rounded(prediction)
             row["model"] = model
 
         with atomic_open(target, "w") as file:
-            for row in rows:
+            for row in objects:
                 # Parquet files have dates and decimals, which JSON has no types for.
                 file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
@@ -200,18 +216,16 @@ def _rounded(prediction: Prediction) -> float | None:
     return round(prediction.probability, PROBABILITY_DIGITS)
 
 
-def _write_csv(
-    names: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    target: Path,
-    predictions: Sequence[Prediction],
-    model: int,
-) -> None:
+def _write_csv(rows: Sequence[Sequence[Any]], target: Path, *, spreadsheet: bool) -> None:
+    """Write rows, the first of which has the names of the columns."""
     with atomic_open(target, "w") as file:
         writer = csv.writer(LfCsvStream(file))
-        writer.writerow([*names, *OUTPUT_COLUMNS])
-        for row, prediction in zip(rows, predictions, strict=True):
-            writer.writerow([*row, prediction.label, _rounded(prediction), model])
+        for row in rows:
+            writer.writerow([_escape_cell(cell) for cell in row] if spreadsheet else row)
+
+
+def _escape_cell(cell: Any) -> Any:
+    return escape_formula(cell) if isinstance(cell, str) else cell
 
 
 class _CsvTable(_Rows):

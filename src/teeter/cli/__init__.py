@@ -17,6 +17,7 @@ from teeter.cli.doctor import doctor
 from teeter.cli.encoders import encoders
 from teeter.cli.errors import Commands
 from teeter.cli.finish import finish
+from teeter.cli.items import change, put_back, rename_class, withdraw
 from teeter.cli.panels import Panel
 from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
@@ -42,6 +43,10 @@ app = typer.Typer(
 
 campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
 campaign.add_typer(webhook, name="webhook", rich_help_panel=Panel.TEAM)
+campaign.command(rich_help_panel=Panel.LABEL)(change)
+campaign.command(rich_help_panel=Panel.LABEL)(withdraw)
+campaign.command("put-back", rich_help_panel=Panel.LABEL)(put_back)
+campaign.command("rename-class", rich_help_panel=Panel.LABEL)(rename_class)
 campaign.command(rich_help_panel=Panel.TEAM)(decide)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
 campaign.command(rich_help_panel=Panel.TEAM)(sync)

@@ -680,6 +680,8 @@ def status(
         typer.echo(f"{unencoded} without features. Run: teeter campaign encode {location}")
     if summary.unreadable:
         typer.echo(f"{pluralize(summary.unreadable, 'unreadable item')} left out.")
+    if summary.withdrawn:
+        typer.echo(f"{pluralize(summary.withdrawn, 'withdrawn item')} left out.")
     for sentence in summary.advice:
         echo_wrapped(sentence)
 
@@ -1078,6 +1080,7 @@ def _complete_settings(
     What annotators see follows from the source, so there is no option for it.
     """
     from teeter.campaigns.import_export import detect_kind
+    from teeter.campaigns.settings import ROW_ENCODER
 
     if items.is_dir():
         return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
@@ -1086,7 +1089,7 @@ def _complete_settings(
 
     encoder = settings.encoder
     if rows and encoder == "auto":
-        encoder = "table-rows"
+        encoder = ROW_ENCODER
     return replace(settings, kind=detect_kind(items), encoder=encoder)
 
 

@@ -30,6 +30,14 @@ SourceArgument = Annotated[
 TargetArgument = Annotated[
     Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file to write.")
 ]
+SpreadsheetOption = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet",
+        help="Write a .csv file for spreadsheet programs: texts that would run as formulas begin "
+        "with an apostrophe.",
+    ),
+]
 AllowEncoderOption = Annotated[
     bool,
     typer.Option(
@@ -45,14 +53,15 @@ def predict_with_campaign(
     source: SourceArgument,
     out: TargetArgument,
     text: TextOption = None,
+    spreadsheet: SpreadsheetOption = False,
 ) -> None:
     """Label new data with the newest model. Nothing is added to the campaign.
 
     The output has all columns of the input plus the predicted class, its calibrated probability and
     the model number.
 
-    A .csv file has every value unchanged, class names too. In a spreadsheet program, a value that
-    begins with = would run as a formula.
+    A .csv file has every value unchanged, class names too. Add --spreadsheet if you open it in a
+    spreadsheet program, where a value that begins with = would run as a formula.
 
     \b
     Examples:
@@ -61,7 +70,7 @@ def predict_with_campaign(
     # Closed before labelling, which may take long and needs the classifier only.
     with open_campaign(file) as opened, spinner("Loading the model"):
         classifier = opened.classifier()
-    _label_file(classifier, source, out, text)
+    _label_file(classifier, source, out, text, spreadsheet=spreadsheet)
 
 
 def export_model(
@@ -106,7 +115,9 @@ def predict_with_model(
     ],
     source: SourceArgument,
     out: TargetArgument,
+    *,
     text: TextOption = None,
+    spreadsheet: SpreadsheetOption = False,
     allow_encoder: AllowEncoderOption = False,
 ) -> None:
     """Label new data with a model that was trained in a campaign.
@@ -114,8 +125,8 @@ def predict_with_model(
     The output has all columns of the input plus the predicted class, its calibrated probability and
     the model number.
 
-    A .csv file has every value unchanged, class names too. In a spreadsheet program, a value that
-    begins with = would run as a formula.
+    A .csv file has every value unchanged, class names too. Add --spreadsheet if you open it in a
+    spreadsheet program, where a value that begins with = would run as a formula.
 
     \b
     Examples:
@@ -126,14 +137,18 @@ def predict_with_model(
 
     with spinner("Loading the model"):
         classifier = load_classifier(model, allow_encoder=allow_encoder)
-    _label_file(classifier, source, out, text)
+    _label_file(classifier, source, out, text, spreadsheet=spreadsheet)
 
 
-def _label_file(classifier: Classifier, source: Path, out: Path, text: str | None) -> None:
+def _label_file(
+    classifier: Classifier, source: Path, out: Path, text: str | None, *, spreadsheet: bool
+) -> None:
     from teeter.classifier import label_file
 
     with progress("Labelling") as update:
-        result = label_file(classifier, source, out, text=text, progress=update)
+        result = label_file(
+            classifier, source, out, text=text, spreadsheet=spreadsheet, progress=update
+        )
 
     info = classifier.info
     typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")

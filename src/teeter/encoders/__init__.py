@@ -48,7 +48,7 @@ from teeter.encoders.registry import (
     trust_encoder,
 )
 from teeter.encoders.static import StaticEncoder
-from teeter.encoders.table_rows import TableRowEncoder, format_card
+from teeter.encoders.table_rows import TableRowEncoder, format_card, parse_card
 from teeter.encoders.tfidf import TfidfEncoder, encode_texts
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "is_own_encoder",
     "make_encoder",
     "names",
+    "parse_card",
     "require_own_encoder",
     "require_trusted_encoder",
     "resolve_encoder",

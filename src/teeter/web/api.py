@@ -24,7 +24,7 @@ from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind, PredictTexts
-from teeter.web.idempotency import IdempotencyKey, answer_once
+from teeter.web.idempotency import Once
 from teeter.web.images import image_response
 from teeter.web.permissions import (
     campaign_member,
@@ -191,6 +191,9 @@ def create_campaign(
     image: Annotated[
         str, Form(max_length=200, description="A column of links to images, instead of texts.")
     ] = "",
+    rows: Annotated[
+        bool, Form(description="Whether items are whole rows of the table, shown as cards.")
+    ] = False,
     show: Annotated[
         str, Form(max_length=1000, description="Comma-separated columns to show beside the items.")
     ] = "",
@@ -247,7 +250,7 @@ def create_campaign(
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)
 
-    columns = ItemColumns(text or None, id_column or None, labels or None, image or None)
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None, rows=rows)
     return workspace.create_campaign(
         source, path, class_names, settings, owner=owner, columns=columns
     )
@@ -308,23 +311,18 @@ def _lacks_explanation(question: QuestionOut) -> bool:
 
 
 @router.post("/campaigns/{slug}/answers")
-def record_answer(
-    request: Request, slug: str, body: AnswerIn, idempotency_key: IdempotencyKey = None
-) -> AnswerOut:
+def record_answer(request: Request, slug: str, body: AnswerIn, once: Once) -> AnswerOut:
     """Record an answer. The answer is on disk when the request returns."""
     service = require_permission(request, slug, Permission.ANSWER)
     annotator = current_user(request)
+    answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
+    shown = None
+    if body.suggestion is not None:
+        shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
 
-    def record() -> AnswerOut:
-        answer = Answer(body.item, annotator, body.kind, body.label, body.comment)
-        shown = None
-        if body.suggestion is not None:
-            shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
-        receipt = service.record_answer(answer, shown)
-        get_workspace(request).trainer.ensure_questions(service.location, annotator)
-        return receipt
-
-    return answer_once(request, service, idempotency_key, body, AnswerOut, action=record)
+    receipt = once(service, body, service.record_answer, answer, shown)
+    get_workspace(request).trainer.ensure_questions(service.location, annotator)
+    return receipt
 
 
 @router.get("/campaigns/{slug}/answers")
@@ -337,29 +335,19 @@ def list_recent_answers(
 
 
 @router.post("/campaigns/{slug}/undo")
-def undo_answer(
-    request: Request, slug: str, body: UndoIn, idempotency_key: IdempotencyKey = None
-) -> UndoOut:
+def undo_answer(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
     """Undo your last answer."""
     service = require_permission(request, slug, Permission.ANSWER)
-
-    def undo() -> UndoOut:
-        return service.undo_answer(current_user(request), body.item)
-
-    return answer_once(request, service, idempotency_key, body, UndoOut, action=undo)
+    return once(service, body, service.undo_answer, current_user(request), body.item)
 
 
 @router.post("/campaigns/{slug}/keep")
-def confirm_label(
-    request: Request, slug: str, body: ConfirmationIn, idempotency_key: IdempotencyKey = None
-) -> AnswerOut:
+def confirm_label(request: Request, slug: str, body: ConfirmationIn, once: Once) -> AnswerOut:
     """Record that a label was reviewed and is correct."""
     service = require_permission(request, slug, Permission.REVIEW)
-
-    def confirm() -> AnswerOut:
-        return service.confirm_label(current_user(request), body.item, body.comment)
-
-    return answer_once(request, service, idempotency_key, body, AnswerOut, action=confirm)
+    return once(
+        service, body, service.confirm_label, current_user(request), body.item, body.comment
+    )
 
 
 @router.get("/campaigns/{slug}/suspects")
@@ -374,14 +362,10 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
 
 
 @router.post("/campaigns/{slug}/train", status_code=202)
-def train(request: Request, slug: str, idempotency_key: IdempotencyKey = None) -> JobStarted:
+def train(request: Request, slug: str, once: Once) -> JobStarted:
     """Train a model now, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
-
-    def start() -> JobStarted:
-        return get_workspace(request).train(service)
-
-    return answer_once(request, service, idempotency_key, None, JobStarted, action=start)
+    return once(service, None, get_workspace(request).train, service)
 
 
 @router.post("/campaigns/{slug}/predict")
@@ -405,18 +389,13 @@ async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOu
 
 
 @router.post("/campaigns/{slug}/encode", status_code=202)
-def encode(
-    request: Request, slug: str, body: EncodeIn, idempotency_key: IdempotencyKey = None
-) -> JobStarted:
+def encode(request: Request, slug: str, body: EncodeIn, once: Once) -> JobStarted:
     """Compute the features of items, or switch to another encoder, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
     if body.encoder is not None:
         require_own_encoder(body.encoder)
 
-    def start() -> JobStarted:
-        return get_workspace(request).encode(service, body.encoder)
-
-    return answer_once(request, service, idempotency_key, body, JobStarted, action=start)
+    return once(service, body, get_workspace(request).encode, service, body.encoder)
 
 
 # Items

@@ -19,6 +19,7 @@ __all__ = [
     "Activity",
     "AddItems",
     "CampaignCreated",
+    "ChangeItem",
     "CreateCampaign",
     "DrawMap",
     "EncodeItems",
@@ -252,6 +253,8 @@ class ItemColumns:
     label: str | None = None
     image: str | None = None
     """A column of links to images, which are fetched; None for a table of texts."""
+    rows: bool = False
+    """Whether the items are whole rows of the table."""
 
 
 @dataclass(frozen=True)
@@ -270,6 +273,8 @@ class ItemsAdded:
     """Number of links whose images could not be fetched."""
     problems: list[str] = field(default_factory=list)
     """Why the first of them could not be fetched."""
+    failed_items: list[tuple[str, str]] = field(default_factory=list)
+    """The first of these links, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +287,19 @@ class AddItems(TaskRequest[ItemsAdded]):
     who: str
     columns: ItemColumns | None = None
     """The columns of a table; None for a list of items."""
+
+    is_urgent: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ChangeItem(TaskRequest[bool]):
+    """Change an item, and return whether something has changed. A new text is encoded."""
+
+    campaign: str
+    item: str
+    changes: str
+    """JSON with the keyword arguments of ``Campaign.change_item``."""
+    who: str
 
     is_urgent: ClassVar[bool] = True
 

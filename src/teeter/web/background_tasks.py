@@ -25,9 +25,10 @@ from teeter.campaigns.items import Item
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature
-from teeter.campaigns.settings import Settings, settings_from_json
+from teeter.campaigns.settings import ROW_ENCODER, Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
+from teeter.encoders import AUTO
 from teeter.errors import InputError
 from teeter.threads import limit_threads
 from teeter.web import projection
@@ -35,6 +36,7 @@ from teeter.web.background_requests import (
     Activity,
     AddItems,
     CampaignCreated,
+    ChangeItem,
     CreateCampaign,
     DrawMap,
     EncodeItems,
@@ -109,15 +111,15 @@ class _OpenCampaign:
     item_count: int
     trained_up_to: int | None = None
     """Id of the last answer when the newest model began to be trained; None if not trained here."""
-    explained_by: int = -1
-    """Version of the model that explained the items below."""
+    explained_by: tuple[int, list[str]] | None = None
+    """The model that explained the items below, and the names of the classes then."""
     explained: set[str] = field(default_factory=set)
     exhausted_by: int | None = None
     """Version of the model with which nothing was left to pick ahead."""
     classifier: Classifier | None = None
     """The newest model with its encoder, which takes seconds to load."""
-    classifier_revision: tuple[int, int, int] | None = None
-    """The model and the features that it was made from."""
+    classifier_revision: tuple[int, tuple[int, int], list[str]] | None = None
+    """The model, the features and the names of the classes that it was made from."""
 
 
 class TaskHandlers:
@@ -157,6 +159,8 @@ class TaskHandlers:
                 return self._encode(request, report)
             case AddItems():
                 return add_items(self.campaign(request.campaign), request)
+            case ChangeItem():
+                return self._change_item(request)
             case PredictTexts():
                 return self._predict(request, report)
             case WarmUp():
@@ -246,6 +250,11 @@ class TaskHandlers:
         campaign = self.campaign(request.campaign)
         return EncodingDone(campaign.encode(request.encoder, progress=_report_encoding(report)))
 
+    def _change_item(self, request: ChangeItem) -> bool:
+        changes = json.loads(request.changes)
+        campaign = self.campaign(request.campaign)
+        return campaign.change_item(request.item, **changes, who=request.who)
+
     def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
         report(StatusReport(Activity.FINDING_SUSPECTS))
         return SuspectsFound(self.campaign(request.campaign).suspects(request.count))
@@ -303,7 +312,8 @@ def _load_classifier(entry: _OpenCampaign) -> Classifier:
     campaign = entry.campaign
     with campaign.database.reading() as connection:
         version = campaign.repository.models.newest_version(connection)
-        revision = (version, *campaign.repository.encodings.revision(connection))
+        features = campaign.repository.encodings.revision(connection)
+        revision = (version, features, campaign.repository.classes.names(connection))
 
     if entry.classifier is None or entry.classifier_revision != revision:
         entry.classifier = campaign.classifier()
@@ -346,9 +356,13 @@ def create_campaign(
     if columns.image is not None:
         items, settings, problems = _fetch_linked_images(request)
     else:
-        items = read_items(source, text=columns.text, key=columns.id, label=columns.label)
+        items = read_items(
+            source, text=columns.text, key=columns.id, label=columns.label, rows=columns.rows
+        )
         folder = str(source.resolve()) if source.is_dir() else None
         settings = replace(request.settings, kind=detect_kind(source), folder=folder)
+        if columns.rows and settings.encoder in (None, AUTO):
+            settings = replace(settings, encoder=ROW_ENCODER)
 
     imported = Campaign.make(
         target,
@@ -375,7 +389,8 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
     """Store the items of a request. They have no features yet.
 
     Raises:
-        InputError: an item cannot be added. Then none is.
+        InputError: an item cannot be added. Then none is, but images that cannot be fetched are
+            left out alone.
     """
     source = Path(request.source)
     items: Sequence[Any]
@@ -396,9 +411,11 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
             image=request.columns.image,
             folder=folder,
             fetcher=fetcher,
+            rows=request.columns.rows,
         )
 
     result = campaign.store(items, who=request.who)
+    failed = dict(result.failed) if fetcher is None else fetcher.errors
     return ItemsAdded(
         new=result.new,
         duplicates=len(result.duplicates),
@@ -406,8 +423,9 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
         conflicts=len(result.conflicts),
         duplicate_items=list(result.duplicates[:_MAX_LISTED]),
         conflicting_items=list(result.conflicts[:_MAX_LISTED]),
-        failed=0 if fetcher is None else len(fetcher.errors),
-        problems=[] if fetcher is None else list(fetcher.errors.values())[:_MAX_PROBLEMS],
+        failed=len(failed),
+        problems=list(failed.values())[:_MAX_PROBLEMS],
+        failed_items=list(failed.items())[:_MAX_LISTED],
     )
 
 
@@ -542,9 +560,10 @@ def _explain_items(
     campaign = entry.campaign
     with campaign.database.reading() as connection:
         version = campaign.repository.models.newest_version(connection)
+        explained_by = (version, campaign.repository.classes.names(connection))
 
-    if version != entry.explained_by:
-        entry.explained_by = version
+    if explained_by != entry.explained_by:
+        entry.explained_by = explained_by
         entry.explained.clear()
 
     new_items = [item for item in items if item not in entry.explained]

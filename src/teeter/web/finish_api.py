@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request
 
 from teeter.campaigns.enums import Permission
 from teeter.web.finish import CertificateOut, DrawsIn, FinishIn, FinishOut, FinishService
-from teeter.web.idempotency import IdempotencyKey, answer_once
+from teeter.web.idempotency import Once
 from teeter.web.permissions import current_user, require_permission
 
 __all__ = ["require_finish_permission", "router"]
@@ -37,41 +37,27 @@ def get_finish(request: Request, slug: str) -> FinishOut:
 
 
 @router.post("", status_code=201)
-def start_finish(
-    request: Request, slug: str, body: FinishIn, idempotency_key: IdempotencyKey = None
-) -> FinishOut:
+def start_finish(request: Request, slug: str, body: FinishIn, once: Once) -> FinishOut:
     """Freeze the newest model, and let the next questions be random items.
 
     Every further call is a new attempt, which needs more random labels than the one before it.
     """
     finish = require_finish_permission(request, slug, Permission.MANAGE)
-
-    def start() -> FinishOut:
-        return finish.start(body)
-
-    return answer_once(request, finish.service, idempotency_key, body, FinishOut, action=start)
+    return once(finish.service, body, finish.start, body)
 
 
 @router.post("/draws")
-def request_draws(
-    request: Request, slug: str, body: DrawsIn, idempotency_key: IdempotencyKey = None
-) -> FinishOut:
+def request_draws(request: Request, slug: str, body: DrawsIn, once: Once) -> FinishOut:
     """Let the next questions be so many random items; 0 to go back to the strategy's picks."""
     finish = require_finish_permission(request, slug, Permission.MANAGE)
-
-    def draw() -> FinishOut:
-        return finish.request_draws(body.count)
-
-    return answer_once(request, finish.service, idempotency_key, body, FinishOut, action=draw)
+    return once(finish.service, body, finish.request_draws, body.count)
 
 
 @router.post("/certificates", status_code=201)
-def certify(request: Request, slug: str, idempotency_key: IdempotencyKey = None) -> CertificateOut:
+def certify(request: Request, slug: str, once: Once) -> CertificateOut:
     """Certify what is promised now. Exports then have the model's labels."""
     finish = require_finish_permission(request, slug, Permission.MANAGE)
-    return answer_once(
-        request, finish.service, idempotency_key, None, CertificateOut, action=finish.certify
-    )
+    return once(finish.service, None, finish.certify)
 
 
 @router.get("/certificates/{code}")

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
-from fastapi import Header, Request, UploadFile
+from fastapi import Depends, Header, Request, UploadFile
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
 from teeter.campaigns.db.idempotency import RequestState
-from teeter.errors import InputError, TeeterError
+from teeter.errors import InputError, StoreError, TeeterError
 from teeter.web.permissions import current_user
 from teeter.web.service import CampaignService
 
-__all__ = ["IdempotencyKey", "RequestConflictError", "answer_once", "upload_fingerprint"]
+__all__ = ["Once", "OnceOnly", "RequestConflictError", "upload_fingerprint"]
 
-IdempotencyKey: TypeAlias = Annotated[
-    str | None,
-    Header(
-        max_length=200,
-        pattern=r"^[!-~]+$",
-        description="A random string. A request that is sent again with the same string is not "
-        "executed again.",
-    ),
-]
-
+Parameters = ParamSpec("Parameters")
 ResponseT = TypeVar("ResponseT")
 
 _CHUNK = 1024 * 1024
@@ -35,74 +28,142 @@ _CHUNK = 1024 * 1024
 _failed: set[tuple[str, str]] = set()
 """Campaigns and keys of failed requests that the database still has as running."""
 
+_unrecorded: dict[tuple[str, str], str] = {}
+"""By campaign and key, answers that could not be stored because the database went away."""
+
 
 class RequestConflictError(TeeterError):
     """The same request is being answered, or was interrupted."""
 
 
-def answer_once(
-    request: Request,
-    service: CampaignService,
-    key: str | None,
-    body: BaseModel | Mapping[str, Any] | None,
-    response_type: type[ResponseT],
-    *,
-    action: Callable[[], ResponseT],
-) -> ResponseT:
-    """Return the answer of an action, or the one that was given to the same request before.
+class OnceOnly:
+    """Does what a request asks for once, however often it is sent with the same key.
 
-    Only answers are remembered: a request that failed is done again. The answer is stored for two
-    days, so it must not hold a secret.
+    A dependency of every operation that changes a campaign::
 
-    Args:
-        request: The request.
-        service: The campaign that it changes.
-        key: The value of its header ``Idempotency-Key``, if it has one.
-        body: Its body, or the fields of its form.
-        response_type: The type of the answer.
-        action: Makes the change.
+        def revoke_token(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+            team = require_team_permission(request, slug, Permission.MANAGE)
+            return once(team.service, body, team.revoke_token, body.name)
 
-    Raises:
-        InputError: If the key came with another request before.
-        RequestConflictError: If the same request is being answered, or was interrupted.
+    Only answers are remembered: a request that failed is done again. An answer is stored for two
+    days as the operation's response type, so it must not hold a secret.
     """
-    if key is None:
-        return action()
 
-    fingerprint = _fingerprint(request, body)
-    # Two users may choose the same key.
-    user = hashlib.sha256(current_user(request).encode()).hexdigest()[:16]
-    stored_key = f"{user}:{key}"
-    adapter: TypeAdapter[ResponseT] = TypeAdapter(response_type)
-    database = service.campaign.database
-    requests = service.campaign.repository.requests
+    def __init__(
+        self,
+        request: Request,
+        idempotency_key: Annotated[
+            str | None,
+            Header(
+                max_length=200,
+                pattern=r"^[!-~]+$",
+                description="A random string. A request that is sent again with the same string "
+                "is not executed again.",
+            ),
+        ] = None,
+    ) -> None:
+        self._request = request
+        self._key = idempotency_key
+        self._stored_type = _response_type(request)
 
-    with database.writing() as connection:
-        if (service.location, stored_key) in _failed:
-            requests.forget(connection, stored_key)
-        before = requests.start(connection, stored_key, fingerprint)
-    _failed.discard((service.location, stored_key))
-    if before is not None:
+    def stored_as(self, stored_type: type[Any]) -> OnceOnly:
+        """Return the same, for an action whose result is not yet the operation's response."""
+        changed = copy.copy(self)
+        changed._stored_type = stored_type
+        return changed
+
+    def __call__(
+        self,
+        service: CampaignService,
+        body: BaseModel | Mapping[str, Any] | None,
+        action: Callable[Parameters, ResponseT],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> ResponseT:
+        """Return what an action returns, or the answer that the same request got before.
+
+        Args:
+            service: The campaign that the request changes.
+            body: Its body, or the fields of its form.
+            action: Makes the change, called with the arguments that follow.
+            *args: For the action.
+            **kwargs: For the action.
+
+        Raises:
+            InputError: If the key came with another request before.
+            RequestConflictError: If the same request is being answered, or was interrupted.
+        """
+        if self._key is None:
+            return action(*args, **kwargs)
+
+        fingerprint = _fingerprint(self._request, body)
+        # Two users may choose the same key.
+        user = hashlib.sha256(current_user(self._request).encode()).hexdigest()[:16]
+        noted = _NotedRequest(service, f"{user}:{self._key}")
+        adapter: TypeAdapter[ResponseT] = TypeAdapter(self._stored_type)
+
+        before = noted.start(fingerprint)
+        if before is not None:
+            return adapter.validate_json(before)
+
+        try:
+            response = action(*args, **kwargs)
+        except BaseException:
+            noted.forget()
+            raise
+
+        noted.finish(adapter.dump_json(response).decode())
+        return response
+
+
+Once: TypeAlias = Annotated[OnceOnly, Depends()]
+"""The parameter of an operation that takes the header ``Idempotency-Key``."""
+
+
+class _NotedRequest:
+    """A request with a key, in the database of its campaign."""
+
+    def __init__(self, service: CampaignService, key: str) -> None:
+        self._database = service.campaign.database
+        self._requests = service.campaign.repository.requests
+        self._key = key
+        self._place = (service.location, key)
+
+    def start(self, fingerprint: str) -> str | None:
+        """Note that the request is being answered, or return the answer that it got before."""
+        with self._database.writing() as connection:
+            # What could not be written while the database was away is written now.
+            if self._place in _failed:
+                self._requests.forget(connection, self._key)
+            if self._place in _unrecorded:
+                self._requests.finish(connection, self._key, _unrecorded[self._place])
+            before = self._requests.start(connection, self._key, fingerprint)
+        _failed.discard(self._place)
+        _unrecorded.pop(self._place, None)
+
+        if before is None:
+            return None
         if before.fingerprint != fingerprint:
             raise InputError("This Idempotency-Key was used for another request: choose a new one.")
         if before.response is None:
             raise _conflict(before.state)
-        return adapter.validate_json(before.response)
+        return before.response
 
-    try:
-        response = action()
-    except BaseException:
-        # Until it is forgotten, also if the database is away now and this fails too.
-        _failed.add((service.location, stored_key))
+    def forget(self) -> None:
+        """Let a request that failed be sent again, even if the database is away now."""
+        _failed.add(self._place)
         with contextlib.suppress(TeeterError):
-            with database.writing() as connection:
-                requests.forget(connection, stored_key)
-            _failed.discard((service.location, stored_key))
-        raise
+            with self._database.writing() as connection:
+                self._requests.forget(connection, self._key)
+            _failed.discard(self._place)
 
-    with database.writing() as connection:
-        requests.finish(connection, stored_key, adapter.dump_json(response).decode())
-    return response
+    def finish(self, response: str) -> None:
+        """Store the answer. The change is done, so a database that went away is no error now."""
+        try:
+            with self._database.writing() as connection:
+                self._requests.finish(connection, self._key, response)
+        except StoreError:
+            _unrecorded[self._place] = response
 
 
 def upload_fingerprint(file: UploadFile) -> str:
@@ -114,13 +175,28 @@ def upload_fingerprint(file: UploadFile) -> str:
     return digest.hexdigest()
 
 
+def _response_type(request: Request) -> Any:
+    """Return the type of the answers of the operation that a request is for."""
+    route = request.scope["route"]
+    if not isinstance(route, APIRoute):
+        raise TypeError(f"{request.url.path} is no operation of the REST API.")
+    return route.response_model
+
+
 def _fingerprint(request: Request, body: BaseModel | Mapping[str, Any] | None) -> str:
-    fields: Any = body
-    if isinstance(body, BaseModel):
-        # A field that is null and one that is left out may mean different things.
-        fields = body.model_dump(exclude_unset=True)
-    # Escaped, because JSON may hold half of a surrogate pair, which has no bytes.
-    text = json.dumps([request.method, request.url.path, fields], sort_keys=True)
+    try:
+        fields: Any = body
+        if isinstance(body, BaseModel):
+            # A field that is null and one that is left out may mean different things.
+            fields = body.model_dump(exclude_unset=True)
+        # Escaped, because JSON may hold half of a surrogate pair, which has no bytes.
+        text = json.dumps([request.method, request.url.path, fields], sort_keys=True)
+    except (RecursionError, ValueError):
+        # Both libraries take what is nested this deeply for an object that contains itself.
+        raise InputError(
+            "The body is nested too deeply for a request with an Idempotency-Key: nest it less "
+            "than 200 deep."
+        ) from None
     return hashlib.sha256(text.encode()).hexdigest()
 
 

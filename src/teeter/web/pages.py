@@ -630,6 +630,26 @@ def answer_item(
     return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
 
 
+@router.post("/c/{slug}/item/withdraw")
+def withdraw_item(
+    request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
+) -> Response:
+    """Take an item out of the campaign. Its answers are kept."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.withdraw([id], who=current_user(request))
+    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
+
+
+@router.post("/c/{slug}/item/restore")
+def put_item_back(
+    request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
+) -> Response:
+    """Put a withdrawn item back into the campaign."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    service.campaign.put_back([id], who=current_user(request))
+    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
+
+
 @router.get("/c/{slug}/export")
 def show_export(request: Request, slug: str) -> Response:
     """Show the formats of an export."""

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from teeter.campaigns.agreement import AgreementScore
+from teeter.campaigns.columns import ColumnType
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import Answer, SourceKind
+from teeter.campaigns.db import Answer, Decision, ModelUsage, SourceKind
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.snapshot import PairAgreement
@@ -200,6 +201,18 @@ class EncodedItems(BaseModel):
     """Number of items that were encoded."""
     unreadable: int
     """Number of items that could not be read. Annotators never see them."""
+    sentence: str = ""
+    """Which encoder it is and why."""
+    unencoded: int = 0
+    """Number of items that are left to encode."""
+    is_switch: bool = False
+    """Whether models used the features of another encoder before."""
+    fitted_on: int = 0
+    """Number of items that the encoder learned from."""
+    is_outgrown: bool = False
+    """Whether the encoder should be fitted again, because it learned from few of the items."""
+    unreadable_items: dict[str, str] = Field(default_factory=dict)
+    """Why, by item id, for the first thousand of them."""
 
 
 class EncodeIn(_RequestBody):
@@ -251,6 +264,8 @@ class AddedItems(BaseModel):
     """Number of links whose images could not be fetched, so that their items were not added."""
     problems: list[str] = Field(default_factory=list)
     """Why, for the first of them."""
+    failed_items: list[tuple[str, str]] = Field(default_factory=list)
+    """The first thousand of these links, each with the reason."""
 
 
 class TrainedModel(BaseModel):
@@ -346,13 +361,21 @@ class ShareOut(BaseModel):
     high: float
     total: int
     """Number of items that the share was measured on."""
+    right: int
+    """How many of them the share is about."""
 
     @classmethod
     def from_estimate(cls, estimate: AccuracyEstimate | None) -> ShareOut | None:
         """Return an estimate as it is sent; None if there is no estimate."""
         if estimate is None:
             return None
-        return cls(share=estimate.share, low=estimate.low, high=estimate.high, total=estimate.total)
+        return cls(
+            share=estimate.share,
+            low=estimate.low,
+            high=estimate.high,
+            total=estimate.total,
+            right=estimate.right,
+        )
 
 
 class SuggestionOut(BaseModel):
@@ -409,6 +432,8 @@ class ItemRow(BaseModel):
     """The consensus method of the label, or the reviewer who decided on it."""
     annotators: int
     """How many annotators have answered."""
+    confidence: float | None = None
+    """How sure the label is, from 0 to 1."""
 
 
 class ItemsOut(BaseModel):
@@ -433,6 +458,8 @@ class ItemOut(BaseModel):
     annotators: int
     audit: bool
     """Whether the item is in the audit set, which measures accuracy and is never trained on."""
+    withdrawn: bool
+    """Whether the item was taken out of the campaign."""
     answers: list[Answer]
     row: dict[str, Any] = Field(default_factory=dict)
     """All columns that the item came with. Annotators see only those that the settings show."""
@@ -478,6 +505,10 @@ class AnswerOut(BaseModel):
     """False if it had already been stored, for example because it was sent twice."""
     labelled: int
     """Number of labelled items in the campaign."""
+    number: int | None = None
+    """The number of an answer in the campaign; None for a decision."""
+    late: bool = False
+    """Whether the item had been given to others meanwhile. The answer counts all the same."""
 
 
 class RecentAnswer(BaseModel):
@@ -515,12 +546,35 @@ class UndoneAnswer(BaseModel):
     """The class, or the kind of an answer that is not a label."""
     previous: str | None = None
     """Your earlier answer about the item, which is valid again."""
+    undone_answer: Answer | None = None
+    """The whole answer; None for a decision."""
+    previous_answer: Answer | None = None
+    undone_decision: Decision | None = None
 
 
 class UndoOut(BaseModel):
     """What was undone; None if there was nothing to undo."""
 
     undone: UndoneAnswer | None
+
+
+# Columns and the history
+
+
+class ColumnOut(BaseModel):
+    """A column that items came with."""
+
+    name: str
+    type: ColumnType
+
+
+class HistoryOut(BaseModel):
+    """A part of the history, oldest first."""
+
+    lines: list[dict[str, Any]]
+    """Each has ``at``, ``who``, ``what``, ``item``, and what else is known about the change."""
+    after: int | None
+    """Pass this as ``after`` to get the next part; None on the last one."""
 
 
 # Progress
@@ -739,6 +793,8 @@ class SourceOut(BaseModel):
     remaining_budget: float | None = None
     invalid: int | None = None
     """Number of replies that named no class."""
+    usage: ModelUsage | None = None
+    """What a language model has used, in full."""
 
 
 class PredictionsStored(BaseModel):

@@ -25,6 +25,7 @@ from teeter.campaigns.db import (
     Answer,
     ClassDescription,
     Connection,
+    ItemFilter,
     ItemQuery,
     ModelSummary,
     Pick,
@@ -418,7 +419,12 @@ class CampaignService:
         receipt = self.campaign.answer(answer, shown=shown)
         # A file that was moved while it was written to is not where people look for the answer.
         self._require_file()
-        return AnswerOut(new=receipt.recorded, labelled=self.count_items().labelled)
+        return AnswerOut(
+            new=receipt.recorded,
+            labelled=self.count_items().labelled,
+            number=receipt.number,
+            late=receipt.late,
+        )
 
     def confirm_label(self, annotator: str, item: str, comment: str | None = None) -> AnswerOut:
         """Record that a label was reviewed and is right."""
@@ -451,6 +457,8 @@ class CampaignService:
                 pick=None if pick is None else self._describe_pick(pick),
                 answer=_format_answer(undone.answer),
                 previous=None if undone.before is None else _format_answer(undone.before),
+                undone_answer=undone.answer,
+                previous_answer=undone.before,
             )
 
         self._require_file()
@@ -632,6 +640,7 @@ class CampaignService:
             by=summary.by,
             annotators=summary.annotators,
             audit=row.audit,
+            withdrawn=row.withdrawn is not None,
             answers=answers,
             row=all_columns,
         )
@@ -759,7 +768,7 @@ def _describe_row(
     label = None if consensus is None else consensus.label
 
     other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
-    if row.item_id in snapshot.left_out:
+    if row.item_id in snapshot.left_out and row.withdrawn is None:
         other_kinds.add(AnswerKind.FLAG)
 
     state: list[str] = sorted(other_kinds)
@@ -767,6 +776,8 @@ def _describe_row(
         # Beside a label, skips and doubts are of no interest. A flag is: the item is left out.
         flags = [kind for kind in state if kind == AnswerKind.FLAG]
         state = [label, *flags]
+    if row.withdrawn is not None:
+        state.append(ItemFilter.WITHDRAWN)
 
     excerpt = ""
     if row.kind is ItemKind.TEXT and row.content:
@@ -783,6 +794,7 @@ def _describe_row(
         state=", ".join(state),
         by=None if consensus is None else consensus.by,
         annotators=len({answer.annotator for answer in answers}),
+        confidence=None if consensus is None else consensus.confidence,
     )
 
 

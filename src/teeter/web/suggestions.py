@@ -9,7 +9,14 @@ from urllib.parse import urlsplit
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.prior import explain_unused_names
 from teeter.campaigns.suggestions import SourceReport
-from teeter.web.schemas import PredictionsStored, ShareOut, SourceOut
+from teeter.web.schemas import (
+    ClassOut,
+    NamesIn,
+    PredictionsStored,
+    ShareOut,
+    SourceOut,
+    SourceRemoved,
+)
 from teeter.web.service import CampaignService
 
 __all__ = ["SuggestionService", "describe_source"]
@@ -27,18 +34,20 @@ class SuggestionService:
         self._service = service
         self._user = user
 
-    def describe_classes(self, descriptions: Mapping[str, ClassDescription]) -> None:
-        """Replace the descriptions of some classes.
+    def describe_classes(self, descriptions: Mapping[str, ClassDescription]) -> list[ClassOut]:
+        """Replace the descriptions of some classes, and return all classes.
 
         Raises:
             UnknownNameError: there is no such class.
             InputError: a description is too long.
         """
         self._service.campaign.describe(descriptions, who=self._user)
+        return self._service.list_classes()
 
-    def use_names(self, use: bool) -> None:
+    def use_names(self, use: bool) -> NamesIn:
         """Choose whether models learn from the names and descriptions of the classes."""
         self._service.campaign.use_names(use, who=self._user)
+        return NamesIn(use=use)
 
     def explain_unused_names(self) -> str | None:
         """Return why models do not learn from the names of classes; None if they do."""
@@ -58,13 +67,14 @@ class SuggestionService:
             missing=stored.missing,
         )
 
-    def remove_source(self, name: str) -> None:
+    def remove_source(self, name: str) -> SourceRemoved:
         """Remove a source and its suggestions.
 
         Raises:
             UnknownNameError: there is no such source.
         """
         self._service.campaign.remove_source(name, who=self._user)
+        return SourceRemoved(name=name)
 
 
 def describe_source(report: SourceReport) -> SourceOut:
@@ -85,5 +95,6 @@ def describe_source(report: SourceReport) -> SourceOut:
         described.cost = round(report.usage.cost, 6)
         described.tokens = report.usage.input_tokens + report.usage.output_tokens
         described.invalid = report.usage.invalid
+        described.usage = report.usage
 
     return described

@@ -9,7 +9,7 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.enums import Permission
-from teeter.web.idempotency import IdempotencyKey, answer_once, upload_fingerprint
+from teeter.web.idempotency import Once, upload_fingerprint
 from teeter.web.permissions import current_user, get_workspace, require_permission
 from teeter.web.schemas import (
     ClassOut,
@@ -22,6 +22,8 @@ from teeter.web.schemas import (
     SuggestIn,
     SuggestStarted,
 )
+from teeter.web.service import CampaignService
+from teeter.web.suggester import Suggester
 from teeter.web.suggestions import SuggestionService, describe_source
 from teeter.web.uploads import save_upload
 
@@ -44,34 +46,24 @@ def list_classes(request: Request, slug: str) -> list[ClassOut]:
 
 
 @router.post("/classes/describe")
-def describe_classes(
-    request: Request, slug: str, body: DescribeIn, idempotency_key: IdempotencyKey = None
-) -> list[ClassOut]:
+def describe_classes(request: Request, slug: str, body: DescribeIn, once: Once) -> list[ClassOut]:
     """Say what classes mean. An empty description removes what was there."""
     service = require_permission(request, slug, Permission.MANAGE)
     descriptions = {}
     for name, given in body.classes.items():
         descriptions[name] = ClassDescription(given.description, tuple(given.examples))
 
-    def describe() -> list[ClassOut]:
-        SuggestionService(service, current_user(request)).describe_classes(descriptions)
-        return service.list_classes()
-
-    return answer_once(request, service, idempotency_key, body, list[ClassOut], action=describe)
+    suggestions = SuggestionService(service, current_user(request))
+    return once(service, body, suggestions.describe_classes, descriptions)
 
 
 @router.post("/classes/names")
-def use_names(
-    request: Request, slug: str, body: NamesIn, idempotency_key: IdempotencyKey = None
-) -> NamesIn:
+def use_names(request: Request, slug: str, body: NamesIn, once: Once) -> NamesIn:
     """Let models learn from the names and descriptions of the classes, or not."""
     service = require_permission(request, slug, Permission.MANAGE)
 
-    def use() -> NamesIn:
-        SuggestionService(service, current_user(request)).use_names(body.use)
-        return body
-
-    return answer_once(request, service, idempotency_key, body, NamesIn, action=use)
+    suggestions = SuggestionService(service, current_user(request))
+    return once(service, body, suggestions.use_names, body.use)
 
 
 # Suggestions
@@ -94,16 +86,12 @@ def add_predictions(
         File(description="CSV, JSONL or Parquet with id, label and optionally probability."),
     ],
     source: SourceField,
-    idempotency_key: IdempotencyKey = None,
+    once: Once,
 ) -> PredictionsStored:
     """Add the predictions of another model as suggestions. They never become labels."""
     service = require_permission(request, slug, Permission.MANAGE)
-
-    def store() -> PredictionsStored:
-        return upload_predictions(request, slug, file, source)
-
     form = {"file": upload_fingerprint(file), "source": source}
-    return answer_once(request, service, idempotency_key, form, PredictionsStored, action=store)
+    return once(service, form, upload_predictions, request, slug, file, source)
 
 
 def upload_predictions(
@@ -121,23 +109,16 @@ def upload_predictions(
 
 
 @router.post("/sources/remove")
-def remove_source(
-    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
-) -> SourceRemoved:
+def remove_source(request: Request, slug: str, body: NameIn, once: Once) -> SourceRemoved:
     """Remove a source and all its suggestions."""
     service = require_permission(request, slug, Permission.MANAGE)
 
-    def remove() -> SourceRemoved:
-        SuggestionService(service, current_user(request)).remove_source(body.name)
-        return SourceRemoved(name=body.name)
-
-    return answer_once(request, service, idempotency_key, body, SourceRemoved, action=remove)
+    suggestions = SuggestionService(service, current_user(request))
+    return once(service, body, suggestions.remove_source, body.name)
 
 
 @router.post("/suggest", status_code=202)
-def ask_language_model(
-    request: Request, slug: str, body: SuggestIn, idempotency_key: IdempotencyKey = None
-) -> SuggestStarted:
+def ask_language_model(request: Request, slug: str, body: SuggestIn, once: Once) -> SuggestStarted:
     """Ask the server's language model about all items that it has said nothing about.
 
     The texts of the items are sent to the server that was named when this one was started.
@@ -145,8 +126,11 @@ def ask_language_model(
     service = require_permission(request, slug, Permission.MANAGE)
     suggester = get_workspace(request).require_suggester()
 
-    def ask() -> SuggestStarted:
-        suggester.ask_about_all(service, body.limit)
-        return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)
+    return once(service, body, _ask_about_all, suggester, service, body.limit)
 
-    return answer_once(request, service, idempotency_key, body, SuggestStarted, action=ask)
+
+def _ask_about_all(
+    suggester: Suggester, service: CampaignService, limit: int | None
+) -> SuggestStarted:
+    suggester.ask_about_all(service, limit)
+    return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)

@@ -86,6 +86,23 @@ def describe_classes(
     return _render_classes(request, slug, notice="The descriptions were saved.")
 
 
+@router.post("/c/{slug}/classes/rename")
+def rename_class(
+    request: Request,
+    slug: str,
+    *,
+    name: Annotated[str, Form(max_length=1000)],
+    new_name: Annotated[str, Form(max_length=1000)],
+) -> Response:
+    """Give a class another name."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    try:
+        service.campaign.rename_class(name, new_name, who=current_user(request))
+    except _SHOWN_ERRORS as error:
+        return _render_classes(request, slug, error=str(error))
+    return _render_classes(request, slug, notice=f"{name} is called {new_name.strip()} now.")
+
+
 @router.post("/c/{slug}/classes/names")
 def use_names(
     request: Request, slug: str, use: Annotated[str, Form(max_length=3)] = "yes"

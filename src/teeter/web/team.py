@@ -114,7 +114,10 @@ class TeamService:
             content = self.service.read_content(row, connection)
 
         undone = UndoneAnswer(
-            item=decision.item, content=content, answer=_format_decision(decision)
+            item=decision.item,
+            content=content,
+            answer=_format_decision(decision),
+            undone_decision=decision,
         )
         return UndoOut(undone=undone)
 
@@ -278,8 +281,8 @@ class TeamService:
             methods=list(ConsensusMethod),
         )
 
-    def choose_consensus(self, method: str) -> None:
-        """Choose how several answers become one label.
+    def choose_consensus(self, method: str) -> AgreementOut:
+        """Choose how several answers become one label, and return how well annotators agree.
 
         Raises:
             UnknownNameError: there is no such method.
@@ -288,6 +291,7 @@ class TeamService:
         campaign.settings = change_consensus(
             campaign.database, campaign.repository, campaign.settings, method, who=self._user
         )
+        return self.describe_agreement()
 
 
 def _format_decision(decision: Decision) -> str:

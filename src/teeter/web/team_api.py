@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from teeter.campaigns.enums import Permission
-from teeter.web.idempotency import IdempotencyKey, answer_once
+from teeter.web.idempotency import Once
 from teeter.web.permissions import (
     current_session,
     current_user,
@@ -59,16 +59,10 @@ def list_disagreements(
 
 
 @router.post("/decisions")
-def decide(
-    request: Request, slug: str, body: DecisionIn, idempotency_key: IdempotencyKey = None
-) -> AnswerOut:
+def decide(request: Request, slug: str, body: DecisionIn, once: Once) -> AnswerOut:
     """Decide on the label of an item. The decision is on disk when the request returns."""
     team = require_team_permission(request, slug, Permission.DECIDE)
-
-    def record() -> AnswerOut:
-        return team.decide(body.item, body.label, body.comment)
-
-    return answer_once(request, team.service, idempotency_key, body, AnswerOut, action=record)
+    return once(team.service, body, team.decide, body.item, body.label, body.comment)
 
 
 @router.get("/decisions")
@@ -80,16 +74,10 @@ def list_recent_decisions(
 
 
 @router.post("/decisions/undo")
-def undo_decision(
-    request: Request, slug: str, body: UndoIn, idempotency_key: IdempotencyKey = None
-) -> UndoOut:
+def undo_decision(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
     """Undo your last decision."""
     team = require_team_permission(request, slug, Permission.DECIDE)
-
-    def undo() -> UndoOut:
-        return team.undo_decision(body.item)
-
-    return answer_once(request, team.service, idempotency_key, body, UndoOut, action=undo)
+    return once(team.service, body, team.undo_decision, body.item)
 
 
 # Members
@@ -124,55 +112,31 @@ def replace_token(request: Request, slug: str, body: NameIn) -> TokenOut:
 
 
 @router.post("/people/revoke")
-def revoke_token(
-    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
-) -> MemberChanged:
+def revoke_token(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
     """Revoke the token of a member. Their sessions end."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-
-    def revoke() -> MemberChanged:
-        return team.revoke_token(body.name)
-
-    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=revoke)
+    return once(team.service, body, team.revoke_token, body.name)
 
 
 @router.post("/people/role")
-def change_role(
-    request: Request, slug: str, body: PersonIn, idempotency_key: IdempotencyKey = None
-) -> MemberChanged:
+def change_role(request: Request, slug: str, body: PersonIn, once: Once) -> MemberChanged:
     """Give a member another role."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-
-    def change() -> MemberChanged:
-        return team.change_role(body.name, body.role)
-
-    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=change)
+    return once(team.service, body, team.change_role, body.name, body.role)
 
 
 @router.post("/people/remove")
-def remove_member(
-    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
-) -> MemberChanged:
+def remove_member(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
     """Remove a member. Their answers stay, and others can get their open items."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-
-    def remove() -> MemberChanged:
-        return team.remove_member(body.name)
-
-    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=remove)
+    return once(team.service, body, team.remove_member, body.name)
 
 
 @router.post("/people/release")
-def release_items(
-    request: Request, slug: str, body: NameIn, idempotency_key: IdempotencyKey = None
-) -> MemberChanged:
+def release_items(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
     """Release the open items of an annotator to others."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-
-    def release() -> MemberChanged:
-        return team.release_items(body.name)
-
-    return answer_once(request, team.service, idempotency_key, body, MemberChanged, action=release)
+    return once(team.service, body, team.release_items, body.name)
 
 
 # Agreement
@@ -185,14 +149,7 @@ def get_agreement(request: Request, slug: str) -> AgreementOut:
 
 
 @router.post("/consensus")
-def choose_consensus(
-    request: Request, slug: str, body: ConsensusIn, idempotency_key: IdempotencyKey = None
-) -> AgreementOut:
+def choose_consensus(request: Request, slug: str, body: ConsensusIn, once: Once) -> AgreementOut:
     """Choose how several answers become one label."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-
-    def choose() -> AgreementOut:
-        team.choose_consensus(body.method)
-        return team.describe_agreement()
-
-    return answer_once(request, team.service, idempotency_key, body, AgreementOut, action=choose)
+    return once(team.service, body, team.choose_consensus, body.method)

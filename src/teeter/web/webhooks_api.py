@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.webhooks import (
@@ -16,7 +17,7 @@ from teeter.campaigns.webhooks import (
     list_webhooks,
     remove_webhook,
 )
-from teeter.web.idempotency import IdempotencyKey, answer_once
+from teeter.web.idempotency import Once
 from teeter.web.permissions import current_user, require_permission
 
 __all__ = ["router"]
@@ -85,34 +86,34 @@ def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
 
 
 @router.post("", status_code=201)
-def create_webhook(
-    request: Request, slug: str, body: WebhookIn, idempotency_key: IdempotencyKey = None
-) -> NewWebhookOut:
+def create_webhook(request: Request, slug: str, body: WebhookIn, once: Once) -> NewWebhookOut:
     """Send events to an address from now on. The secret of the signatures is shown only once."""
     service = require_permission(request, slug, Permission.MANAGE)
 
-    def create() -> WebhookOut:
-        webhook = add_webhook(service.campaign, body.url, body.events, who=current_user(request))
-        return WebhookOut(**_describe(webhook))
+    user = current_user(request)
 
     # Without the secret, which is stored in one place only.
-    created = answer_once(request, service, idempotency_key, body, WebhookOut, action=create)
-    webhook = get_webhook(service.campaign, created.id)
+    row_id = once.stored_as(int)(service, body, _add_webhook, service.campaign, body, user)
+    webhook = get_webhook(service.campaign, row_id)
     return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
+
+
+def _add_webhook(campaign: Campaign, body: WebhookIn, user: str) -> int:
+    return add_webhook(campaign, body.url, body.events, who=user).row_id
 
 
 @router.post("/remove")
 def delete_webhook(
-    request: Request, slug: str, body: WebhookNumberIn, idempotency_key: IdempotencyKey = None
+    request: Request, slug: str, body: WebhookNumberIn, once: Once
 ) -> list[WebhookOut]:
     """Remove a webhook, and return those that are left."""
     service = require_permission(request, slug, Permission.MANAGE)
+    return once(service, body, _remove_webhook, service.campaign, body.id, current_user(request))
 
-    def remove() -> list[WebhookOut]:
-        remove_webhook(service.campaign, body.id, who=current_user(request))
-        return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
 
-    return answer_once(request, service, idempotency_key, body, list[WebhookOut], action=remove)
+def _remove_webhook(campaign: Campaign, row_id: int, user: str) -> list[WebhookOut]:
+    remove_webhook(campaign, row_id, who=user)
+    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(campaign)]
 
 
 @router.get("/deliveries")

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -54,6 +55,9 @@ from teeter.web.suggester import Suggester
 __all__ = ["CampaignOwner", "JobStatus", "Workspace"]
 
 logger = logging.getLogger(__name__)
+
+_MAX_LISTED = 1000
+"""Unreadable items that are listed one by one."""
 
 _MAX_JOBS = 200
 """Jobs whose results are kept."""
@@ -497,6 +501,12 @@ class Workspace:
                     encoder=encoding.encoder,
                     encoded=encoding.encoded,
                     unreadable=len(encoding.unreadable),
+                    sentence=encoding.sentence,
+                    unencoded=encoding.unencoded,
+                    is_switch=encoding.is_switch,
+                    fitted_on=encoding.fitted_on,
+                    is_outgrown=encoding.is_outgrown,
+                    unreadable_items=dict(islice(encoding.unreadable.items(), _MAX_LISTED)),
                 )
             return job
 

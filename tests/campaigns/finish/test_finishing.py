@@ -218,7 +218,7 @@ def test_draws_count_in_their_order_only(campaign: Campaign, items: KnownItems) 
     assert campaign.finish().draws == 10
 
 
-@pytest.mark.parametrize("kind", ["unsure", "flag", "skip"])
+@pytest.mark.parametrize("kind", ["unsure", "flag", "skip", "withdraw"])
 def test_draws_without_a_label_count_as_wrong(
     campaign: Campaign, items: KnownItems, kind: str
 ) -> None:
@@ -228,8 +228,11 @@ def test_draws_without_a_label_count_as_wrong(
         campaign.tell(item, items.label(item))
     left_before = campaign.finish().left
 
-    answer = {"unsure": campaign.mark_unsure, "flag": campaign.flag, "skip": campaign.skip}[kind]
-    answer(first)
+    answers = {"unsure": campaign.mark_unsure, "flag": campaign.flag, "skip": campaign.skip}
+    if kind == "withdraw":
+        campaign.withdraw([first])
+    else:
+        answers[kind](first)
 
     report = campaign.finish()
     assert (report.draws, report.wrong) == (10, 1)
@@ -428,6 +431,30 @@ def test_a_promise_for_each_class(campaign: Campaign, items: KnownItems) -> None
     assert [promise.label for promise in report.promises] == ["ant", "bee"]
     assert all(promise.items > 0 for promise in report.promises)
     assert sum(promise.items for promise in report.promises) == report.covered
+
+
+@pytest.mark.slow
+def test_a_promise_survives_renamed_classes_and_withdrawn_items(
+    campaign: Campaign, items: KnownItems, tmp_path: Path
+) -> None:
+    campaign.start_finish(per_class=True, draws=320)
+    answer_draws(campaign, items)
+    certificate = campaign.certify()
+    before = read_export(campaign, tmp_path)
+    by_model = [item for item, row in before.items() if row["labelled_by"] == "model"]
+
+    campaign.rename_class("ant", "termite")
+    campaign.withdraw(by_model[:1])
+
+    report = campaign.finish()
+    assert [promise.label for promise in report.promises] == ["termite", "bee"]
+    after = read_export(campaign, tmp_path)
+    assert after[by_model[0]]["labelled_by"] == "undecided"
+    for item in by_model[1:]:
+        assert after[item]["certificate"] == certificate.code
+        assert after[item]["final_label"] == before[item]["final_label"].replace("ant", "termite")
+    with pytest.raises(InputError, match=r"The promise of .* rests on"):
+        campaign.change_item(by_model[1], features=[0.0] * len(items.features[0]))
 
 
 def test_labels_of_the_draws_correct_the_class_shares(

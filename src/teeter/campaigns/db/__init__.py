@@ -14,6 +14,7 @@ from teeter.campaigns.db.decisions import Decision
 from teeter.campaigns.db.descriptions import ClassDescription
 from teeter.campaigns.db.encodings import ItemFeatures, StoredEncoding
 from teeter.campaigns.db.finishes import StoredCertificate, StoredFinish
+from teeter.campaigns.db.imported_tables import NewRow
 from teeter.campaigns.db.items import ItemFilter, ItemQuery, StoredItem
 from teeter.campaigns.db.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.db.locks import LockName
@@ -46,6 +47,7 @@ __all__ = [
     "ModelReply",
     "ModelSummary",
     "ModelUsage",
+    "NewRow",
     "Pick",
     "ProjectLink",
     "ShownSuggestion",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
@@ -15,6 +15,9 @@ from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
 __all__ = ["ClassRepository"]
+
+_RENAMED = "class renamed"
+"""The line of the history with the names of a class before and after."""
 
 _ROW_ID = select(CLASSES.id).where(
     CLASSES.campaign_id == bindparam("campaign_id"),
@@ -44,7 +47,9 @@ class ClassRepository:
         return {row.name: row.id for row in rows}
 
     def row_id(self, connection: Connection, name: str | None) -> int:
-        """Return the row id of a class.
+        """Return the row id of a class, also by a name that it had before.
+
+        Pages, files and projects in Label Studio may still have the old name.
 
         Raises:
             UnknownNameError: there is no class of that name.
@@ -55,10 +60,50 @@ class ClassRepository:
         row_id = connection.scalar(_ROW_ID, values)
 
         if row_id is None:
+            current_name = self.former_names(connection).get(str(name))
+            if current_name is not None:
+                return self.row_ids(connection)[current_name]
             hint = did_you_mean(str(name), self.names(connection))
             raise UnknownNameError(f"No class is called {name!r}. {hint}")
 
         return int(row_id)
+
+    def former_names(self, connection: Connection) -> dict[str, str]:
+        """Return the current name of classes by each name that they had before."""
+        names = self.names(connection)
+        current: dict[str, str] = {}
+
+        for line in self._history.lines(connection, _RENAMED):
+            for former, name in list(current.items()):
+                if name == line["from"]:
+                    current[former] = line["to"]
+            current[line["from"]] = line["to"]
+
+        # A name that was given to another class since means that class.
+        return {former: name for former, name in current.items() if former not in names}
+
+    def rename(self, connection: Connection, name: str, new_name: str, who: str) -> None:
+        """Give a class another name. Its labels, and everything else about it, stay.
+
+        Raises:
+            UnknownNameError: there is no class of that name.
+            InputError: the new name is blank, or it is taken.
+        """
+        row_ids = self.row_ids(connection)
+        if name not in row_ids:
+            raise UnknownNameError(f"No class is called {name!r}. {did_you_mean(name, row_ids)}")
+
+        stripped = new_name.strip()
+        if not stripped or stripped in row_ids:
+            raise InputError(
+                f"Cannot rename {name!r} to {stripped!r}: the name must not be blank or equal to "
+                f"that of an existing class ({', '.join(row_ids)})."
+            )
+
+        is_class = CLASSES.id == row_ids[name]
+        connection.execute(update(schema.classes).where(is_class).values(name=stripped))
+        detail = {"from": name, "to": stripped}
+        self._history.append(connection, who, _RENAMED, None, detail)
 
     def add(self, connection: Connection, names: Sequence[str], who: str) -> None:
         """Add classes after the existing ones.

@@ -204,6 +204,25 @@ class EncodingRepository:
             .values(revision=ENCODINGS.revision + 1)
         )
 
+    def replace_item(
+        self, connection: Connection, item: StoredItem, row_id: int, vector: Vectors | None
+    ) -> None:
+        """Replace the vector of an item whose content has changed.
+
+        In the encoding that models see its row must stay, because models know items by their rows.
+        Other encodings lose its vector, and compute it again before they are used.
+
+        Args:
+            connection: a connection that may write.
+            item: the item.
+            row_id: the current encoding.
+            vector: the new features (D,); None if the item had none.
+        """
+        of_others = and_(VECTORS.item_id == item.row_id, VECTORS.encoding_id != row_id)
+        connection.execute(schema.vectors.delete().where(of_others))
+        if vector is not None:
+            self.write(connection, row_id, {item.item_id: vector})
+
     def missing_items(
         self, connection: Connection, row_id: int, limit: int | None = None
     ) -> list[StoredItem]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.schema import HISTORY
@@ -92,20 +92,39 @@ class HistoryRepository:
         if since is not None:
             query = query.where(HISTORY.at >= since)
 
-        history = []
         # By id: times would be out of order after a clock was set back.
-        for row in connection.execute(query.order_by(HISTORY.id)):
-            line = {
-                "at": row.at,
-                "who": row.who,
-                "what": row.what,
-                "item": row.item,
-            }
-            history.append(line | json.loads(row.detail))
+        return [_as_line(row) for row in connection.execute(query.order_by(HISTORY.id))]
 
-        return history
+    def page(
+        self, connection: Connection, after: int, count: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """Return lines in their order, beginning after a row id, and the last row id.
+
+        Returns:
+            The lines as ``lines`` has them, and None as the row id if no line follows.
+        """
+        query = (
+            select(schema.history)
+            .where(HISTORY.campaign_id == self._scope.campaign_id, HISTORY.id > after)
+            .order_by(HISTORY.id)
+            .limit(count + 1)
+        )
+        rows = connection.execute(query).all()
+        lines = [_as_line(row) for row in rows[:count]]
+        return lines, rows[count - 1].id if len(rows) > count else None
 
     def newest_row_id(self, connection: Connection) -> int:
         """Return the row id of the last line, or 0. Every change of the campaign changes it."""
         query = select(func.max(HISTORY.id)).where(HISTORY.campaign_id == self._scope.campaign_id)
         return int(connection.scalar(query) or 0)
+
+
+def _as_line(row: Row[Any]) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "at": row.at,
+        "who": row.who,
+        "what": row.what,
+        "item": row.item,
+    }
+    line.update(json.loads(row.detail))
+    return line

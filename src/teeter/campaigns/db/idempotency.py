@@ -2,7 +2,8 @@
 
 A request is noted before it is done. Its key is unique, and only one connection writes at a time,
 so of two equal requests at the same moment one is done, on every database and with any number of
-servers. What became of a request whose server was killed is not known: it is not done again.
+servers. What became of a request whose server was killed is not known: it is not done again. The
+same holds for one that got no answer for half an hour, because another machine may be dead unseen.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ __all__ = ["IdempotencyRepository", "RequestState", "StoredRequest"]
 
 _HOURS_KEPT = 48
 
+_LONGEST_ANSWER_SECONDS = 1800.0
+"""A request that was noted before and has no answer is no longer being answered."""
+
 
 class RequestState(StrEnum):
     """How far a request is."""
 
     RUNNING = "running"
     INTERRUPTED = "interrupted"
-    """The process that answered it was killed."""
+    """The process that answered it was killed, or could not say how it ended."""
     ANSWERED = "answered"
 
 
@@ -57,7 +61,9 @@ class IdempotencyRepository:
 
         state = RequestState.ANSWERED
         if row.response is None:
-            state = RequestState.INTERRUPTED if has_crashed(row.holder) else RequestState.RUNNING
+            is_overdue = row.at < self._scope.time_after(-_LONGEST_ANSWER_SECONDS)
+            is_interrupted = is_overdue or has_crashed(row.holder)
+            state = RequestState.INTERRUPTED if is_interrupted else RequestState.RUNNING
         return StoredRequest(row.fingerprint, state, row.response)
 
     def start(self, connection: Connection, key: str, fingerprint: str) -> StoredRequest | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
@@ -16,6 +16,7 @@ from sqlalchemy import (
     bindparam,
     func,
     insert,
+    not_,
     or_,
     select,
     update,
@@ -25,7 +26,7 @@ from teeter.campaigns.columns import ColumnFilter
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.imported_tables import items_with_text
-from teeter.campaigns.db.schema import ANSWERS, CLASSES, ITEMS, PICKS
+from teeter.campaigns.db.schema import ANSWERS, CLASSES, DECISIONS, ITEMS, PICKS
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
 from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
@@ -73,6 +74,8 @@ class StoredItem:
     """How many annotators are to answer it."""
     annotators_missing: int
     """How many of them have not been asked yet."""
+    withdrawn: str | None = None
+    """When it was taken out of the campaign; None if it is in."""
 
 
 class ItemFilter(StrEnum):
@@ -86,10 +89,10 @@ class ItemFilter(StrEnum):
     SKIPPED = "skipped"
     UNSURE = "unsure"
     FLAGGED = "flagged"
+    WITHDRAWN = "withdrawn"
 
 
 _KIND_OF_FILTER = {
-    ItemFilter.LABELLED: AnswerKind.LABEL,
     ItemFilter.SKIPPED: AnswerKind.SKIP,
     ItemFilter.UNSURE: AnswerKind.UNSURE,
     ItemFilter.FLAGGED: AnswerKind.FLAG,
@@ -341,13 +344,20 @@ class ItemRepository:
         if query.state in _KIND_OF_FILTER:
             conditions.append(ITEMS.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
 
-        if query.state == ItemFilter.UNLABELLED:
-            conditions.append(ITEMS.id.not_in(_items_answered(AnswerKind.LABEL)))
+        if query.state in (ItemFilter.LABELLED, ItemFilter.UNLABELLED):
+            answered = ITEMS.id.in_(_items_answered(AnswerKind.LABEL))
+            decided = ITEMS.id.in_(_ITEMS_DECIDED)
+            has_label = or_(answered, decided)
+            is_listed = query.state == ItemFilter.LABELLED
+            conditions.append(has_label if is_listed else not_(has_label))
 
         if query.state == ItemFilter.ASKED:
             # Ready picks are not listed as asked: no annotator has seen them yet.
             is_open = PICKS.state == PickState.OPEN
             conditions.append(ITEMS.id.in_(select(PICKS.item_id).where(is_open)))
+
+        if query.state == ItemFilter.WITHDRAWN:
+            conditions.append(ITEMS.withdrawn.is_not(None))
 
         return conditions
 
@@ -437,6 +447,60 @@ class ItemRepository:
 
         self._history.append(connection, who, "audit", None, {"items": list(item_ids)})
 
+    def change_content(
+        self, connection: Connection, item: StoredItem, content: str | None, digest: str, who: str
+    ) -> None:
+        """Replace the text of an item. The history has both, so it shows what each answer saw."""
+        is_item = ITEMS.id == item.row_id
+        statement = update(schema.items).where(is_item).values(content=content, digest=digest)
+        connection.execute(statement)
+
+        detail = {"from": item.content, "to": content}
+        self._history.append(connection, who, "item changed", item.item_id, detail)
+
+    def with_digest(self, connection: Connection, digest: str) -> list[str]:
+        """Return the ids of the items whose content has a digest."""
+        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.digest == digest)
+        return list(connection.scalars(query.order_by(ITEMS.id)))
+
+    def withdrawn(self, connection: Connection, *, until: str | None = None) -> set[str]:
+        """Return the ids of the items that were taken out of the campaign, until a time or ever."""
+        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.withdrawn.is_not(None))
+        if until is not None:
+            query = query.where(ITEMS.withdrawn <= until)
+        return set(connection.scalars(query))
+
+    def withdraw(
+        self, connection: Connection, item_ids: Sequence[str], who: str, reason: str | None
+    ) -> None:
+        """Take items out of the campaign. They keep their answers, picks and features."""
+        self._set_withdrawn(connection, item_ids, self._scope.now())
+        self._note_items(connection, who, "withdrawn", item_ids, {"reason": reason})
+
+    def put_back(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
+        """Put items that were withdrawn back into the campaign, as they were."""
+        self._set_withdrawn(connection, item_ids, None)
+        self._note_items(connection, who, "put back", item_ids, {})
+
+    def _set_withdrawn(
+        self, connection: Connection, item_ids: Sequence[str], at: str | None
+    ) -> None:
+        for part in chunks(item_ids):
+            rows = (self._in_campaign(), ITEMS.key.in_(part))
+            connection.execute(update(schema.items).where(*rows).values(withdrawn=at))
+
+    def _note_items(
+        self,
+        connection: Connection,
+        who: str,
+        what: str,
+        item_ids: Sequence[str],
+        detail: Mapping[str, Any],
+    ) -> None:
+        for start in range(0, len(item_ids), _MOST_IDS_IN_LINE):
+            part = list(item_ids[start : start + _MOST_IDS_IN_LINE])
+            self._history.append(connection, who, what, None, {"items": part, **detail})
+
     def request_annotators(
         self, connection: Connection, item_ids: Sequence[str], count: int
     ) -> None:
@@ -450,6 +514,10 @@ class ItemRepository:
 def _clamp_row_id(row_id: int) -> int:
     """Return the nearest number that databases accept as a row id."""
     return max(0, min(row_id, schema.MAX_ROW_ID))
+
+
+_ITEMS_DECIDED = select(DECISIONS.item_id).where(DECISIONS.live, DECISIONS.class_id.is_not(None))
+"""The items that a reviewer decided on a class for."""
 
 
 def _items_answered(kind: AnswerKind) -> Select[Any]:
@@ -471,4 +539,5 @@ def _stored_item(row: Row[Any]) -> StoredItem:
         added=row.added,
         annotators_needed=row.annotators_needed,
         annotators_missing=row.annotators_missing,
+        withdrawn=row.withdrawn,
     )

@@ -166,6 +166,12 @@ def _note_running_requests(connection: Connection) -> None:
     schema.answered_requests.create(connection)
 
 
+def _add_withdrawals(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE items ADD COLUMN withdrawn TEXT")
+    index = next(index for index in schema.items.indexes if index.name == "items_withdrawn")
+    index.create(connection)
+
+
 def _add_finishes(connection: Connection) -> None:
     schema.finishes.create(connection)
     schema.certificates.create(connection)
@@ -194,6 +200,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(6, "webhooks", _add_webhooks),
     Migration(7, "answered requests", _add_answered_requests),
     Migration(8, "running requests", _note_running_requests),
+    Migration(9, "withdrawals", _add_withdrawals),
 )
 """All migrations, in the order of their versions."""
 

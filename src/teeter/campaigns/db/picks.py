@@ -246,6 +246,8 @@ class PickRepository:
             .join(schema.items, ITEMS.id == PICKS.item_id)
             .where(BATCHES.campaign_id == self._scope.campaign_id)
             .where(PICKS.state == state)
+            # The picks of a withdrawn item stay as they are, and count again when it is put back.
+            .where(ITEMS.withdrawn.is_(None))
             .order_by(PICKS.batch_id, PICKS.rank)
         )
 
@@ -368,7 +370,7 @@ class PickRepository:
         return control | set(connection.scalars(query))
 
     def unassigned(self, connection: Connection, picks: Sequence[Pick]) -> list[Pick]:
-        """Return the picks of items that are neither open, nor ready, nor answered.
+        """Return the picks of items that are neither open, nor ready, answered or withdrawn.
 
         A skip is no answer: the item may be picked again.
         """
@@ -390,6 +392,7 @@ class PickRepository:
             )
             taken.update(connection.scalars(select(ANSWERS.item_id).where(answered)))
 
+        taken.update(item.row_id for item in items.values() if item.withdrawn is not None)
         return [pick for pick in picks if items[pick.item].row_id not in taken]
 
     # Assigning without picking
@@ -403,7 +406,9 @@ class PickRepository:
         # Shared items that lack an annotator. The one who asks may have answered them before, which
         # ``assign`` finds out: this check must be cheap enough for every poll of the page.
         missing = exists().where(
-            ITEMS.campaign_id == self._scope.campaign_id, ITEMS.annotators_missing > 0
+            ITEMS.campaign_id == self._scope.campaign_id,
+            ITEMS.annotators_missing > 0,
+            ITEMS.withdrawn.is_(None),
         )
         return bool(connection.scalar(select(missing)))
 
@@ -442,6 +447,7 @@ class PickRepository:
             select(ITEMS.id, ITEMS.key)
             .where(ITEMS.campaign_id == self._scope.campaign_id)
             .where(ITEMS.annotators_missing > 0)
+            .where(ITEMS.withdrawn.is_(None))
             .where(~exists().where(answered_by, ANSWERS.live))
             .where(~exists().where(*_is_open_with(ITEMS.id, annotator)))
             .order_by(ITEMS.id)
@@ -622,12 +628,10 @@ class PickRepository:
         # A batch at a time, because each gets its own line in the history.
         newest_version = self._models.newest_version(connection)
         for batch_id, batch in rows_by_batch.items():
-            is_open = and_(
-                PICKS.batch_id == batch_id,
-                PICKS.state == PickState.OPEN,
-            )
-            statement = update(schema.picks).where(is_open).values(state=PickState.RETURNED)
-            connection.execute(statement)
+            for part in chunks([row.id for row in batch]):
+                is_open = PICKS.id.in_(part)
+                statement = update(schema.picks).where(is_open).values(state=PickState.RETURNED)
+                connection.execute(statement)
 
             detail = {
                 "batch": batch_id,
@@ -714,6 +718,16 @@ class PickRepository:
     def set_state(self, connection: Connection, pick_id: int, state: PickState) -> None:
         """Change the state of a pick."""
         connection.execute(_SET_STATE, {"picks": [pick_id], "new_state": state})
+
+    def rename_class(self, connection: Connection, name: str, new_name: str) -> None:
+        """Let open and ready picks predict a class by its new name. Past picks stay."""
+        for state in (PickState.OPEN, PickState.READY):
+            for row in connection.execute(self._select(state)).all():
+                reason = json.loads(row.reason)
+                if reason.get("predicted") == name:
+                    renamed = json.dumps(reason | {"predicted": new_name})
+                    is_pick = PICKS.id == row.id
+                    connection.execute(update(schema.picks).where(is_pick).values(reason=renamed))
 
     def reopen(self, connection: Connection, pick_id: int, row_id: int) -> None:
         """Open a pick again after its answer was taken back.

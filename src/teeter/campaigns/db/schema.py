@@ -127,9 +127,17 @@ items = Table(
     # How many annotators are to answer the item, and how many of them have not been asked yet.
     Column("annotators_needed", Integer, nullable=False, server_default=text("1")),
     Column("annotators_missing", Integer, nullable=False, server_default=text("0")),
+    Column("withdrawn", Text),  # when it was taken out of the campaign; NULL: it is in
     UniqueConstraint("campaign_id", "key"),
     Index("items_by_digest", "campaign_id", "digest"),
     Index("items_by_annotators_missing", "campaign_id", "annotators_missing"),
+    # Partial, because few items are withdrawn and every look at the labels asks for them.
+    Index(
+        "items_withdrawn",
+        "campaign_id",
+        sqlite_where=text("withdrawn IS NOT NULL"),
+        postgresql_where=text("withdrawn IS NOT NULL"),
+    ),
 )
 
 imported_tables = Table(

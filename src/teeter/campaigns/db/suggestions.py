@@ -382,7 +382,7 @@ class SuggestionRepository:
         query = (
             select(ITEMS.id)
             .outerjoin(schema.suggestions, has_suggestion)
-            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.withdrawn.is_(None))
             .order_by(ITEMS.id)
         )
         if not again:

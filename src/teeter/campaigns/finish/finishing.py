@@ -5,7 +5,7 @@ Everything here reads or writes the database and returns at once. Nothing loads 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,7 +81,7 @@ def look(
 
     stored = repository.finishes.newest(connection)
     if stored is not None:
-        finish = load_finish(stored)
+        finish = load_finish(stored, classes)
         if terms is not None and terms != finish.terms:
             raise InputError(
                 f"A promise with {_describe_terms(finish.terms)} was started on "
@@ -118,7 +118,8 @@ def choose_terms(
         InputError: a value cannot be promised.
     """
     stored = repository.finishes.newest(connection)
-    terms = PromiseTerms() if stored is None else load_finish(stored).terms
+    classes = repository.classes.names(connection)
+    terms = PromiseTerms() if stored is None else load_finish(stored, classes).terms
     return PromiseTerms(
         error=terms.error if error is None else error,
         confidence=terms.confidence if confidence is None else confidence,
@@ -277,9 +278,9 @@ def certified_labels(
     if certificate is None or stored is None:
         return {}, None
 
-    finish = load_finish(stored)
-    answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     classes = repository.classes.names(connection)
+    finish = load_finish(stored, classes)
+    answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     results_now = {
         (group.label, result.step.threshold): result
         for group, results in zip(
@@ -292,14 +293,15 @@ def certified_labels(
     counted = limit = 0
     for promise in certificate.content["promises"]:
         # The step itself must hold: a larger one may have all its wrong labels in this one.
-        result = results_now[promise["label"], promise["threshold"]]
+        group_label = _current_name(promise["label"], certificate, classes)
+        result = results_now[group_label, promise["threshold"]]
         if not result.holds:
             return {}, _explain_end(certificate, result)
         if result.remaining:
             counted += result.counted
             limit += result.counted_limit
 
-        group = next(group for group in finish.groups if group.label == promise["label"])
+        group = next(group for group in finish.groups if group.label == group_label)
         for row in finish.rows_of(group, classes).tolist():
             confidence = float(finish.frozen.confidences[row])
             item = finish.items[row]
@@ -318,6 +320,16 @@ def certified_labels(
         f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
     )
     return labels, note
+
+
+def _current_name(
+    label: str | None, certificate: StoredCertificate, classes: Sequence[str]
+) -> str | None:
+    """Return what a class of a certificate is called now. Classes keep their positions."""
+    if label is None:
+        return None
+    position: int = certificate.content["classes"].index(label)
+    return classes[position]
 
 
 def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:

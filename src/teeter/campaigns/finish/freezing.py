@@ -245,6 +245,7 @@ def _order_draws(
         later_controls = drawn_controls[n_before:]
         settled |= repository.answers.items_answered_first(connection, model.facts["answers"])
         settled |= repository.decisions.items_decided_until(connection, model.trained)
+        settled |= repository.items.withdrawn(connection, until=model.trained)
         # No control item can be drawn from these, so control items do not speak for them.
         settled |= set(drawn_controls[:n_before]) | repository.items.audit_set(connection)
     else:
@@ -252,6 +253,7 @@ def _order_draws(
         answers = repository.answers.live(connection)
         settled |= {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
         settled |= set(repository.decisions.live(connection))
+        settled |= repository.items.withdrawn(connection)
 
     # Items are only ever appended, so the first ones are those that the model saw.
     predicted_items = _encoded_items(repository, connection)[:n_items]
@@ -319,14 +321,20 @@ def store_finish(
     )
 
 
-def load_finish(stored: StoredFinish) -> FrozenFinish:
-    """Return a frozen model that was stored."""
+def load_finish(stored: StoredFinish, classes: Sequence[str]) -> FrozenFinish:
+    """Return a frozen model that was stored.
+
+    Args:
+        stored: what was stored.
+        classes: the names of the classes now. A group was stored with the name of its day.
+    """
     arrays = load(stored.frozen)
     terms = dict(stored.terms)
     groups = []
-    for group in terms.pop("groups"):
+    for position, group in enumerate(terms.pop("groups")):
         steps = tuple(Step(**step) for step in group["steps"])
-        groups.append(PromiseGroup(group["label"], group["level"], steps))
+        label = None if group["label"] is None else classes[position]
+        groups.append(PromiseGroup(label, group["level"], steps))
 
     return FrozenFinish(
         number=stored.number,

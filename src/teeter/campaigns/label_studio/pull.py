@@ -120,10 +120,12 @@ def import_annotations(
         summary.foreign_tasks = len(tasks) - len(own_tasks)
 
         imported = repository.label_studio.imported_annotations(connection, link)
-        classes = frozenset(repository.classes.names(connection))
+        # The project may still have names that classes had before.
+        names = {name: name for name in repository.classes.names(connection)}
+        names |= repository.classes.former_names(connection)
 
         for task, annotation in _in_order_of_change(own_tasks):
-            choice = _read_choice(annotation, classes, summary)
+            choice = _read_choice(annotation, names, summary)
             previous = imported.get(annotation.id)
             if choice is None or _is_unchanged(previous, choice):
                 continue
@@ -184,15 +186,21 @@ def _in_order_of_change(
 
 
 def _read_choice(
-    annotation: Annotation, classes: frozenset[str], summary: PullSummary
+    annotation: Annotation, names: Mapping[str, str], summary: PullSummary
 ) -> _Choice | None:
-    """Return what an annotation says, or count it as ignored and return None."""
+    """Return what an annotation says, or count it as ignored and return None.
+
+    Args:
+        annotation: The annotation.
+        names: The names of the classes by all names that they have or had.
+        summary: Counts what is ignored.
+    """
     if annotation.was_cancelled:
         return _Choice(AnswerKind.SKIP, None)
 
     label = chosen_class(annotation.result or [])
-    if label in classes:
-        return _Choice(AnswerKind.LABEL, label)
+    if label is not None and label in names:
+        return _Choice(AnswerKind.LABEL, names[label])
 
     # An ignored annotation is read again by every sync, so it is enough to add the class later.
     if label is None:

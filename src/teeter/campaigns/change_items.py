@@ -1,0 +1,309 @@
+"""Change items of a campaign that has begun, take them out of it, and put them back.
+
+Answers stay with their items whatever happens to these. The history has the old and the new content
+of an item that was changed, so it shows what every annotator saw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from teeter.campaigns.columns import (
+    ABSENT,
+    ImportedTable,
+    TableRow,
+    encode_cells,
+    format_cell,
+    replace_cells,
+)
+from teeter.campaigns.db import (
+    CampaignRepository,
+    Connection,
+    Database,
+    NewRow,
+    StoredEncoding,
+    StoredItem,
+)
+from teeter.campaigns.encoding import USER_ENCODER, load_encoder
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.items import (
+    format_card_cell,
+    parse_vector,
+    quote_id,
+    require_valid_unicode,
+)
+from teeter.campaigns.settings import Settings
+from teeter.encoders import Vectors, format_card, parse_card, run_encoder
+from teeter.errors import InputError, UnknownItemError
+
+__all__ = ["change_item", "put_back_items", "withdraw_items"]
+
+_MAX_NAMED = 5
+"""Unknown items that an error names."""
+
+
+def change_item(
+    database: Database,
+    repository: CampaignRepository,
+    settings: Settings,
+    item_id: str,
+    *,
+    text: str | None,
+    features: Any | None,
+    columns: Mapping[str, Any],
+    who: str,
+) -> bool:
+    """Replace the content or columns of an item, all that is given or nothing.
+
+    See ``Campaign.change_item``, which has the same arguments.
+    """
+    while True:
+        with database.reading() as connection:
+            item = repository.items.get(connection, item_id)
+            current = repository.encodings.current(connection)
+            if settings.has_rows and columns and text is None:
+                text = _change_card(repository, connection, item, columns)
+
+            content, digest = _new_content(item, text, features)
+            changes_content = digest != item.digest
+            vector = None
+            if changes_content:
+                _require_changeable(repository, connection, item, digest)
+                vector = _new_vector(
+                    repository,
+                    connection,
+                    settings,
+                    item,
+                    current,
+                    content=content,
+                    features=features,
+                )
+
+        with database.writing() as connection:
+            # Another process was faster: start again from what it wrote.
+            if repository.items.get(connection, item_id) != item:
+                continue
+            if repository.encodings.current(connection) != current:
+                continue
+
+            if changes_content:
+                columns = {**_text_columns(repository, connection, item, content), **columns}
+                repository.items.change_content(connection, item, content, digest, who)
+                if current is not None:
+                    repository.encodings.replace_item(connection, item, current.row_id, vector)
+                    repository.encodings.require_equal_lengths(connection, current.row_id)
+            changed_columns = _write_columns(repository, connection, item, columns, who)
+
+        return changes_content or changed_columns
+
+
+def _new_content(
+    item: StoredItem, text: str | None, features: Any | None
+) -> tuple[str | None, str]:
+    """Return the content of a changed item, and its digest."""
+    if item.kind is ItemKind.FEATURES:
+        if text is not None:
+            raise InputError("The items of this campaign are features, so they have no text.")
+        if features is None:
+            return item.content, item.digest
+        return None, _digest(parse_vector(features, item.item_id).tobytes())
+
+    if text is None:
+        if features is not None:
+            raise InputError("Features are changed together with the text that they describe.")
+        return item.content, item.digest
+    if item.kind is ItemKind.IMAGE:
+        raise InputError(
+            f"{quote_id(item.item_id)} is an image, which cannot be changed: add the new image, "
+            "and withdraw this one."
+        )
+    if not text.strip():
+        raise InputError(f"The new text of {quote_id(item.item_id)} is blank: withdraw the item.")
+
+    require_valid_unicode(text, "text")
+    return text, _digest(text.encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _require_changeable(
+    repository: CampaignRepository, connection: Connection, item: StoredItem, digest: str
+) -> None:
+    """Refuse a content that another item has, or that a promise was made about."""
+    others = repository.items.with_digest(connection, digest)
+    if others and item.kind is not ItemKind.FEATURES:
+        raise InputError(
+            f"{quote_id(others[0])} has this text already: withdraw {quote_id(item.item_id)} "
+            "instead of changing it."
+        )
+
+    # A frozen model has predicted the old text, and its promise counts that prediction.
+    finish = repository.finishes.newest(connection)
+    if finish is not None and item.item_id in finish.items:
+        raise InputError(
+            f"The promise of {finish.started[:10]} rests on the text of {quote_id(item.item_id)}: "
+            "withdraw the item, and add the new text as another item."
+        )
+
+
+def _new_vector(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    item: StoredItem,
+    current: StoredEncoding | None,
+    *,
+    content: str | None,
+    features: Any | None,
+) -> Vectors | None:
+    """Return the features of a changed item; None if it has none yet."""
+    if current is None or repository.encodings.vector_of(connection, item.row_id) is None:
+        return None
+
+    if current.encoder == USER_ENCODER:
+        if features is None:
+            raise InputError(
+                "You supplied the features of this campaign yourself: give the features of the "
+                "new text too."
+            )
+        return parse_vector(features, item.item_id)
+    if features is not None:
+        raise InputError(
+            f"The encoder {current.encoder} computes the features of this campaign: leave them out."
+        )
+
+    encoder = load_encoder(repository, connection, settings)
+    if encoder is None:
+        return None
+    vectors = run_encoder(lambda texts: encoder.encode(texts).vectors, [content or ""])
+    vector: Vectors = vectors[0]
+    return vector
+
+
+# Columns
+
+
+def _change_card(
+    repository: CampaignRepository,
+    connection: Connection,
+    item: StoredItem,
+    columns: Mapping[str, Any],
+) -> str:
+    """Return the card of a row with some columns changed."""
+    card = parse_card(item.content or "")
+    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
+    # The columns of ids and labels do not stand on the card.
+    hidden = set() if stored is None else set(stored.table.names) - set(card)
+
+    table, cells = replace_cells(ImportedTable(()), [], columns)
+    for name, cell in zip(table.names, cells, strict=True):
+        if name and name not in hidden:
+            card[name] = format_card_cell(format_cell(cell))
+    return format_card(card)
+
+
+def _text_columns(
+    repository: CampaignRepository,
+    connection: Connection,
+    item: StoredItem,
+    content: str | None,
+) -> dict[str, Any]:
+    """Return the new value of the column that a text came from, if it came from one alone."""
+    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
+    if stored is None or item.content is None:
+        return {}
+
+    names = [name for name, cell in stored.values().items() if cell == item.content]
+    # With several, nobody knows which of them is the text.
+    return {names[0]: content} if len(names) == 1 else {}
+
+
+def _write_columns(
+    repository: CampaignRepository,
+    connection: Connection,
+    item: StoredItem,
+    columns: Mapping[str, Any],
+    who: str,
+) -> bool:
+    """Replace columns of an item, and return whether one of them has changed."""
+    if not columns:
+        return False
+
+    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
+    if stored is None:
+        table, cells = replace_cells(ImportedTable(()), [], columns)
+        key = item.item_id
+        before: dict[str, Any] = {}
+    else:
+        table, cells = replace_cells(stored.table, stored.cells, columns)
+        key = stored.key
+        before = stored.values()
+
+    after = dict(zip(table.names, cells, strict=True))
+    changed = [name for name in columns if before.get(name, ABSENT) != after[name]]
+    if not changed:
+        return False
+
+    row = NewRow(item.item_id, key, TableRow(table, encode_cells(cells)))
+    repository.tables.add(connection, [row])
+    detail = {
+        "from": {name: before[name] for name in changed if before.get(name, ABSENT) != ABSENT},
+        "to": {name: after[name] for name in changed},
+    }
+    repository.history.append(connection, who, "columns changed", item.item_id, detail)
+    return True
+
+
+# Withdrawing
+
+
+def withdraw_items(
+    database: Database,
+    repository: CampaignRepository,
+    item_ids: Sequence[str],
+    *,
+    reason: str | None,
+    who: str,
+) -> int:
+    """Take items out of a campaign, all of them or none. See ``Campaign.withdraw``."""
+    require_valid_unicode(reason or "", "reason")
+
+    with database.writing() as connection:
+        items = _require_items(repository, connection, item_ids)
+        inside = [item.item_id for item in items if item.withdrawn is None]
+        repository.items.withdraw(connection, inside, who, reason)
+    return len(inside)
+
+
+def put_back_items(
+    database: Database, repository: CampaignRepository, item_ids: Sequence[str], *, who: str
+) -> int:
+    """Put withdrawn items back into a campaign. See ``Campaign.put_back``."""
+    with database.writing() as connection:
+        items = _require_items(repository, connection, item_ids)
+        outside = [item.item_id for item in items if item.withdrawn is not None]
+        repository.items.put_back(connection, outside, who)
+    return len(outside)
+
+
+def _require_items(
+    repository: CampaignRepository, connection: Connection, item_ids: Sequence[str]
+) -> list[StoredItem]:
+    """Return items by their ids, each once.
+
+    Raises:
+        UnknownItemError: If one of them does not exist.
+    """
+    wanted = list(dict.fromkeys(item_ids))
+    items = repository.items.by_id(connection, wanted)
+    missing = [item_id for item_id in wanted if item_id not in items]
+
+    if missing:
+        named = ", ".join(quote_id(item_id) for item_id in missing[:_MAX_NAMED])
+        more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
+        raise UnknownItemError(f"The campaign has no item {named}{more}: nothing was changed.")
+    return [items[item_id] for item_id in wanted]

@@ -1,0 +1,211 @@
+"""Items that are changed, withdrawn and put back, and classes that get another name."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from teeter.campaigns import Campaign, Settings
+from teeter.campaigns.db import ClassDescription
+from teeter.errors import InputError, UnknownItemError, UnknownNameError
+
+TEXTS = [
+    {"id": f"t{n}", "text": f"{'win cash' if n % 2 else 'warm bread'} {n}", "n": n}
+    for n in range(40)
+]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), Settings(seed=1))
+    campaign.add(TEXTS)
+    return campaign
+
+
+def label(campaign: Campaign, count: int) -> None:
+    for n in range(count):
+        campaign.tell(f"t{n}", ("ham", "spam")[n % 2])
+
+
+def read_vectors(campaign: Campaign) -> npt.NDArray[np.float32]:
+    with campaign.database.reading() as connection:
+        return campaign.repository.encodings.read(connection).vectors
+
+
+def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> None:
+    label(campaign, 6)
+    campaign.train()
+    before = campaign.load_state()
+    vectors = read_vectors(campaign)
+
+    assert campaign.change_item("t1", text="warm bread and cheese", who="olga")
+
+    after = campaign.load_state()
+    assert after.keys == before.keys, "models know items by their rows"
+    assert after.labels == before.labels
+    changed = (read_vectors(campaign) != vectors).any(axis=1)
+    assert np.flatnonzero(changed).tolist() == [1]
+    line = campaign.history()[-1]
+    assert (line["who"], line["what"], line["item"]) == ("olga", "item changed", "t1")
+    assert (line["from"], line["to"]) == ("win cash 1", "warm bread and cheese")
+    assert not campaign.change_item("t1", text="warm bread and cheese"), "nothing to do"
+    # The old text is free again, and the new one is taken.
+    assert campaign.add(["win cash 1"]).new == 1
+    assert campaign.add(["warm bread and cheese"]).duplicates[0][1] == "t1"
+
+
+def test_columns_are_changed_one_by_one(campaign: Campaign, tmp_path: Path) -> None:
+    assert campaign.change_item("t3", columns={"n": 33, "customer": "ACME"})
+    assert campaign.row("t3") == {"n": 33, "customer": "ACME"}
+    assert campaign.row("t4") == {"n": 4}
+    assert campaign.change_item("t3", columns={"n": "many"}), "a value of another type"
+    assert campaign.row("t3") == {"n": "many", "customer": "ACME"}
+    assert not campaign.change_item("t3", columns={"n": "many"})
+    assert campaign.change_item("t3", columns={"customer": None})
+    line = campaign.history()[-1]
+    assert (line["what"], line["from"]) == ("columns changed", {"customer": "ACME"})
+
+    campaign.export(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        cells = [row["n"] for row in csv.DictReader(file)]
+    assert cells[:5] == ["0", "1", "2", "many", "4"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text": " "}, "blank"),
+        ({"text": "win cash 3"}, "'t3' has this text already"),
+        ({"text": "a\0"}, "NUL"),
+        ({"text": "new", "features": [1.0]}, "computes the features"),
+        ({"features": [1.0]}, "together with the text"),
+        ({"columns": {"x": object()}}, "cannot be stored"),
+    ],
+)
+def test_a_change_that_cannot_be_made_changes_nothing(
+    campaign: Campaign, changes: dict[str, object], message: str
+) -> None:
+    lines = len(campaign.history())
+
+    with pytest.raises(InputError, match=message):
+        campaign.change_item("t1", **changes)  # type: ignore[arg-type]
+
+    assert len(campaign.history()) == lines
+    with pytest.raises(UnknownItemError):
+        campaign.change_item("lost", text="x")
+
+
+def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
+    settings = Settings(kind="features")
+    campaign = Campaign.create(tmp_path / "f.teeter", "f", ("a", "b"), settings)
+    campaign.add({"id": n, "features": [n, 1.0]} for n in range(4))
+
+    assert campaign.change_item("2", features=[9.0, 9.0])
+    with pytest.raises(InputError, match="differ in length"):
+        campaign.change_item("2", features=[9.0])
+    with pytest.raises(InputError, match="have no text"):
+        campaign.change_item("2", text="x")
+
+    assert read_vectors(campaign)[2].tolist() == [9.0, 9.0]
+
+
+def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
+    campaign: Campaign, tmp_path: Path
+) -> None:
+    label(campaign, 8)
+    before = campaign.load_state()
+    open_items = [question.item for question in campaign.ask(5)]
+    withdrawn = ["t0", "t1", open_items[0]]
+
+    assert campaign.withdraw(withdrawn, reason="private", who="olga") == 3
+    assert campaign.withdraw(withdrawn) == 0
+
+    state = campaign.load_state()
+    assert len(state.labels) == 6
+    rows = [state.keys.index(item) for item in withdrawn]
+    assert set(rows) <= state.taken
+    asked = [question.item for question in campaign.ask(32)]
+    assert set(asked) == {f"t{n}" for n in range(8, 40)} - {open_items[0]}
+    status = campaign.status()
+    assert (status.withdrawn, status.labelled, status.items) == (3, 8, 40)
+    campaign.export(tmp_path / "out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert sum('"left_out": true' in line for line in lines) == 3
+    # The annotator had it open: the answer counts when the item is back.
+    campaign.tell(open_items[0], "ham")
+
+    assert campaign.put_back(withdrawn) == 3
+
+    assert {*before.labels, rows[2]} == set(campaign.load_state().labels)
+    lines_of_history = [line["what"] for line in campaign.history()]
+    assert lines_of_history.count("withdrawn") == lines_of_history.count("put back") == 1
+    with pytest.raises(UnknownItemError, match="no item 'lost': nothing was changed"):
+        campaign.withdraw(["t5", "lost"])
+    with pytest.raises(InputError, match="Give a list"):
+        campaign.withdraw("t5")
+
+
+def test_a_class_is_renamed_with_all_that_hangs_on_it(campaign: Campaign) -> None:
+    campaign.describe({"spam": ClassDescription("Advertisements.", ("win",))})
+    label(campaign, 6)
+    campaign.train()
+    asked = {question.item for question in campaign.ask(3)}
+    predicted = campaign.predict(["win cash"])[0].label
+
+    campaign.rename_class("spam", "ads", who="olga")
+
+    assert campaign.classes == ("ads", "ham")
+    assert campaign.descriptions["ads"].examples == ("win",)
+    assert campaign.labels()["t1"].label == "ads"
+    assert campaign.status().by_class == {"ads": 3, "ham": 3}
+    assert predicted == "spam"
+    assert campaign.predict(["win cash"])[0].label == "ads"
+    questions = campaign.ask(3)
+    assert {question.item for question in questions} == asked
+    assert all(question.reason.get("predicted") in (None, "ads", "ham") for question in questions)
+    line = campaign.history()[-1]
+    assert (line["who"], line["what"], line["from"], line["to"]) == (
+        "olga",
+        "class renamed",
+        "spam",
+        "ads",
+    )
+    # A page that was opened before still has the old name.
+    campaign.tell("t7", "spam")
+    assert campaign.labels()["t7"].label == "ads"
+    campaign.rename_class("ads", "offers", description="All offers.")
+    campaign.tell("t9", "spam")
+    assert campaign.labels()["t9"].label == "offers"
+    assert campaign.descriptions["offers"].description == "All offers."
+    campaign.add_class("spam")
+    campaign.tell("t11", "spam")
+    assert campaign.labels()["t11"].label == "spam", "another class has the name now"
+
+
+@pytest.mark.parametrize("new_name", ["ham", " ", "a\nb"])
+def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
+    with pytest.raises(InputError):
+        campaign.rename_class("spam", new_name)
+    with pytest.raises(UnknownNameError):
+        campaign.rename_class("spma", "x")
+    assert campaign.classes == ("spam", "ham")
+
+
+def test_rows_of_a_table_are_added_and_changed_by_their_columns(tmp_path: Path) -> None:
+    settings = Settings(encoder="table-rows")
+    campaign = Campaign.create(tmp_path / "r.teeter", "r", ("low", "high"), settings)
+    rows = [{"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20)]
+
+    assert campaign.add(rows).new == 20
+    assert campaign.change_item("3", columns={"age": 77, "city": None})
+
+    with campaign.database.reading() as connection:
+        item = campaign.repository.items.get(connection, "3")
+    assert item.content == "age: 77\ncity:\ntext: note"
+    assert campaign.row("3") == {"age": 77, "city": None, "text": "note"}
+    with pytest.raises(InputError, match="dictionary of columns"):
+        campaign.add([{"id": "x"}])

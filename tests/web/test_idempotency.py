@@ -1,0 +1,117 @@
+"""Requests with an Idempotency-Key, on both databases and with a database that goes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from campaigns.stores import POSTGRESQL_SLOW, new_place
+from teeter.campaigns import Campaign
+from teeter.campaigns.copies import copy_to_location
+from teeter.campaigns.db import idempotency
+from teeter.errors import StoreError
+from web.labelled_campaigns import AT
+from web.servers import make_text_campaign, serve_campaigns
+
+KEY = {"idempotency-key": "k"}
+
+
+@contextmanager
+def serve_on(kind: str, folder: Path) -> Iterator[TestClient]:
+    """Serve a campaign of texts that is stored in a database of a kind."""
+    location: Any = make_text_campaign(folder / "texts.teeter")
+    if kind == "postgresql":
+        campaign = Campaign.open(location)
+        location = new_place(kind, folder)
+        copy_to_location(campaign.database, campaign.name, location)
+        campaign.database.close()
+    with serve_campaigns(location) as client:
+        yield client
+
+
+@pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
+def test_a_key_holds_on_every_database(kind: str, tmp_path: Path) -> None:
+    with serve_on(kind, tmp_path) as client:
+        item = {"item": "t1", "label": "ham"}
+        client.post(f"{AT}/answers", json=item)
+        client.post(f"{AT}/answers", json={"item": "t2", "label": "ham"})
+
+        first = client.post(f"{AT}/undo", json={}, headers=KEY)
+        again = client.post(f"{AT}/undo", json={}, headers=KEY)
+        other = client.post(f"{AT}/answers", json=item, headers=KEY)
+
+        assert first.json() == again.json()
+        assert first.json()["undone"]["item"] == "t2"
+        assert client.get(AT).json()["labelled"] == 1
+        assert other.status_code == 422
+
+        free = {"idempotency-key": "f"}
+        failed = client.post(f"{AT}/classes", json={"name": "ham"}, headers=free)
+        added = client.post(f"{AT}/classes", json={"name": "new"}, headers=free)
+
+        assert failed.status_code == 422
+        assert added.is_success, "a request that failed leaves its key free"
+
+
+def repository(client: TestClient) -> Any:
+    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    return service.campaign.repository.requests
+
+
+def test_a_database_that_goes_away_after_the_change_does_not_block_the_key(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = repository(client)
+    finish = requests.finish
+
+    def go_away(*_: object) -> None:
+        raise StoreError("The database is away.")
+
+    monkeypatch.setattr(requests, "finish", go_away)
+    first = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+    assert first.status_code == 200, "the change is done"
+    monkeypatch.setattr(requests, "finish", finish)
+
+    again = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+
+    assert again.json() == first.json()
+    other = client.post(f"{AT}/classes", json={"name": "other"}, headers=KEY)
+    assert other.status_code == 422
+
+
+def test_a_request_without_an_answer_is_interrupted_after_a_while(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository(client), "finish", lambda *_: None)
+    client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+    running = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+    monkeypatch.setattr(idempotency, "_LONGEST_ANSWER_SECONDS", -1.0)
+
+    overdue = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+
+    assert running.status_code == overdue.status_code == 409
+    assert "is being answered" in running.json()["detail"]
+    assert "look whether it was done" in overdue.json()["detail"]
+
+
+@pytest.mark.parametrize("depth", [150, 900, 100_000])
+@pytest.mark.parametrize("key", [KEY, {}])
+def test_a_body_that_is_nested_deeply_is_refused(
+    client: TestClient, depth: int, key: dict[str, str]
+) -> None:
+    value = "[" * depth + "]" * depth
+    headers = {**key, "content-type": "application/json"}
+
+    for path, body in (
+        ("items", f'{{"items": [{{"text": "a", "columns": {{"x": {value}}}}}]}}'),
+        ("settings", f'{{"options": {{"x": {value}}}}}'),
+        ("item", f'{{"item": "t1", "columns": {{"x": {value}}}}}'),
+    ):
+        method = "POST" if path == "items" else "PATCH"
+        response = client.request(method, f"{AT}/{path}", content=body, headers=headers)
+        assert response.status_code in (400, 422), (path, response.text[:200])
