@@ -39,7 +39,7 @@ def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> Non
         store_finish(campaign.repository, connection, frozen, "me")
         stored = campaign.repository.finishes.newest(connection)
     assert stored is not None
-    read = load_finish(stored)
+    read = load_finish(stored, campaign.classes)
 
     assert read.items == frozen.items
     assert read.groups == frozen.groups
