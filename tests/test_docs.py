@@ -199,6 +199,7 @@ def test_the_table_of_checks_is_made_from_the_tests() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_page_on_the_paper_s_runs_is_made_from_the_runs() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "paper" / "pages.py"))
     assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/paper/pages.py"

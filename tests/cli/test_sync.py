@@ -84,6 +84,7 @@ def count_labelled(file: Path) -> int:
     return labelled
 
 
+@pytest.mark.slow
 def test_every_step_is_printed(
     teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     assert progress[-1] == (6, 6)
 
 
+@pytest.mark.slow
 def test_an_error_in_a_worker_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"This shard is bad\."):
         run_plan(LocalExecutor(2), make_tasks("fail", tmp_path, 2))

@@ -175,6 +175,7 @@ def test_every_operation_that_changes_something_takes_a_key(client: TestClient) 
     assert without_key == {"/session", "/campaigns", "/predict", "/people", "/people/token"}
 
 
+@pytest.mark.slow
 def test_a_webhook_that_is_sent_again_is_added_once(client: TestClient, file: Path) -> None:
     headers = {"idempotency-key": "w"}
     body = {"url": "https://example.org/x"}

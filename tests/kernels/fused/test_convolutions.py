@@ -30,7 +30,10 @@ def torch_layer(x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor
     return torch.stack(outputs)
 
 
-@pytest.mark.parametrize(("kernel", "padding", "side"), [(3, 1, 6), (3, 0, 8), (1, 0, 5)])
+@pytest.mark.parametrize(
+    ("kernel", "padding", "side"),
+    [(3, 1, 6), pytest.param(3, 0, 8, marks=pytest.mark.slow), (1, 0, 5)],
+)
 def test_a_convolution_and_its_gradients_are_those_of_torch(
     kernel: int, padding: int, side: int
 ) -> None:

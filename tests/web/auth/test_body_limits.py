@@ -26,6 +26,7 @@ def test_a_long_body_is_refused(client: TestClient) -> None:
     assert client.post(f"{AT}/answers", json=body).status_code == 413
 
 
+@pytest.mark.slow
 def test_files_and_items_may_be_longer(client: TestClient) -> None:
     lines = "".join(f"t{number % 120},spam\n" for number in range(150_000))
     upload = {"file": ("predictions.csv", f"id,label\n{lines}".encode())}
