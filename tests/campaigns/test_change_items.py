@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from teeter.campaigns import Campaign, Settings
+from teeter.campaigns import Campaign, Settings, change_items
 from teeter.campaigns.db import ClassDescription
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 
@@ -34,6 +36,25 @@ def label(campaign: Campaign, count: int) -> None:
 def read_vectors(campaign: Campaign) -> npt.NDArray[np.float32]:
     with campaign.database.reading() as connection:
         return campaign.repository.encodings.read(connection).vectors
+
+
+def read_content(campaign: Campaign, item_id: str) -> str | None:
+    with campaign.database.reading() as connection:
+        return campaign.repository.items.get(connection, item_id).content
+
+
+def run_before_writing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Let another process do something once, after the next change was read and encoded."""
+    compute_vector = change_items._new_vector
+    pending = [action]
+
+    def compute_and_interrupt(*args: Any, **options: Any) -> Any:
+        vector = compute_vector(*args, **options)
+        if pending:
+            pending.pop()()
+        return vector
+
+    monkeypatch.setattr(change_items, "_new_vector", compute_and_interrupt)
 
 
 def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> None:
@@ -195,17 +216,43 @@ def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
     assert campaign.classes == ("spam", "ham")
 
 
-def test_rows_of_a_table_are_added_and_changed_by_their_columns(tmp_path: Path) -> None:
+@pytest.fixture
+def table_campaign(tmp_path: Path) -> Campaign:
     settings = Settings(encoder="table-rows")
     campaign = Campaign.create(tmp_path / "r.teeter", "r", ("low", "high"), settings)
-    rows = [{"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20)]
+    campaign.add({"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20))
+    return campaign
 
-    assert campaign.add(rows).new == 20
-    assert campaign.change_item("3", columns={"age": 77, "city": None})
 
-    with campaign.database.reading() as connection:
-        item = campaign.repository.items.get(connection, "3")
-    assert item.content == "age: 77\ncity:\ntext: note"
-    assert campaign.row("3") == {"age": 77, "city": None, "text": "note"}
+def test_rows_of_a_table_are_added_and_changed_by_their_columns(table_campaign: Campaign) -> None:
+    assert table_campaign.change_item("3", columns={"age": 77, "city": None})
+
+    assert read_content(table_campaign, "3") == "age: 77\ncity:\ntext: note"
+    assert table_campaign.row("3") == {"age": 77, "city": None, "text": "note"}
     with pytest.raises(InputError, match="dictionary of columns"):
-        campaign.add([{"id": "x"}])
+        table_campaign.add([{"id": "x"}])
+    with pytest.raises(InputError, match="change their columns instead"):
+        table_campaign.change_item("3", text="free text")
+    assert read_content(table_campaign, "3") == "age: 77\ncity:\ntext: note"
+
+
+def test_a_row_gets_a_column_that_only_others_had(table_campaign: Campaign) -> None:
+    table_campaign.add([{"id": "a", "age": 100}, {"id": "b", "age": 101, "city": "Linz"}])
+
+    assert table_campaign.change_item("a", columns={"city": "Wels"})
+
+    assert read_content(table_campaign, "a") == "age: 100\ncity: Wels"
+    assert table_campaign.row("a") == {"age": 100, "city": "Wels"}
+
+
+def test_two_processes_change_columns_of_one_row(
+    table_campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Campaign.open(tmp_path / "r.teeter")
+    run_before_writing(monkeypatch, lambda: other.change_item("5", columns={"city": "Paris"}))
+
+    assert table_campaign.change_item("5", columns={"age": 55})
+
+    other.database.close()
+    assert read_content(table_campaign, "5") == "age: 55\ncity: Paris\ntext: note"
+    assert table_campaign.row("5") == {"age": 55, "city": "Paris", "text": "note"}

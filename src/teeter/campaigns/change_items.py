@@ -59,14 +59,21 @@ def change_item(
 
     See ``Campaign.change_item``, which has the same arguments.
     """
+    if settings.has_rows and text is not None:
+        raise InputError(
+            "The items of this campaign are rows of a table: change their columns instead of their "
+            "text."
+        )
+
     while True:
         with database.reading() as connection:
             item = repository.items.get(connection, item_id)
             current = repository.encodings.current(connection)
-            if settings.has_rows and columns and text is None:
-                text = _change_card(repository, connection, item, columns)
+            new_text = text
+            if settings.has_rows and columns:
+                new_text = _change_card(repository, connection, item, columns)
 
-            content, digest = _new_content(item, text, features)
+            content, digest = _new_content(item, new_text, features)
             changes_content = digest != item.digest
             vector = None
             if changes_content:
@@ -88,13 +95,15 @@ def change_item(
             if repository.encodings.current(connection) != current:
                 continue
 
+            new_columns = dict(columns)
             if changes_content:
-                columns = {**_text_columns(repository, connection, item, content), **columns}
+                text_columns = _text_columns(repository, connection, item, content)
+                new_columns = {**text_columns, **columns}
                 repository.items.change_content(connection, item, content, digest, who)
                 if current is not None:
                     repository.encodings.replace_item(connection, item, current.row_id, vector)
                     repository.encodings.require_equal_lengths(connection, current.row_id)
-            changed_columns = _write_columns(repository, connection, item, columns, who)
+            changed_columns = _write_columns(repository, connection, item, new_columns, who)
 
         return changes_content or changed_columns
 
@@ -196,8 +205,11 @@ def _change_card(
     """Return the card of a row with some columns changed."""
     card = parse_card(item.content or "")
     stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
-    # The columns of ids and labels do not stand on the card.
-    hidden = set() if stored is None else set(stored.table.names) - set(card)
+    # The columns of ids and labels do not stand on the card. Nor does one that the row lacked.
+    hidden = set()
+    if stored is not None:
+        filled = {name for name, cell in stored.values().items() if cell is not ABSENT}
+        hidden = (filled - set(card)) | {stored.table.id_column}
 
     table, cells = replace_cells(ImportedTable(()), [], columns)
     for name, cell in zip(table.names, cells, strict=True):
