@@ -216,6 +216,42 @@ def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
     assert campaign.classes == ("spam", "ham")
 
 
+def test_a_text_that_another_process_adds_meanwhile_is_taken(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_before_writing(monkeypatch, lambda: campaign.store(["same text"]))
+
+    with pytest.raises(InputError, match="has this text already"):
+        campaign.change_item("t1", text="same text")
+
+    assert read_content(campaign, "t1") == "win cash 1"
+
+
+def test_a_change_does_not_wait_until_other_items_are_encoded(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = []
+
+    def encode_another_item() -> None:
+        with campaign.database.writing() as connection:
+            encodings = campaign.repository.encodings
+            current = encodings.current(connection)
+            assert current is not None
+            encodings.write(connection, current.row_id, {"t2": read_vectors(campaign)[0]})
+
+    compute_vector = change_items._new_vector
+
+    def compute_and_count(*args: Any, **options: Any) -> Any:
+        vectors.append(compute_vector(*args, **options))
+        return vectors[-1]
+
+    monkeypatch.setattr(change_items, "_new_vector", compute_and_count)
+    run_before_writing(monkeypatch, encode_another_item)
+
+    assert campaign.change_item("t1", text="warm bread and cheese")
+    assert len(vectors) == 1
+
+
 @pytest.fixture
 def table_campaign(tmp_path: Path) -> Campaign:
     settings = Settings(encoder="table-rows")

@@ -69,6 +69,7 @@ def change_item(
         with database.reading() as connection:
             item = repository.items.get(connection, item_id)
             current = repository.encodings.current(connection)
+            old_vector = repository.encodings.vector_of(connection, item.row_id)
             new_text = text
             if settings.has_rows and columns:
                 new_text = _change_card(repository, connection, item, columns)
@@ -84,6 +85,7 @@ def change_item(
                     settings,
                     item,
                     current,
+                    has_vector=old_vector is not None,
                     content=content,
                     features=features,
                 )
@@ -92,11 +94,13 @@ def change_item(
             # Another process was faster: start again from what it wrote.
             if repository.items.get(connection, item_id) != item:
                 continue
-            if repository.encodings.current(connection) != current:
+            if not _has_same_encoding(repository, connection, item, current, old_vector):
                 continue
 
             new_columns = dict(columns)
             if changes_content:
+                # Once more: an item or a promise may have been added while this one was encoded.
+                _require_changeable(repository, connection, item, digest)
                 text_columns = _text_columns(repository, connection, item, content)
                 new_columns = {**text_columns, **columns}
                 repository.items.change_content(connection, item, content, digest, who)
@@ -106,6 +110,26 @@ def change_item(
             changed_columns = _write_columns(repository, connection, item, new_columns, who)
 
         return changes_content or changed_columns
+
+
+def _has_same_encoding(
+    repository: CampaignRepository,
+    connection: Connection,
+    item: StoredItem,
+    current: StoredEncoding | None,
+    old_vector: Vectors | None,
+) -> bool:
+    """Return whether models see an item by the same encoder as before, and as encoded as before.
+
+    The revision of an encoding says nothing about one item: it changes with every part of the items
+    that is encoded meanwhile.
+    """
+    encoding = repository.encodings.current(connection)
+    if encoding is None or current is None:
+        return encoding is current
+
+    vector = repository.encodings.vector_of(connection, item.row_id)
+    return encoding.row_id == current.row_id and (vector is None) == (old_vector is None)
 
 
 def _new_content(
@@ -166,11 +190,12 @@ def _new_vector(
     item: StoredItem,
     current: StoredEncoding | None,
     *,
+    has_vector: bool,
     content: str | None,
     features: Any | None,
 ) -> Vectors | None:
     """Return the features of a changed item; None if it has none yet."""
-    if current is None or repository.encodings.vector_of(connection, item.row_id) is None:
+    if current is None or not has_vector:
         return None
 
     if current.encoder == USER_ENCODER:
