@@ -13,6 +13,7 @@ import pytest
 
 from teeter.campaigns import Campaign, Settings, change_items
 from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.import_export import read_items
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 
 TEXTS = [
@@ -94,6 +95,31 @@ def test_columns_are_changed_one_by_one(campaign: Campaign, tmp_path: Path) -> N
     with (tmp_path / "out.csv").open(newline="") as file:
         cells = [row["n"] for row in csv.DictReader(file)]
     assert cells[:5] == ["0", "1", "2", "many", "4"]
+
+
+def test_a_text_is_changed_in_every_row_of_its_file(tmp_path: Path) -> None:
+    lines = [f"i{n},text {n},text {n},4" for n in range(6)]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["id,text,copy,stars", *lines, "j,text 3,text 3,5"]) + "\n")
+    campaign = Campaign.create(tmp_path / "d.teeter", "d", ("a", "b"), Settings())
+    campaign.add(read_items(path))
+
+    assert not campaign.change_item("i3", columns={"stars": 4}), "the file has the text 4"
+    assert campaign.change_item("i3", text="brand new", columns={"stars": 3})
+
+    campaign.export(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    cells = [(rows[key]["text"], rows[key]["copy"], rows[key]["stars"]) for key in ("i3", "j")]
+    assert cells == [("brand new", "text 3", "3"), ("brand new", "text 3", "5")]
+
+
+def test_a_column_that_only_looks_like_the_text_stays(campaign: Campaign) -> None:
+    campaign.add([{"id": "x", "text": "Wien", "city": "Wien"}])
+
+    assert campaign.change_item("x", text="A new sentence")
+
+    assert campaign.row("x") == {"city": "Wien"}
 
 
 @pytest.mark.parametrize(

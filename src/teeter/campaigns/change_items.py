@@ -16,7 +16,9 @@ from teeter.campaigns.columns import (
     TableRow,
     encode_cells,
     format_cell,
+    normalize_cell,
     replace_cells,
+    typed_value,
 )
 from teeter.campaigns.db import (
     CampaignRepository,
@@ -26,6 +28,7 @@ from teeter.campaigns.db import (
     StoredEncoding,
     StoredItem,
 )
+from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.encoding import USER_ENCODER, load_encoder
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import (
@@ -97,17 +100,23 @@ def change_item(
             if not _has_same_encoding(repository, connection, item, current, old_vector):
                 continue
 
-            new_columns = dict(columns)
             if changes_content:
                 # Once more: an item or a promise may have been added while this one was encoded.
                 _require_changeable(repository, connection, item, digest)
-                text_columns = _text_columns(repository, connection, item, content)
-                new_columns = {**text_columns, **columns}
                 repository.items.change_content(connection, item, content, digest, who)
                 if current is not None:
                     repository.encodings.replace_item(connection, item, current.row_id, vector)
                     repository.encodings.require_equal_lengths(connection, current.row_id)
-            changed_columns = _write_columns(repository, connection, item, new_columns, who)
+            changed_columns = _write_columns(
+                repository,
+                connection,
+                item,
+                columns,
+                text=content if changes_content else None,
+                # The rows of one card are equal, and must stay so.
+                in_all_rows=settings.has_rows,
+                who=who,
+            )
 
         return changes_content or changed_columns
 
@@ -243,56 +252,73 @@ def _change_card(
     return format_card(card)
 
 
-def _text_columns(
-    repository: CampaignRepository,
-    connection: Connection,
-    item: StoredItem,
-    content: str | None,
-) -> dict[str, Any]:
-    """Return the new value of the column that a text came from, if it came from one alone."""
-    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
-    if stored is None or item.content is None:
-        return {}
-
-    names = [name for name, cell in stored.values().items() if cell == item.content]
-    # With several, nobody knows which of them is the text.
-    return {names[0]: content} if len(names) == 1 else {}
-
-
 def _write_columns(
     repository: CampaignRepository,
     connection: Connection,
     item: StoredItem,
     columns: Mapping[str, Any],
+    *,
+    text: str | None,
+    in_all_rows: bool,
     who: str,
 ) -> bool:
-    """Replace columns of an item, and return whether one of them has changed."""
-    if not columns:
+    """Replace columns of an item, and return whether one of them has changed.
+
+    Args:
+        repository: The campaign's rows.
+        connection: A connection that may write.
+        item: The item.
+        columns: New values by column.
+        text: The new text for the column that the texts came from; None if it stays.
+        in_all_rows: Whether all rows of the item get the new values, or only the first.
+        who: The name for the history.
+    """
+    rows = repository.tables.rows_of_item(connection, item.row_id)
+    if not rows:
+        rows = [StoredRow(item.item_id, item.item_id, ImportedTable(()), [])]
+
+    new_rows = []
+    old_values: dict[str, Any] = {}
+    new_values: dict[str, Any] = {}
+    for number, row in enumerate(rows):
+        changes = dict(columns) if in_all_rows or number == 0 else {}
+        if text is not None and row.table.text_column is not None:
+            changes.setdefault(row.table.text_column, text)
+        changes = _leave_out_equal(row, changes)
+
+        table, cells = row.table, row.cells
+        if changes:
+            table, cells = replace_cells(row.table, row.cells, changes)
+            before = row.values()
+            after = dict(zip(table.names, cells, strict=True))
+            for name in changes:
+                if before.get(name, ABSENT) is not ABSENT:
+                    old_values.setdefault(name, before[name])
+                new_values.setdefault(name, after[name])
+        # Rows of one id are stored in their order, so those that stay are written with the others.
+        new_rows.append(NewRow(item.item_id, row.key, TableRow(table, encode_cells(cells))))
+
+    if not new_values:
         return False
-
-    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
-    if stored is None:
-        table, cells = replace_cells(ImportedTable(()), [], columns)
-        key = item.item_id
-        before: dict[str, Any] = {}
-    else:
-        table, cells = replace_cells(stored.table, stored.cells, columns)
-        key = stored.key
-        before = stored.values()
-
-    after = dict(zip(table.names, cells, strict=True))
-    changed = [name for name in columns if before.get(name, ABSENT) != after[name]]
-    if not changed:
-        return False
-
-    row = NewRow(item.item_id, key, TableRow(table, encode_cells(cells)))
-    repository.tables.add(connection, [row])
-    detail = {
-        "from": {name: before[name] for name in changed if before.get(name, ABSENT) != ABSENT},
-        "to": {name: after[name] for name in changed},
-    }
+    repository.tables.add(connection, new_rows)
+    detail = {"from": old_values, "to": new_values}
     repository.history.append(connection, who, "columns changed", item.item_id, detail)
     return True
+
+
+def _leave_out_equal(row: StoredRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes that change a row. The 4 of a CSV file is equal to the number."""
+    types = {column.name: column.type for column in row.table.columns}
+    values = row.values()
+
+    different = {}
+    for name, value in changes.items():
+        before = values.get(name, ABSENT)
+        after, _ = normalize_cell(value, name)
+        is_equal = before is not ABSENT and after in (before, typed_value(before, types[name]))
+        if not is_equal:
+            different[name] = value
+    return different
 
 
 # Withdrawing
