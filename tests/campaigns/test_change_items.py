@@ -129,7 +129,7 @@ def test_a_column_that_only_looks_like_the_text_stays(campaign: Campaign) -> Non
         ({"text": "win cash 3"}, "'t3' has this text already"),
         ({"text": "a\0"}, "NUL"),
         ({"text": "new", "features": [1.0]}, "computes the features"),
-        ({"features": [1.0]}, "together with the text"),
+        ({"features": [1.0]}, "computes the features"),
         ({"columns": {"x": object()}}, "cannot be stored"),
     ],
 )
@@ -158,6 +158,26 @@ def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
         campaign.change_item("2", text="x")
 
     assert read_vectors(campaign)[2].tolist() == [9.0, 9.0]
+
+
+def test_own_features_are_changed_without_the_text(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "u.teeter", "u", ("a", "b"), Settings())
+    campaign.add({"id": n, "text": f"x {n}", "features": [n, 1.0]} for n in range(4))
+
+    assert campaign.change_item("1", text="x 1", features=[7.0, 7.0])
+    assert campaign.change_item("2", features=[8.0, 8.0])
+    assert not campaign.change_item("2", features=[8.0, 8.0])
+
+    assert read_vectors(campaign)[1:3].tolist() == [[7.0, 7.0], [8.0, 8.0]]
+
+
+def test_suggestions_about_the_old_text_are_removed(campaign: Campaign) -> None:
+    rows = [{"id": "t1", "label": "spam"}, {"id": "t2", "label": "ham"}]
+    campaign.add_predictions(rows, "model")
+
+    campaign.change_item("t1", text="warm bread and cheese")
+
+    assert [source.items for source in campaign.sources()] == [1]
 
 
 def test_a_withdrawn_item_is_left_out_until_it_is_put_back(

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from teeter.campaigns.columns import (
     ABSENT,
     ImportedTable,
@@ -80,8 +82,7 @@ def change_item(
             content, digest = _new_content(item, new_text, features)
             changes_content = digest != item.digest
             vector = None
-            if changes_content:
-                _require_changeable(repository, connection, item, digest)
+            if changes_content or features is not None:
                 vector = _new_vector(
                     repository,
                     connection,
@@ -92,6 +93,9 @@ def change_item(
                     content=content,
                     features=features,
                 )
+            changes_features = features is not None and not np.array_equal(vector, old_vector)
+            if changes_content or changes_features:
+                _require_changeable(repository, connection, item, digest)
 
         with database.writing() as connection:
             # Another process was faster: start again from what it wrote.
@@ -100,10 +104,12 @@ def change_item(
             if not _has_same_encoding(repository, connection, item, current, old_vector):
                 continue
 
-            if changes_content:
+            if changes_content or changes_features:
                 # Once more: an item or a promise may have been added while this one was encoded.
                 _require_changeable(repository, connection, item, digest)
                 repository.items.change_content(connection, item, content, digest, who)
+                if changes_content:
+                    repository.suggestions.remove_item(connection, item)
                 if current is not None:
                     repository.encodings.replace_item(connection, item, current.row_id, vector)
                     repository.encodings.require_equal_lengths(connection, current.row_id)
@@ -118,7 +124,7 @@ def change_item(
                 who=who,
             )
 
-        return changes_content or changed_columns
+        return changes_content or changes_features or changed_columns
 
 
 def _has_same_encoding(
@@ -153,8 +159,6 @@ def _new_content(
         return None, _digest(parse_vector(features, item.item_id).tobytes())
 
     if text is None:
-        if features is not None:
-            raise InputError("Features are changed together with the text that they describe.")
         return item.content, item.digest
     if item.kind is ItemKind.IMAGE:
         raise InputError(
@@ -176,7 +180,8 @@ def _require_changeable(
     repository: CampaignRepository, connection: Connection, item: StoredItem, digest: str
 ) -> None:
     """Refuse a content that another item has, or that a promise was made about."""
-    others = repository.items.with_digest(connection, digest)
+    same = repository.items.with_digest(connection, digest)
+    others = [item_id for item_id in same if item_id != item.item_id]
     if others and item.kind is not ItemKind.FEATURES:
         raise InputError(
             f"{quote_id(others[0])} has this text already: withdraw {quote_id(item.item_id)} "
@@ -205,6 +210,11 @@ def _new_vector(
 ) -> Vectors | None:
     """Return the features of a changed item; None if it has none yet."""
     if current is None or not has_vector:
+        if features is not None:
+            raise InputError(
+                f"{quote_id(item.item_id)} has no features yet, so there are none to change: leave "
+                "them out."
+            )
         return None
 
     if current.encoder == USER_ENCODER:
