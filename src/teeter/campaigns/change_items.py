@@ -6,7 +6,6 @@ of an item that was changed, so it shows what every annotator saw.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +33,7 @@ from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.encoding import USER_ENCODER, load_encoder
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import (
+    content_digest,
     format_card_cell,
     parse_vector,
     quote_id,
@@ -156,7 +156,7 @@ def _new_content(
             raise InputError("The items of this campaign are features, so they have no text.")
         if features is None:
             return item.content, item.digest
-        return None, _digest(parse_vector(features, item.item_id).tobytes())
+        return None, content_digest(parse_vector(features, item.item_id).tobytes())
 
     if text is None:
         return item.content, item.digest
@@ -169,11 +169,7 @@ def _new_content(
         raise InputError(f"The new text of {quote_id(item.item_id)} is blank: withdraw the item.")
 
     require_valid_unicode(text, "text")
-    return text, _digest(text.encode())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return text, content_digest(text.encode())
 
 
 def _require_changeable(

@@ -482,7 +482,7 @@ class _Run:
             output_tokens=reply.output_tokens,
             cost=cost,
         )
-        suggestions = []
+        suggestions: list[Suggestion] = []
 
         # Together, so that a reply that was paid for never lacks its suggestion.
         with self.database.writing() as connection:
@@ -493,9 +493,11 @@ class _Run:
                 # A reply says nothing about a text that was changed meanwhile.
                 ids = [item.item_id for item in same_text]
                 stored_items = self.repository.items.by_id(connection, ids)
-                for item in same_text:
-                    if stored_items[item.item_id].digest == item.digest:
-                        suggestions.append(Suggestion(item.item_id, reply.label))
+                suggestions = [
+                    Suggestion(item.item_id, reply.label)
+                    for item in same_text
+                    if stored_items[item.item_id].digest == item.digest
+                ]
             if is_registered:
                 repository.write(connection, self.source, suggestions)
             if is_registered and reply.label is None:
