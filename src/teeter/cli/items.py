@@ -28,8 +28,8 @@ def change(
         typer.Option(
             "--set",
             metavar="COLUMN=VALUE",
-            help="New value of a column: JSON such as 12, true or null, or else a text. In a column "
-            "of texts 12 is a text. Can be repeated.",
+            help="New value of a column: JSON such as 12, true or null, or else a text. In a "
+            "column of texts 12 is a text. Can be repeated.",
         ),
     ] = None,
 ) -> None:
