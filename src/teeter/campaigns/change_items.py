@@ -93,7 +93,9 @@ def change_item(
                     content=content,
                     features=features,
                 )
-            changes_features = features is not None and not np.array_equal(vector, old_vector)
+            changes_features = False
+            if features is not None and vector is not None and old_vector is not None:
+                changes_features = not np.array_equal(vector, old_vector)
             if changes_content or changes_features:
                 _require_changeable(repository, connection, item, digest)
 
@@ -246,7 +248,7 @@ def _change_card(
     card = parse_card(item.content or "")
     stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
     # The columns of ids and labels do not stand on the card. Nor does one that the row lacked.
-    hidden = set()
+    hidden: set[str | None] = set()
     if stored is not None:
         filled = {name for name, cell in stored.values().items() if cell is not ABSENT}
         hidden = (filled - set(card)) | {stored.table.id_column}
