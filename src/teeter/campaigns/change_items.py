@@ -251,7 +251,8 @@ def _change_card(
     hidden: set[str | None] = set()
     if stored is not None:
         filled = {name for name, cell in stored.values().items() if cell is not ABSENT}
-        hidden = (filled - set(card)) | {stored.table.id_column}
+        hidden.update(filled - set(card))
+        hidden.add(stored.table.id_column)
 
     table, cells = replace_cells(ImportedTable(()), [], columns)
     for name, cell in zip(table.names, cells, strict=True):
