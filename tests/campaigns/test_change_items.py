@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from teeter.campaigns import Campaign, Settings
+from teeter.campaigns import Campaign, Settings, change_items
 from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.import_export import read_items
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 
 TEXTS = [
@@ -34,6 +37,25 @@ def label(campaign: Campaign, count: int) -> None:
 def read_vectors(campaign: Campaign) -> npt.NDArray[np.float32]:
     with campaign.database.reading() as connection:
         return campaign.repository.encodings.read(connection).vectors
+
+
+def read_content(campaign: Campaign, item_id: str) -> str | None:
+    with campaign.database.reading() as connection:
+        return campaign.repository.items.get(connection, item_id).content
+
+
+def run_before_writing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Let another process do something once, after the next change was read and encoded."""
+    compute_vector = change_items._new_vector
+    pending = [action]
+
+    def compute_and_interrupt(*args: Any, **options: Any) -> Any:
+        vector = compute_vector(*args, **options)
+        if pending:
+            pending.pop()()
+        return vector
+
+    monkeypatch.setattr(change_items, "_new_vector", compute_and_interrupt)
 
 
 def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> None:
@@ -75,6 +97,31 @@ def test_columns_are_changed_one_by_one(campaign: Campaign, tmp_path: Path) -> N
     assert cells[:5] == ["0", "1", "2", "many", "4"]
 
 
+def test_a_text_is_changed_in_every_row_of_its_file(tmp_path: Path) -> None:
+    lines = [f"i{n},text {n},text {n},4" for n in range(6)]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["id,text,copy,stars", *lines, "j,text 3,text 3,5"]) + "\n")
+    campaign = Campaign.create(tmp_path / "d.teeter", "d", ("a", "b"), Settings())
+    campaign.add(read_items(path))
+
+    assert not campaign.change_item("i3", columns={"stars": 4}), "the file has the text 4"
+    assert campaign.change_item("i3", text="brand new", columns={"stars": 3})
+
+    campaign.export(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    cells = [(rows[key]["text"], rows[key]["copy"], rows[key]["stars"]) for key in ("i3", "j")]
+    assert cells == [("brand new", "text 3", "3"), ("brand new", "text 3", "5")]
+
+
+def test_a_column_that_only_looks_like_the_text_stays(campaign: Campaign) -> None:
+    campaign.add([{"id": "x", "text": "Wien", "city": "Wien"}])
+
+    assert campaign.change_item("x", text="A new sentence")
+
+    assert campaign.row("x") == {"city": "Wien"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -82,7 +129,7 @@ def test_columns_are_changed_one_by_one(campaign: Campaign, tmp_path: Path) -> N
         ({"text": "win cash 3"}, "'t3' has this text already"),
         ({"text": "a\0"}, "NUL"),
         ({"text": "new", "features": [1.0]}, "computes the features"),
-        ({"features": [1.0]}, "together with the text"),
+        ({"features": [1.0]}, "computes the features"),
         ({"columns": {"x": object()}}, "cannot be stored"),
     ],
 )
@@ -111,6 +158,26 @@ def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
         campaign.change_item("2", text="x")
 
     assert read_vectors(campaign)[2].tolist() == [9.0, 9.0]
+
+
+def test_own_features_are_changed_without_the_text(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "u.teeter", "u", ("a", "b"), Settings())
+    campaign.add({"id": n, "text": f"x {n}", "features": [n, 1.0]} for n in range(4))
+
+    assert campaign.change_item("1", text="x 1", features=[7.0, 7.0])
+    assert campaign.change_item("2", features=[8.0, 8.0])
+    assert not campaign.change_item("2", features=[8.0, 8.0])
+
+    assert read_vectors(campaign)[1:3].tolist() == [[7.0, 7.0], [8.0, 8.0]]
+
+
+def test_suggestions_about_the_old_text_are_removed(campaign: Campaign) -> None:
+    rows = [{"id": "t1", "label": "spam"}, {"id": "t2", "label": "ham"}]
+    campaign.add_predictions(rows, "model")
+
+    campaign.change_item("t1", text="warm bread and cheese")
+
+    assert [source.items for source in campaign.sources()] == [1]
 
 
 def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
@@ -195,17 +262,79 @@ def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
     assert campaign.classes == ("spam", "ham")
 
 
-def test_rows_of_a_table_are_added_and_changed_by_their_columns(tmp_path: Path) -> None:
+def test_a_text_that_another_process_adds_meanwhile_is_taken(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_before_writing(monkeypatch, lambda: campaign.store(["same text"]))
+
+    with pytest.raises(InputError, match="has this text already"):
+        campaign.change_item("t1", text="same text")
+
+    assert read_content(campaign, "t1") == "win cash 1"
+
+
+def test_a_change_does_not_wait_until_other_items_are_encoded(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = []
+
+    def encode_another_item() -> None:
+        with campaign.database.writing() as connection:
+            encodings = campaign.repository.encodings
+            current = encodings.current(connection)
+            assert current is not None
+            encodings.write(connection, current.row_id, {"t2": read_vectors(campaign)[0]})
+
+    compute_vector = change_items._new_vector
+
+    def compute_and_count(*args: Any, **options: Any) -> Any:
+        vectors.append(compute_vector(*args, **options))
+        return vectors[-1]
+
+    monkeypatch.setattr(change_items, "_new_vector", compute_and_count)
+    run_before_writing(monkeypatch, encode_another_item)
+
+    assert campaign.change_item("t1", text="warm bread and cheese")
+    assert len(vectors) == 1
+
+
+@pytest.fixture
+def table_campaign(tmp_path: Path) -> Campaign:
     settings = Settings(encoder="table-rows")
     campaign = Campaign.create(tmp_path / "r.teeter", "r", ("low", "high"), settings)
-    rows = [{"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20)]
+    campaign.add({"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20))
+    return campaign
 
-    assert campaign.add(rows).new == 20
-    assert campaign.change_item("3", columns={"age": 77, "city": None})
 
-    with campaign.database.reading() as connection:
-        item = campaign.repository.items.get(connection, "3")
-    assert item.content == "age: 77\ncity:\ntext: note"
-    assert campaign.row("3") == {"age": 77, "city": None, "text": "note"}
+def test_rows_of_a_table_are_added_and_changed_by_their_columns(table_campaign: Campaign) -> None:
+    assert table_campaign.change_item("3", columns={"age": 77, "city": None})
+
+    assert read_content(table_campaign, "3") == "age: 77\ncity:\ntext: note"
+    assert table_campaign.row("3") == {"age": 77, "city": None, "text": "note"}
     with pytest.raises(InputError, match="dictionary of columns"):
-        campaign.add([{"id": "x"}])
+        table_campaign.add([{"id": "x"}])
+    with pytest.raises(InputError, match="change their columns instead"):
+        table_campaign.change_item("3", text="free text")
+    assert read_content(table_campaign, "3") == "age: 77\ncity:\ntext: note"
+
+
+def test_a_row_gets_a_column_that_only_others_had(table_campaign: Campaign) -> None:
+    table_campaign.add([{"id": "a", "age": 100}, {"id": "b", "age": 101, "city": "Linz"}])
+
+    assert table_campaign.change_item("a", columns={"city": "Wels"})
+
+    assert read_content(table_campaign, "a") == "age: 100\ncity: Wels"
+    assert table_campaign.row("a") == {"age": 100, "city": "Wels"}
+
+
+def test_two_processes_change_columns_of_one_row(
+    table_campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Campaign.open(tmp_path / "r.teeter")
+    run_before_writing(monkeypatch, lambda: other.change_item("5", columns={"city": "Paris"}))
+
+    assert table_campaign.change_item("5", columns={"age": 55})
+
+    other.database.close()
+    assert read_content(table_campaign, "5") == "age: 55\ncity: Paris\ntext: note"
+    assert table_campaign.row("5") == {"age": 55, "city": "Paris", "text": "note"}

@@ -28,6 +28,16 @@ def test_items_are_changed_withdrawn_and_put_back(campaign_file: Path) -> None:
     assert "--text or --set" in refuse_campaign("change", campaign_file, "t1")
 
 
+def test_a_value_has_the_type_of_its_column(campaign_file: Path) -> None:
+    run_campaign("change", campaign_file, "t1", "--set", "customer=ACME", "--set", "x=NaN")
+    run_campaign("change", campaign_file, "t1", "--set", "customer=12")
+
+    campaign = Campaign.open(campaign_file)
+    row = campaign.row("t1")
+    campaign.database.close()
+    assert (row["customer"], row["x"]) == ("12", "NaN")
+
+
 def test_a_class_is_renamed(campaign_file: Path) -> None:
     run_campaign("tell", campaign_file, "t1", "fruit")
     printed = run_campaign("rename-class", campaign_file, "fruit", "food")

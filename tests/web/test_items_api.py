@@ -134,6 +134,8 @@ def test_a_campaign_of_table_rows_is_created_and_gets_rows(tmp_path: Path) -> No
         for row in ({"text": "x"}, {"columns": {"id": "x"}}, {"id": "empty"}):
             refused = client.post(f"{at}/items", json={"items": [row]})
             assert refused.status_code == 422, row
+        with_text = client.patch(f"{at}/item", json={"item": "r99", "text": "x"})
+        assert with_text.status_code == 422
 
 
 def test_a_long_cell_fits_into_a_request(client: TestClient) -> None:

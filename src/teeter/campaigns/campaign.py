@@ -684,10 +684,12 @@ class Campaign:
 
         Args:
             item: the item's id.
-            text: the new text, which is encoded at once, and replaces the column that the old one
-                came from. In a campaign of table rows it follows from the columns.
+            text: the new text, which is encoded at once. If the texts came from one column of a
+                file, it replaces that column too, in every row that had the old text. In a
+                campaign of table rows it follows from the columns.
             features: its features, if you supplied those of the other items.
-            columns: new values by column, None for a missing one. Other columns stay.
+            columns: new values by column, None for a missing one. Other columns stay. If several
+                rows of a file had the text, the first is changed; in a campaign of table rows all.
             who: who changes it, for the history.
 
         Returns:

@@ -6,9 +6,10 @@ of an item that was changed, so it shows what every annotator saw.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from teeter.campaigns.columns import (
     ABSENT,
@@ -16,7 +17,9 @@ from teeter.campaigns.columns import (
     TableRow,
     encode_cells,
     format_cell,
+    normalize_cell,
     replace_cells,
+    typed_value,
 )
 from teeter.campaigns.db import (
     CampaignRepository,
@@ -26,9 +29,11 @@ from teeter.campaigns.db import (
     StoredEncoding,
     StoredItem,
 )
+from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.encoding import USER_ENCODER, load_encoder
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import (
+    content_digest,
     format_card_cell,
     parse_vector,
     quote_id,
@@ -59,44 +64,89 @@ def change_item(
 
     See ``Campaign.change_item``, which has the same arguments.
     """
+    if settings.has_rows and text is not None:
+        raise InputError(
+            "The items of this campaign are rows of a table: change their columns instead of their "
+            "text."
+        )
+
     while True:
         with database.reading() as connection:
             item = repository.items.get(connection, item_id)
             current = repository.encodings.current(connection)
-            if settings.has_rows and columns and text is None:
-                text = _change_card(repository, connection, item, columns)
+            old_vector = repository.encodings.vector_of(connection, item.row_id)
+            new_text = text
+            if settings.has_rows and columns:
+                new_text = _change_card(repository, connection, item, columns)
 
-            content, digest = _new_content(item, text, features)
+            content, digest = _new_content(item, new_text, features)
             changes_content = digest != item.digest
             vector = None
-            if changes_content:
-                _require_changeable(repository, connection, item, digest)
+            if changes_content or features is not None:
                 vector = _new_vector(
                     repository,
                     connection,
                     settings,
                     item,
                     current,
+                    has_vector=old_vector is not None,
                     content=content,
                     features=features,
                 )
+            changes_features = False
+            if features is not None and vector is not None and old_vector is not None:
+                changes_features = not np.array_equal(vector, old_vector)
+            if changes_content or changes_features:
+                _require_changeable(repository, connection, item, digest)
 
         with database.writing() as connection:
             # Another process was faster: start again from what it wrote.
             if repository.items.get(connection, item_id) != item:
                 continue
-            if repository.encodings.current(connection) != current:
+            if not _has_same_encoding(repository, connection, item, current, old_vector):
                 continue
 
-            if changes_content:
-                columns = {**_text_columns(repository, connection, item, content), **columns}
+            if changes_content or changes_features:
+                # Once more: an item or a promise may have been added while this one was encoded.
+                _require_changeable(repository, connection, item, digest)
                 repository.items.change_content(connection, item, content, digest, who)
+                if changes_content:
+                    repository.suggestions.remove_item(connection, item)
                 if current is not None:
                     repository.encodings.replace_item(connection, item, current.row_id, vector)
                     repository.encodings.require_equal_lengths(connection, current.row_id)
-            changed_columns = _write_columns(repository, connection, item, columns, who)
+            changed_columns = _write_columns(
+                repository,
+                connection,
+                item,
+                columns,
+                text=content if changes_content else None,
+                # The rows of one card are equal, and must stay so.
+                in_all_rows=settings.has_rows,
+                who=who,
+            )
 
-        return changes_content or changed_columns
+        return changes_content or changes_features or changed_columns
+
+
+def _has_same_encoding(
+    repository: CampaignRepository,
+    connection: Connection,
+    item: StoredItem,
+    current: StoredEncoding | None,
+    old_vector: Vectors | None,
+) -> bool:
+    """Return whether models see an item by the same encoder as before, and as encoded as before.
+
+    The revision of an encoding says nothing about one item: it changes with every part of the items
+    that is encoded meanwhile.
+    """
+    encoding = repository.encodings.current(connection)
+    if encoding is None or current is None:
+        return encoding is current
+
+    vector = repository.encodings.vector_of(connection, item.row_id)
+    return encoding.row_id == current.row_id and (vector is None) == (old_vector is None)
 
 
 def _new_content(
@@ -108,11 +158,9 @@ def _new_content(
             raise InputError("The items of this campaign are features, so they have no text.")
         if features is None:
             return item.content, item.digest
-        return None, _digest(parse_vector(features, item.item_id).tobytes())
+        return None, content_digest(parse_vector(features, item.item_id).tobytes())
 
     if text is None:
-        if features is not None:
-            raise InputError("Features are changed together with the text that they describe.")
         return item.content, item.digest
     if item.kind is ItemKind.IMAGE:
         raise InputError(
@@ -123,18 +171,15 @@ def _new_content(
         raise InputError(f"The new text of {quote_id(item.item_id)} is blank: withdraw the item.")
 
     require_valid_unicode(text, "text")
-    return text, _digest(text.encode())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return text, content_digest(text.encode())
 
 
 def _require_changeable(
     repository: CampaignRepository, connection: Connection, item: StoredItem, digest: str
 ) -> None:
     """Refuse a content that another item has, or that a promise was made about."""
-    others = repository.items.with_digest(connection, digest)
+    same = repository.items.with_digest(connection, digest)
+    others = [item_id for item_id in same if item_id != item.item_id]
     if others and item.kind is not ItemKind.FEATURES:
         raise InputError(
             f"{quote_id(others[0])} has this text already: withdraw {quote_id(item.item_id)} "
@@ -157,11 +202,17 @@ def _new_vector(
     item: StoredItem,
     current: StoredEncoding | None,
     *,
+    has_vector: bool,
     content: str | None,
     features: Any | None,
 ) -> Vectors | None:
     """Return the features of a changed item; None if it has none yet."""
-    if current is None or repository.encodings.vector_of(connection, item.row_id) is None:
+    if current is None or not has_vector:
+        if features is not None:
+            raise InputError(
+                f"{quote_id(item.item_id)} has no features yet, so there are none to change: leave "
+                "them out."
+            )
         return None
 
     if current.encoder == USER_ENCODER:
@@ -196,8 +247,12 @@ def _change_card(
     """Return the card of a row with some columns changed."""
     card = parse_card(item.content or "")
     stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
-    # The columns of ids and labels do not stand on the card.
-    hidden = set() if stored is None else set(stored.table.names) - set(card)
+    # The columns of ids and labels do not stand on the card. Nor does one that the row lacked.
+    hidden: set[str | None] = set()
+    if stored is not None:
+        filled = {name for name, cell in stored.values().items() if cell is not ABSENT}
+        hidden.update(filled - set(card))
+        hidden.add(stored.table.id_column)
 
     table, cells = replace_cells(ImportedTable(()), [], columns)
     for name, cell in zip(table.names, cells, strict=True):
@@ -206,56 +261,73 @@ def _change_card(
     return format_card(card)
 
 
-def _text_columns(
-    repository: CampaignRepository,
-    connection: Connection,
-    item: StoredItem,
-    content: str | None,
-) -> dict[str, Any]:
-    """Return the new value of the column that a text came from, if it came from one alone."""
-    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
-    if stored is None or item.content is None:
-        return {}
-
-    names = [name for name, cell in stored.values().items() if cell == item.content]
-    # With several, nobody knows which of them is the text.
-    return {names[0]: content} if len(names) == 1 else {}
-
-
 def _write_columns(
     repository: CampaignRepository,
     connection: Connection,
     item: StoredItem,
     columns: Mapping[str, Any],
+    *,
+    text: str | None,
+    in_all_rows: bool,
     who: str,
 ) -> bool:
-    """Replace columns of an item, and return whether one of them has changed."""
-    if not columns:
+    """Replace columns of an item, and return whether one of them has changed.
+
+    Args:
+        repository: The campaign's rows.
+        connection: A connection that may write.
+        item: The item.
+        columns: New values by column.
+        text: The new text for the column that the texts came from; None if it stays.
+        in_all_rows: Whether all rows of the item get the new values, or only the first.
+        who: The name for the history.
+    """
+    rows = repository.tables.rows_of_item(connection, item.row_id)
+    if not rows:
+        rows = [StoredRow(item.item_id, item.item_id, ImportedTable(()), [])]
+
+    new_rows = []
+    old_values: dict[str, Any] = {}
+    new_values: dict[str, Any] = {}
+    for number, row in enumerate(rows):
+        changes = dict(columns) if in_all_rows or number == 0 else {}
+        if text is not None and row.table.text_column is not None:
+            changes.setdefault(row.table.text_column, text)
+        changes = _leave_out_equal(row, changes)
+
+        table, cells = row.table, row.cells
+        if changes:
+            table, cells = replace_cells(row.table, row.cells, changes)
+            before = row.values()
+            after = dict(zip(table.names, cells, strict=True))
+            for name in changes:
+                if before.get(name, ABSENT) is not ABSENT:
+                    old_values.setdefault(name, before[name])
+                new_values.setdefault(name, after[name])
+        # Rows of one id are stored in their order, so those that stay are written with the others.
+        new_rows.append(NewRow(item.item_id, row.key, TableRow(table, encode_cells(cells))))
+
+    if not new_values:
         return False
-
-    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
-    if stored is None:
-        table, cells = replace_cells(ImportedTable(()), [], columns)
-        key = item.item_id
-        before: dict[str, Any] = {}
-    else:
-        table, cells = replace_cells(stored.table, stored.cells, columns)
-        key = stored.key
-        before = stored.values()
-
-    after = dict(zip(table.names, cells, strict=True))
-    changed = [name for name in columns if before.get(name, ABSENT) != after[name]]
-    if not changed:
-        return False
-
-    row = NewRow(item.item_id, key, TableRow(table, encode_cells(cells)))
-    repository.tables.add(connection, [row])
-    detail = {
-        "from": {name: before[name] for name in changed if before.get(name, ABSENT) != ABSENT},
-        "to": {name: after[name] for name in changed},
-    }
+    repository.tables.add(connection, new_rows)
+    detail = {"from": old_values, "to": new_values}
     repository.history.append(connection, who, "columns changed", item.item_id, detail)
     return True
+
+
+def _leave_out_equal(row: StoredRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes that change a row. The 4 of a CSV file is equal to the number."""
+    types = {column.name: column.type for column in row.table.columns}
+    values = row.values()
+
+    different = {}
+    for name, value in changes.items():
+        before = values.get(name, ABSENT)
+        after, _ = normalize_cell(value, name)
+        is_equal = before is not ABSENT and after in (before, typed_value(before, types[name]))
+        if not is_equal:
+            different[name] = value
+    return different
 
 
 # Withdrawing

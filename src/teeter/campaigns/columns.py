@@ -137,6 +137,8 @@ class ImportedTable:
     """The schema of a Parquet file, serialized by pyarrow. An export has exactly its types."""
     id_column: str | None = None
     """The column that the item ids come from, if they come from one."""
+    text_column: str | None = None
+    """The column whose cells are the texts of the items, if one column alone has them."""
 
     @property
     def names(self) -> list[str]:
@@ -416,7 +418,10 @@ def replace_cells(
         return table, new_cells
     # A Parquet file may have narrower types than ours, such as integers of eight bits: a row that
     # was changed is exported with the general ones.
-    return ImportedTable(tuple(columns.values()), id_column=table.id_column), new_cells
+    changed_table = ImportedTable(
+        tuple(columns.values()), id_column=table.id_column, text_column=table.text_column
+    )
+    return changed_table, new_cells
 
 
 def _fits_column(value: Any, value_type: ColumnType | None, column_type: ColumnType) -> bool:

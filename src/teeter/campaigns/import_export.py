@@ -273,7 +273,8 @@ def _read_table_items(
             entry["label"] = labels[row]
         entries.append(entry)
 
-    return _attach_rows(parse_items(entries, ItemKind.TEXT), source.rows(id_column))
+    items = parse_items(entries, ItemKind.TEXT)
+    return _attach_rows(items, source.rows(id_column), template.only_column)
 
 
 def _fill_template(template: TextTemplate, table: Table) -> list[str]:
@@ -306,7 +307,13 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
     return texts
 
 
-def _attach_rows(items: Sequence[Item], rows: Sequence[TableRow]) -> list[Item]:
+def _attach_rows(
+    items: Sequence[Item], rows: Sequence[TableRow], text_column: str | None = None
+) -> list[Item]:
+    """Return items with the rows of the one table that they came from."""
+    if rows and text_column is not None:
+        table = replace(rows[0].table, text_column=text_column)
+        rows = [replace(row, table=table) for row in rows]
     return [replace(item, row=row) for item, row in zip(items, rows, strict=True)]
 
 
@@ -353,7 +360,10 @@ def _read_jsonl_items(
 
     id_column = key or ("id" if "id" in field_names else None)
     rows = rows_from_mappings([fields for _, fields in objects], id_column)
-    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
+    text_fields = {text or _find_text_field(fields) for _, fields in objects}
+    has_text_field = template is None and len(text_fields) == 1
+    text_column = text_fields.pop() if has_text_field else None
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows, text_column)
 
 
 def _text_of_line(fields: Mapping[str, Any], text: str | None, line: int, path: Path) -> str:

@@ -27,6 +27,7 @@ from teeter.paths import resolve_inside
 
 __all__ = [
     "Item",
+    "content_digest",
     "format_card_cell",
     "parse_items",
     "parse_vector",
@@ -233,7 +234,7 @@ def _make_item(
     """Return an item; without an id, it is known by the hash of its data."""
     item_id = _as_text(fields.get("id"), "id")
     label = _as_text(fields.get("label"), "label").strip()
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    digest = content_digest(data)
 
     return Item(
         key=item_id or digest[:12],
@@ -243,6 +244,11 @@ def _make_item(
         features=vector,
         label=label or None,
     )
+
+
+def content_digest(data: bytes) -> str:
+    """Return a hash of the content of an item, by which duplicates are recognised."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _as_text(value: object, what: str) -> str:

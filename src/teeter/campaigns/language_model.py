@@ -482,15 +482,22 @@ class _Run:
             output_tokens=reply.output_tokens,
             cost=cost,
         )
-        suggestions = []
-        if reply.label is not None:
-            suggestions = [Suggestion(item.item_id, reply.label) for item in same_text]
+        suggestions: list[Suggestion] = []
 
         # Together, so that a reply that was paid for never lacks its suggestion.
         with self.database.writing() as connection:
             repository = self.repository.suggestions
             repository.add_reply(connection, self.source, stored)
             is_registered = repository.is_registered(connection, self.source)
+            if reply.label is not None:
+                # A reply says nothing about a text that was changed meanwhile.
+                ids = [item.item_id for item in same_text]
+                stored_items = self.repository.items.by_id(connection, ids)
+                suggestions = [
+                    Suggestion(item.item_id, reply.label)
+                    for item in same_text
+                    if stored_items[item.item_id].digest == item.digest
+                ]
             if is_registered:
                 repository.write(connection, self.source, suggestions)
             if is_registered and reply.label is None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from teeter.campaigns.columns import ColumnType
 from teeter.cli.campaign import open_campaign
 from teeter.cli.options import CampaignArgument
 from teeter.cli.output import pluralize, printable_line, spinner
@@ -27,8 +28,8 @@ def change(
         typer.Option(
             "--set",
             metavar="COLUMN=VALUE",
-            help="New value of a column: JSON such as 12, true or null, or else a text. Can be "
-            "repeated.",
+            help="New value of a column: JSON such as 12, true or null, or else a text. In a "
+            "column of texts 12 is a text. Can be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -42,26 +43,42 @@ def change(
       teeter campaign change reviews.teeter r17 --text "The bread was stale."
       teeter campaign change reviews.teeter r17 --set customer=ACME --set stars=4
     """
-    changes = dict(_parse_change(change) for change in columns or [])
-    if text is None and not changes:
+    assignments = dict(_split_change(change) for change in columns or [])
+    if text is None and not assignments:
         raise InputError("Nothing to change: give --text or --set.")
 
     with open_campaign(file) as opened, spinner("Changing"):
+        types = {column.name: column.type for column in opened.columns}
+        changes = {
+            name: _parse_value(value, types.get(name)) for name, value in assignments.items()
+        }
         has_changed = opened.change_item(item, text=text, columns=changes)
 
     name = printable_line(item)
     typer.echo(f"Changed {name}." if has_changed else f"{name} already has these values.")
 
 
-def _parse_change(change: str) -> tuple[str, Any]:
+def _split_change(change: str) -> tuple[str, str]:
     column, separator, value = change.partition("=")
     if not column or not separator:
         raise InputError(f"{change!r} is not a change: write COLUMN=VALUE.")
+    return column, value
+
+
+def _parse_value(value: str, column_type: ColumnType | None) -> Any:
+    """Return the value that an option stands for in a column; None as the type of a new one."""
+    if column_type is ColumnType.TEXT and value != "null":
+        return value
 
     try:
-        return column, json.loads(value)
+        return json.loads(value, parse_constant=_refuse_constant)
     except ValueError:
-        return column, value
+        return value
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
+    raise ValueError(name)
 
 
 def withdraw(

@@ -133,10 +133,13 @@ class ImportedTableRepository:
 
     def _find_or_add_table(self, connection: Connection, table: ImportedTable) -> int:
         """Return the row id of a table. Files with the same columns share one."""
-        described = {
+        described: dict[str, Any] = {
             "columns": [[column.name, column.type] for column in table.columns],
             "id": table.id_column,
         }
+        # Left out if there is none, as in campaigns from before it was stored.
+        if table.text_column is not None:
+            described["text"] = table.text_column
         values = {
             "campaign_id": self._scope.campaign_id,
             "added": self._scope.now(),
@@ -188,6 +191,12 @@ class ImportedTableRepository:
             if row.item_id not in rows:
                 rows[row.item_id] = _stored_row(row, tables[row.table_id])
         return rows
+
+    def rows_of_item(self, connection: Connection, item_row_id: int) -> list[StoredRow]:
+        """Return all rows of an item, in the order of their files."""
+        tables = self.tables(connection)
+        rows = self._rows_of(connection, [item_row_id])
+        return [_stored_row(row, tables[row.table_id]) for row in rows]
 
     def matching_items(
         self,
@@ -249,7 +258,7 @@ def items_with_text(connection: Connection, text: str, *, ignore_case: bool) -> 
 def _imported_table(row: Row[Any]) -> ImportedTable:
     described = json.loads(row.columns)
     columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
-    return ImportedTable(tuple(columns), row.arrow_schema, described["id"])
+    return ImportedTable(tuple(columns), row.arrow_schema, described["id"], described.get("text"))
 
 
 def _stored_row(row: Row[Any], table: ImportedTable) -> StoredRow:

@@ -258,6 +258,11 @@ class SuggestionRepository:
         if n_withdrawn:
             self._count_revision(connection, source)
 
+    def remove_item(self, connection: Connection, item: StoredItem) -> None:
+        """Remove what all sources say about an item, because its content has changed."""
+        for source in self.sources(connection):
+            self.withdraw(connection, source, [item])
+
     def _count_revision(self, connection: Connection, source: Source) -> None:
         connection.execute(
             update(schema.sources)
