@@ -444,3 +444,22 @@ def test_a_damaged_database_is_reported_as_damaged(damage: str, tmp_path: Path) 
 
     with pytest.raises(StoreError, match="is damaged"):
         Campaign.open(tmp_path / "c.teeter").ask(5)
+
+
+def test_former_names_of_classes_and_withdrawn_items_are_handled(tmp_path: Path) -> None:
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), Settings(lease=0))
+    campaign.add([{"id": f"t{n}", "text": f"word {n}"} for n in range(12)])
+    campaign.tell("t1", "spam")
+    campaign.rename_class("spam", "ads")
+
+    again = campaign.add([{"id": "t1", "text": "word 1", "label": "spam"}])
+    assert again.conflicts == ()
+    assert [campaign.tell("t3", "spam").recorded for _ in range(2)] == [True, False]
+
+    item = campaign.ask(1, "ann")[0].item
+    campaign.withdraw([item])
+    with campaign.database.writing() as connection:
+        assert campaign.repository.picks.release(connection, "ann", "me") == 1
+        assert campaign.repository.picks.count_open_by_annotator(connection) == {}
+    campaign.put_back([item])
+    assert item in [question.item for question in campaign.ask(12, "bob")]

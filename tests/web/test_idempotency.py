@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,64 @@ def test_a_database_that_goes_away_after_the_change_does_not_block_the_key(
     assert again.json() == first.json()
     other = client.post(f"{AT}/classes", json={"name": "other"}, headers=KEY)
     assert other.status_code == 422
+
+
+def raise_once(action: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that finds the database away the first time."""
+    is_away = iter([True])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if next(is_away, False):
+            raise StoreError("The database is away.")
+        return action(*args, **kwargs)
+
+    return call
+
+
+def test_a_change_is_not_done_again_if_the_database_goes_away_before_the_answer(
+    client: TestClient,
+) -> None:
+    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    for item in ("t1", "t3"):
+        client.post(f"{AT}/answers", json={"item": item, "label": "ham"})
+
+    service.read_content = raise_once(service.read_content)
+    first = client.post(f"{AT}/undo", json={}, headers=KEY)
+    again = client.post(f"{AT}/undo", json={}, headers=KEY)
+
+    assert (first.status_code, again.status_code) == (503, 409)
+    assert "look whether it was done" in again.json()["detail"]
+    assert client.get(AT).json()["labelled"] == 1, "one answer was taken back"
+
+
+def test_a_request_that_found_the_database_away_is_done_when_it_is_back(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = repository(client)
+    campaign = client.app.state.workspace.services["texts"].campaign  # type: ignore[attr-defined]
+    monkeypatch.setattr(campaign, "add_class", raise_once(lambda *_, **__: None))
+    monkeypatch.setattr(requests, "forget", raise_once(requests.forget))
+
+    first = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+    monkeypatch.undo()
+    again = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+
+    assert (first.status_code, again.status_code) == (503, 200)
+    assert again.json()["classes"][-1]["name"] == "new"
+
+
+def test_an_old_outcome_does_not_touch_a_request_that_was_sent_again(client: TestClient) -> None:
+    requests = repository(client)
+    database = client.app.state.workspace.services["texts"].campaign.database  # type: ignore[attr-defined]
+
+    with database.writing() as connection:
+        requests.start(connection, "k", "fingerprint", "host/1/new")
+        requests.forget(connection, "k", "host/1/old")
+        requests.finish(connection, "k", "host/1/old", "{}")
+        stored = requests.find(connection, "k")
+
+    assert stored is not None
+    assert stored.response is None
 
 
 def test_a_request_without_an_answer_is_interrupted_after_a_while(

@@ -786,12 +786,17 @@ class Campaign:
 
         def record(transaction: Connection) -> AnswerReceipt:
             answers = self.repository.answers
+            current = answer
+            if answer.label is not None:
+                # A page that was opened before a class was renamed sends the old name.
+                name = self.repository.classes.current_name(transaction, answer.label)
+                current = replace(answer, label=name)
             if not allow_repeat:
-                number = answers.find_repeat(transaction, answer)
+                number = answers.find_repeat(transaction, current)
                 if number is not None:
                     return AnswerReceipt(number, recorded=False)
 
-            receipt = answers.record(transaction, answer, asked_of=asked_of, at=at)
+            receipt = answers.record(transaction, current, asked_of=asked_of, at=at)
             if shown is not None:
                 self.repository.suggestions.record_shown(transaction, receipt.number, shown)
             return receipt

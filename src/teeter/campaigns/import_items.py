@@ -250,10 +250,13 @@ def _write_labels(
         labels_now = majority_labels(repository.answers.live(connection))
 
     # Raises UnknownNameError, also for a label that changes nothing.
+    current_names = {}
     for label in dict.fromkeys(label for _, label in labels):
         repository.classes.row_id(connection, label)
+        current_names[label] = repository.classes.current_name(connection, label)
 
-    for key, label in labels:
+    for key, given_label in labels:
+        label = current_names[given_label]
         if key not in labels_now:
             answer = Answer(key, IMPORTED, AnswerKind.LABEL, label)
             repository.answers.record(connection, answer)
@@ -303,7 +306,12 @@ def _extend_audit_set(
 
     # An item with an answer may have been trained on, or was picked because it is hard.
     answered = {answer.item for answer in repository.answers.live(connection)}
-    unseen = [item for item in candidates if not item.audit and item.item_id not in answered]
+    unseen = [
+        item
+        for item in candidates
+        # A withdrawn item would never be measured.
+        if not item.audit and item.item_id not in answered and item.withdrawn is None
+    ]
     if missing <= 0 or not unseen:
         return size
 

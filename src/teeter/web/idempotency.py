@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
 import json
@@ -13,10 +12,13 @@ from fastapi import Depends, Header, Request, UploadFile
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
+from teeter.campaigns.db import Connection
 from teeter.campaigns.db.idempotency import RequestState
+from teeter.campaigns.db.locks import new_holder
 from teeter.errors import InputError, StoreError, TeeterError
-from teeter.web.permissions import current_user
+from teeter.web.permissions import current_user, get_workspace
 from teeter.web.service import CampaignService
+from teeter.web.unwritten_outcomes import UnwrittenOutcomes, WriteOutcome
 
 __all__ = ["Once", "OnceOnly", "RequestConflictError", "upload_fingerprint"]
 
@@ -25,15 +27,9 @@ ResponseT = TypeVar("ResponseT")
 
 _CHUNK = 1024 * 1024
 
-_failed: set[tuple[str, str]] = set()
-"""Campaigns and keys of failed requests that the database still has as running."""
-
-_unrecorded: dict[tuple[str, str], str] = {}
-"""By campaign and key, answers that could not be stored because the database went away."""
-
 
 class RequestConflictError(TeeterError):
-    """The same request is being answered, or was interrupted."""
+    """The same request is being answered, or it is not known whether it was done."""
 
 
 class OnceOnly:
@@ -45,8 +41,9 @@ class OnceOnly:
             team = require_team_permission(request, slug, Permission.MANAGE)
             return once(team.service, body, team.revoke_token, body.name)
 
-    Only answers are remembered: a request that failed is done again. An answer is stored for two
-    days as the operation's response type, so it must not hold a secret.
+    Only answers are remembered: a request that failed is done again. One that failed when its
+    change may have been stored is not: only its sender can look. An answer is stored for two days
+    as the operation's response type, so it must not hold a secret.
     """
 
     def __init__(
@@ -99,7 +96,8 @@ class OnceOnly:
         fingerprint = _fingerprint(self._request, body)
         # Two users may choose the same key.
         user = hashlib.sha256(current_user(self._request).encode()).hexdigest()[:16]
-        noted = _NotedRequest(service, f"{user}:{self._key}")
+        unwritten = get_workspace(self._request).unwritten_outcomes
+        noted = _NotedRequest(service, f"{user}:{self._key}", unwritten)
         adapter: TypeAdapter[ResponseT] = TypeAdapter(self._stored_type)
 
         before = noted.start(fingerprint)
@@ -108,8 +106,18 @@ class OnceOnly:
 
         try:
             response = action(*args, **kwargs)
-        except BaseException:
+        except RequestConflictError:
+            noted.interrupt()
+            raise
+        except StoreError:
+            # The database may have gone away after the change, while the answer was put together.
+            noted.forget_unless_changed()
+            raise
+        except TeeterError:
             noted.forget()
+            raise
+        except BaseException:
+            noted.forget_unless_changed()
             raise
 
         noted.finish(adapter.dump_json(response).decode())
@@ -123,23 +131,27 @@ Once: TypeAlias = Annotated[OnceOnly, Depends()]
 class _NotedRequest:
     """A request with a key, in the database of its campaign."""
 
-    def __init__(self, service: CampaignService, key: str) -> None:
+    def __init__(self, service: CampaignService, key: str, unwritten: UnwrittenOutcomes) -> None:
         self._database = service.campaign.database
         self._requests = service.campaign.repository.requests
+        self._history = service.campaign.repository.history
         self._key = key
+        self._holder = new_holder()
+        self._unwritten = unwritten
         self._place = (service.location, key)
+        self._newest_line = 0
+        """The last line of the campaign's history when the request began."""
 
     def start(self, fingerprint: str) -> str | None:
         """Note that the request is being answered, or return the answer that it got before."""
         with self._database.writing() as connection:
             # What could not be written while the database was away is written now.
-            if self._place in _failed:
-                self._requests.forget(connection, self._key)
-            if self._place in _unrecorded:
-                self._requests.finish(connection, self._key, _unrecorded[self._place])
-            before = self._requests.start(connection, self._key, fingerprint)
-        _failed.discard(self._place)
-        _unrecorded.pop(self._place, None)
+            write_outcome = self._unwritten.find(self._place)
+            if write_outcome is not None:
+                write_outcome(connection)
+            before = self._requests.start(connection, self._key, fingerprint, self._holder)
+            self._newest_line = self._history.newest_row_id(connection)
+        self._unwritten.discard(self._place)
 
         if before is None:
             return None
@@ -149,21 +161,41 @@ class _NotedRequest:
             raise _conflict(before.state)
         return before.response
 
-    def forget(self) -> None:
-        """Let a request that failed be sent again, even if the database is away now."""
-        _failed.add(self._place)
-        with contextlib.suppress(TeeterError):
-            with self._database.writing() as connection:
-                self._requests.forget(connection, self._key)
-            _failed.discard(self._place)
-
     def finish(self, response: str) -> None:
         """Store the answer. The change is done, so a database that went away is no error now."""
+        self._write(
+            lambda connection: self._requests.finish(connection, self._key, self._holder, response)
+        )
+
+    def forget(self) -> None:
+        """Let a request that failed before it changed anything be sent again."""
+        self._write(lambda connection: self._requests.forget(connection, self._key, self._holder))
+
+    def interrupt(self) -> None:
+        """Keep a request that may still be done from being done again."""
+        self._write(
+            lambda connection: self._requests.interrupt(connection, self._key, self._holder)
+        )
+
+    def forget_unless_changed(self) -> None:
+        """Let a request be sent again, unless it may have failed after its change was stored."""
+        self._write(self._forget_unless_changed)
+
+    def _forget_unless_changed(self, connection: Connection) -> None:
+        # Every change has a line. It may be another request's: then nobody can say, and this one
+        # must not be done again either.
+        if self._history.newest_row_id(connection) == self._newest_line:
+            self._requests.forget(connection, self._key, self._holder)
+        else:
+            self._requests.interrupt(connection, self._key, self._holder)
+
+    def _write(self, write_outcome: WriteOutcome) -> None:
+        """Write how the request ended, now or when it is sent again with the database back."""
         try:
             with self._database.writing() as connection:
-                self._requests.finish(connection, self._key, response)
-        except StoreError:
-            _unrecorded[self._place] = response
+                write_outcome(connection)
+        except TeeterError:
+            self._unwritten.add(self._place, write_outcome)
 
 
 def upload_fingerprint(file: UploadFile) -> str:
@@ -206,6 +238,6 @@ def _conflict(state: RequestState) -> RequestConflictError:
             "A request with this Idempotency-Key is being answered: send it again later."
         )
     return RequestConflictError(
-        "The server was stopped while it answered the request with this Idempotency-Key: look "
-        "whether it was done, and send it with a new key if not."
+        "The server was stopped while it answered the request with this Idempotency-Key, or lost "
+        "its database: look whether it was done, and send it with a new key if not."
     )

@@ -51,6 +51,7 @@ from teeter.web.schemas import (
 )
 from teeter.web.service import CampaignService, NewestModel, make_slug
 from teeter.web.suggester import Suggester
+from teeter.web.unwritten_outcomes import UnwrittenOutcomes
 
 __all__ = ["CampaignOwner", "JobStatus", "Workspace"]
 
@@ -147,6 +148,8 @@ class Workspace:
         """The open campaigns by slug."""
         self.campaign_tokens = CampaignTokens(self.services)
         self.auth = Authenticator(security, self.campaign_tokens)
+        self.unwritten_outcomes = UnwrittenOutcomes()
+        """How requests with an Idempotency-Key ended while their database was away."""
         self.unreadable_files: dict[str, str] = {}
         """Files of the folder that cannot be opened, and why."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from campaigns.finish.small_campaigns import KnownItems, label_batches, make_campaign
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.finish import freezing
 from teeter.campaigns.finish.freezing import (
     FrozenFinish,
     ModelChoice,
@@ -98,3 +99,20 @@ def test_control_items_since_a_model_represent_what_it_had_to_label(tmp_path: Pa
 
     assert len(ranks) > 300
     assert np.mean(ranks) == pytest.approx(0.5, abs=4 * 0.29 / len(ranks) ** 0.5)
+
+
+def test_control_items_do_not_speak_for_items_that_were_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freezing, "_enough_controls", lambda *_: 5)
+    items = KnownItems(count=120)
+    campaign = make_campaign(tmp_path, items, control=0.9)
+    label_batches(campaign, items, 1)
+    campaign.withdraw(["118", "119"])
+    campaign.ask(20)
+
+    with campaign.database.reading() as connection:
+        assert choose_model(campaign.repository, connection, TERMS).checkpoint == 0
+    campaign.put_back(["118", "119"])
+    with campaign.database.reading() as connection:
+        assert choose_model(campaign.repository, connection, TERMS).checkpoint is None

@@ -127,3 +127,19 @@ def test_a_changed_annotation_that_is_deleted_leaves_no_answer(backend: LabelStu
     backend.delete_annotation("n0")
     assert backend.sync(campaign, n=4).withdrawn == 1
     assert valid_answers(campaign) == {}
+
+
+def test_swapped_names_leave_imported_answers_as_they_are(backend: LabelStudioBackend) -> None:
+    campaign = backend.create_campaign()
+    backend.sync(campaign, n=4)
+    backend.annotate(2, true_label)
+    backend.sync(campaign, n=4)
+
+    for name, new_name in (("even", "spare"), ("odd", "even"), ("spare", "odd")):
+        campaign.rename_class(name, new_name)
+    assert backend.sync(campaign, n=4).corrected == 0
+
+    # Chosen again, the name means the class that has it now.
+    backend.change_annotation("n0", "even")
+    backend.sync(campaign, n=4)
+    assert valid_answers(campaign) == {"n0": "even", "n1": "even"}

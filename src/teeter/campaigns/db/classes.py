@@ -82,6 +82,26 @@ class ClassRepository:
         # A name that was given to another class since means that class.
         return {former: name for former, name in current.items() if former not in names}
 
+    def current_name(self, connection: Connection, name: str) -> str:
+        """Return the name that a class has now, by that or by one that it had before.
+
+        A name that no class has or had is returned as it is.
+        """
+        values = {"campaign_id": self._scope.campaign_id, "name": name}
+        if connection.scalar(_ROW_ID, values) is not None:
+            return name
+        return self.former_names(connection).get(name, name)
+
+    def past_names(self, connection: Connection) -> dict[str, set[str]]:
+        """Return the names that classes had before, by their current name.
+
+        Unlike ``former_names``, these may be the names of other classes now.
+        """
+        past: dict[str, set[str]] = {}
+        for line in self._history.lines(connection, _RENAMED):
+            past[line["to"]] = past.pop(line["from"], set()) | {line["from"]}
+        return past
+
     def rename(self, connection: Connection, name: str, new_name: str, who: str) -> None:
         """Give a class another name. Its labels, and everything else about it, stay.
 

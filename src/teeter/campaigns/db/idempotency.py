@@ -3,7 +3,8 @@
 A request is noted before it is done. Its key is unique, and only one connection writes at a time,
 so of two equal requests at the same moment one is done, on every database and with any number of
 servers. What became of a request whose server was killed is not known: it is not done again. The
-same holds for one that got no answer for half an hour, because another machine may be dead unseen.
+same holds for one that got no answer for half an hour, because another machine may be dead unseen,
+and for one whose database went away after the change.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
 from teeter.campaigns.db import schema
-from teeter.campaigns.db.locks import has_crashed, new_holder
+from teeter.campaigns.db.locks import has_crashed
 from teeter.campaigns.db.schema import ANSWERED_REQUESTS
 from teeter.campaigns.db.scope import CampaignScope
 
@@ -24,6 +25,9 @@ _HOURS_KEPT = 48
 
 _LONGEST_ANSWER_SECONDS = 1800.0
 """A request that was noted before and has no answer is no longer being answered."""
+
+_NOBODY = ""
+"""The holder of a request that is no longer being answered, and has no answer."""
 
 
 class RequestState(StrEnum):
@@ -62,17 +66,20 @@ class IdempotencyRepository:
         state = RequestState.ANSWERED
         if row.response is None:
             is_overdue = row.at < self._scope.time_after(-_LONGEST_ANSWER_SECONDS)
-            is_interrupted = is_overdue or has_crashed(row.holder)
+            is_interrupted = is_overdue or row.holder == _NOBODY or has_crashed(row.holder)
             state = RequestState.INTERRUPTED if is_interrupted else RequestState.RUNNING
         return StoredRequest(row.fingerprint, state, row.response)
 
-    def start(self, connection: Connection, key: str, fingerprint: str) -> StoredRequest | None:
+    def start(
+        self, connection: Connection, key: str, fingerprint: str, holder: str
+    ) -> StoredRequest | None:
         """Note that a request is being answered, and forget those that are older than two days.
 
         Args:
             connection: A connection that may write.
             key: The key of the request.
             fingerprint: A hash of what is asked.
+            holder: Who answers it, from ``new_holder``.
 
         Returns:
             The request that came with this key before, and nothing is noted; None if it is new.
@@ -92,21 +99,30 @@ class IdempotencyRepository:
             "campaign_id": self._scope.campaign_id,
             "key": key,
             "fingerprint": fingerprint,
-            "holder": new_holder(),
+            "holder": holder,
             "response": None,
             "at": self._scope.now(),
         }
         connection.execute(insert(schema.answered_requests).values(values))
         return None
 
-    def finish(self, connection: Connection, key: str, response: str) -> None:
+    def finish(self, connection: Connection, key: str, holder: str, response: str) -> None:
         """Remember how a request was answered."""
-        statement = update(schema.answered_requests).where(self._matches(key))
+        statement = update(schema.answered_requests).where(self._is_held(key, holder))
         connection.execute(statement.values(response=response))
 
-    def forget(self, connection: Connection, key: str) -> None:
+    def interrupt(self, connection: Connection, key: str, holder: str) -> None:
+        """Remember that a request has no answer, and that it may have been done."""
+        statement = update(schema.answered_requests).where(self._is_held(key, holder))
+        connection.execute(statement.values(holder=_NOBODY))
+
+    def forget(self, connection: Connection, key: str, holder: str) -> None:
         """Forget a request that failed, so that it can be sent again."""
-        connection.execute(delete(schema.answered_requests).where(self._matches(key)))
+        connection.execute(delete(schema.answered_requests).where(self._is_held(key, holder)))
+
+    def _is_held(self, key: str, holder: str) -> ColumnElement[bool]:
+        # The same request may have been sent again meanwhile, and has another holder then.
+        return and_(self._matches(key), ANSWERED_REQUESTS.holder == holder)
 
     def _matches(self, key: str) -> ColumnElement[bool]:
         return and_(

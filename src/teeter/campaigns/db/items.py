@@ -48,6 +48,9 @@ _MOST_COMPARED_IDS = 2000
 _MOST_COMPARED_ITEMS = 2000
 """Stored items that new ones are compared with one and all."""
 
+_PUT_BACK = "put back"
+"""The line of the history about items that are no longer withdrawn."""
+
 _MOST_IDS_IN_LINE = 1000
 """Item ids in one line of the history."""
 
@@ -480,7 +483,13 @@ class ItemRepository:
     def put_back(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
         """Put items that were withdrawn back into the campaign, as they were."""
         self._set_withdrawn(connection, item_ids, None)
-        self._note_items(connection, who, "put back", item_ids, {})
+        self._note_items(connection, who, _PUT_BACK, item_ids, {})
+
+    def last_put_back(self, connection: Connection) -> str | None:
+        """Return when items were last put back, or None if none ever were."""
+        # The latest time, not that of the last line: the clock may have been set back.
+        lines = self._history.lines(connection, _PUT_BACK)
+        return max((str(line["at"]) for line in lines), default=None)
 
     def _set_withdrawn(
         self, connection: Connection, item_ids: Sequence[str], at: str | None

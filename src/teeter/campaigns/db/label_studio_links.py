@@ -39,6 +39,9 @@ class ImportedAnnotation:
     task: int
     kind: AnswerKind
     label: str | None
+    """The name that its class has now."""
+    at: str
+    """When it was given or last changed, as times are stored."""
     gone: bool
     """Whether it was deleted in Label Studio, and its answers were withdrawn."""
     answers: tuple[int, ...]
@@ -90,7 +93,7 @@ class LabelStudioRepository:
     ) -> dict[int, ImportedAnnotation]:
         """Return what was imported from a project, by the annotations' ids in Label Studio."""
         query = (
-            select(schema.label_studio_answers, ANSWERS.kind, CLASSES.name)
+            select(schema.label_studio_answers, ANSWERS.kind, ANSWERS.at, CLASSES.name)
             .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
             .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
             .where(LABEL_STUDIO_ANSWERS.link_id == link.id)
@@ -107,6 +110,7 @@ class LabelStudioRepository:
                 task=row.task,
                 kind=AnswerKind(row.kind),
                 label=row.name,
+                at=row.at,
                 gone=row.gone,
                 answers=(*earlier_answers, row.answer_id),
             )

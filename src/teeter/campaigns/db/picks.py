@@ -230,9 +230,9 @@ class PickRepository:
 
     # Reading picks
 
-    def _select(self, state: PickState) -> Select[Any]:
+    def _select(self, state: PickState, *, with_withdrawn: bool = False) -> Select[Any]:
         """Select the picks in a state, with the item's id and the batch's annotator and origin."""
-        return (
+        query = (
             select(
                 schema.picks,
                 ITEMS.key,
@@ -246,10 +246,12 @@ class PickRepository:
             .join(schema.items, ITEMS.id == PICKS.item_id)
             .where(BATCHES.campaign_id == self._scope.campaign_id)
             .where(PICKS.state == state)
-            # The picks of a withdrawn item stay as they are, and count again when it is put back.
-            .where(ITEMS.withdrawn.is_(None))
             .order_by(PICKS.batch_id, PICKS.rank)
         )
+        if with_withdrawn:
+            return query
+        # The picks of a withdrawn item stay as they are, and count again when it is put back.
+        return query.where(ITEMS.withdrawn.is_(None))
 
     def open_picks(
         self, connection: Connection, annotator: str | None = None, limit: int | None = None
@@ -293,8 +295,10 @@ class PickRepository:
         query = (
             select(BATCHES.annotator, func.count().label("open_count"))
             .join(schema.picks, PICKS.batch_id == BATCHES.id)
+            .join(schema.items, ITEMS.id == PICKS.item_id)
             .where(BATCHES.campaign_id == self._scope.campaign_id)
             .where(PICKS.state == PickState.OPEN)
+            .where(ITEMS.withdrawn.is_(None))
             .group_by(BATCHES.annotator)
         )
         rows = connection.execute(query)
@@ -617,7 +621,9 @@ class PickRepository:
             condition: on the columns of ``batches``.
             by: who did it, for the history; "lease" if the lease expired.
         """
-        rows = connection.execute(self._select(PickState.OPEN).where(condition)).all()
+        # Withdrawn items too: when they are put back, nobody else would get them.
+        query = self._select(PickState.OPEN, with_withdrawn=True).where(condition)
+        rows = connection.execute(query).all()
         if not rows:
             return 0
 
@@ -720,9 +726,12 @@ class PickRepository:
         connection.execute(_SET_STATE, {"picks": [pick_id], "new_state": state})
 
     def rename_class(self, connection: Connection, name: str, new_name: str) -> None:
-        """Let open and ready picks predict a class by its new name. Past picks stay."""
-        for state in (PickState.OPEN, PickState.READY):
-            for row in connection.execute(self._select(state)).all():
+        """Let picks predict a class by its new name, whatever their state.
+
+        An answered pick may be opened again. The history has the name of its day.
+        """
+        for state in PickState:
+            for row in connection.execute(self._select(state, with_withdrawn=True)).all():
                 reason = json.loads(row.reason)
                 if reason.get("predicted") == name:
                     renamed = json.dumps(reason | {"predicted": new_name})

@@ -116,7 +116,8 @@ def choose_model(
     models that past control items may speak for are fixed in advance, whatever their labels: the
     first model, and the first after E, 3E, 7E, ... control items were drawn. The newest of them
     with E control items after it is chosen. Each has a part of the probability of error of its own,
-    and for a fixed model the test allows any day.
+    and for a fixed model the test allows any day. A model since which items were put back is left
+    out: while they were withdrawn, no control item could be one of them.
 
     Raises:
         InputError: there is no model, or it was trained by an earlier version of teeter.
@@ -125,6 +126,7 @@ def choose_model(
     n_controls = len(repository.picks.control_items(connection))
     enough = _enough_controls(terms, number)
     summaries = repository.models.summaries(connection)
+    last_put_back = repository.items.last_put_back(connection)
 
     # Without a checkpoint that was tested, the newest model is the best.
     version = summaries[-1].version if summaries else 0
@@ -135,7 +137,8 @@ def choose_model(
         drawn_before = summary.facts.get("controls")
         if drawn_before is None or drawn_before < enough * (2**next_number - 1):
             continue
-        if n_controls - drawn_before >= enough:
+        is_sample = last_put_back is None or last_put_back < summary.trained
+        if is_sample and n_controls - drawn_before >= enough:
             version = summary.version
             checkpoint = next_number
         next_number += 1

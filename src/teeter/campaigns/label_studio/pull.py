@@ -123,11 +123,14 @@ def import_annotations(
         # The project may still have names that classes had before.
         names = {name: name for name in repository.classes.names(connection)}
         names |= repository.classes.former_names(connection)
+        past_names = repository.classes.past_names(connection)
 
         for task, annotation in _in_order_of_change(own_tasks):
             choice = _read_choice(annotation, names, summary)
             previous = imported.get(annotation.id)
             if choice is None or _is_unchanged(previous, choice):
+                continue
+            if previous is not None and _names_another_class(previous, annotation, past_names):
                 continue
 
             annotator = _annotator_name(annotation, emails)
@@ -215,6 +218,19 @@ def _is_unchanged(previous: ImportedAnnotation | None, choice: _Choice) -> bool:
     if previous is None or previous.gone:
         return False
     return (previous.kind, previous.label) == choice
+
+
+def _names_another_class(
+    previous: ImportedAnnotation, annotation: Annotation, past_names: Mapping[str, set[str]]
+) -> bool:
+    """Return whether an imported annotation has a name that was given to another class since.
+
+    The annotator meant the class that had the name then, unless they chose it again later.
+    """
+    if previous.gone or previous.label is None:
+        return False
+    had_name = chosen_class(annotation.result or []) in past_names.get(previous.label, set())
+    return had_name and format_time(annotation.changed_at) <= previous.at
 
 
 def _annotator_name(annotation: Annotation, emails: Mapping[int, str]) -> str:
