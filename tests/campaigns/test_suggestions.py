@@ -145,6 +145,14 @@ def test_predictions_are_stored_and_never_become_labels(campaign: Campaign) -> N
     assert campaign.status().labelled == 0
 
 
+def test_predictions_may_name_a_class_as_it_was_called_before(campaign: Campaign) -> None:
+    campaign.rename_class("spam", "advertising")
+
+    result = campaign.add_predictions([{"id": "n1", "label": "spam"}], "old model")
+
+    assert (result.stored, result.unknown_labels) == (1, {})
+
+
 def test_predictions_of_the_same_name_replace_the_earlier_ones(campaign: Campaign) -> None:
     campaign.add_predictions([{"id": "n1", "label": "spam"}, {"id": "n2", "label": "spam"}], "old")
     campaign.add_predictions([{"id": "n2", "label": "ham"}], "old")

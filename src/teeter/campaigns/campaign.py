@@ -716,8 +716,9 @@ class Campaign:
     ) -> int:
         """Take items out of the campaign. Nothing is deleted, and ``put_back`` takes it back.
 
-        A withdrawn item is not asked about, not trained on and not measured with. Exports have it
-        with ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
+        A withdrawn item is not asked about and not trained on, and the accuracy is not measured
+        with it. If a promise drew it, it counts there as a wrong label. Exports have it with
+        ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
 
         Args:
             items: the ids of the items.

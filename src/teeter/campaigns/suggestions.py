@@ -305,6 +305,7 @@ def store_predictions(
         item_ids = {item.item_id for item in repository.items.all(connection)}
         aliases = repository.items.aliases(connection)
         classes = set(repository.classes.names(connection))
+        former_names = repository.classes.former_names(connection)
 
         usable: dict[str, Suggestion] = {}
         unknown_items = 0
@@ -312,12 +313,13 @@ def store_predictions(
         for prediction in predictions:
             # A duplicate that was skipped is known under the id of the stored item.
             item = aliases.get(prediction.item, prediction.item)
+            label = former_names.get(prediction.label, prediction.label)
             if item not in item_ids:
                 unknown_items += 1
-            elif prediction.label not in classes:
-                unknown_labels[prediction.label] = unknown_labels.get(prediction.label, 0) + 1
+            elif label not in classes:
+                unknown_labels[label] = unknown_labels.get(label, 0) + 1
             else:
-                usable[item] = Suggestion(item, prediction.label, prediction.probability)
+                usable[item] = Suggestion(item, label, prediction.probability)
 
         if not usable:
             raise InputError(

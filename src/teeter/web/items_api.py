@@ -24,7 +24,7 @@ from teeter.campaigns.items import ITEM_FIELDS
 from teeter.campaigns.settings import Settings
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import AddItems, ChangeItem, ItemColumns, TaskRequest
-from teeter.web.idempotency import Once, upload_fingerprint
+from teeter.web.idempotency import Once, RequestConflictError, upload_fingerprint
 from teeter.web.permissions import current_user, get_workspace, require_permission
 from teeter.web.schemas import AddedItems, ClassOut, ColumnOut, HistoryOut, JobStarted
 from teeter.web.service import CampaignService
@@ -251,7 +251,12 @@ def _wait_for_worker(request: Request, task: TaskRequest[ResultT]) -> ResultT:
     try:
         return future.result(_ADD_SECONDS)
     except FutureTimeoutError:
-        raise StoreError("The server is busy with other work: try again later.") from None
+        if future.cancel():
+            raise StoreError("The server is busy with other work: try again later.") from None
+        # It has begun, so it may still succeed: the key must not let a repeat do it again.
+        raise RequestConflictError(
+            "The server is still working on this request: check later whether it was done."
+        ) from None
 
 
 @router.patch("/item")

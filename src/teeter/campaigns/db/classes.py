@@ -86,7 +86,11 @@ class ClassRepository:
         """Return the name that a class has now, by that or by one that it had before.
 
         A name that no class has or had is returned as it is.
+
+        Raises:
+            InputError: the name is not a string that a class can have.
         """
+        require_valid_unicode(name, "class")
         values = {"campaign_id": self._scope.campaign_id, "name": name}
         if connection.scalar(_ROW_ID, values) is not None:
             return name
