@@ -235,7 +235,7 @@ class RemoteCampaign:
 
     def put_back(self, items: Iterable[str]) -> int:
         """Put withdrawn items back, with everything they had. See ``Campaign.put_back``."""
-        return self._move(items, "/items/restore")
+        return self._move(items, "/items/put-back")
 
     def _move(self, items: Iterable[str], path: str, **fields: Any) -> int:
         if isinstance(items, str):

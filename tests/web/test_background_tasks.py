@@ -88,6 +88,22 @@ def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Pa
     assert item in handlers.run(request, ignore).explanations
 
 
+@pytest.mark.slow
+def test_items_are_explained_again_after_a_text_has_changed(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    request = EnsureQuestions(str(path), "me", batch=10)
+    item = next(iter(handlers.run(request, ignore).explanations))
+
+    campaign = Campaign.open(path)
+    campaign.change_item(item, text="Something else altogether")
+    campaign.database.close()
+
+    assert item in handlers.run(request, ignore).explanations
+
+
 def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = str(make_text_campaign(tmp_path / "texts.teeter", 20))
     reports: list[StatusReport] = []

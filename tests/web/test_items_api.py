@@ -80,7 +80,7 @@ def test_items_are_changed_withdrawn_and_put_back(client: TestClient) -> None:
     assert moved.json() == {"items": 2}
     listed = client.get(f"{AT}/items", params={"state": "withdrawn"}).json()["items"]
     assert [row["state"] for row in listed] == ["ham, withdrawn", "withdrawn"]
-    assert client.post(f"{AT}/items/restore", json={"items": ["t1"]}).json() == {"items": 1}
+    assert client.post(f"{AT}/items/put-back", json={"items": ["t1"]}).json() == {"items": 1}
     lost = client.post(f"{AT}/items/withdraw", json={"items": ["t3", "lost"]})
     assert lost.status_code == 404
     assert client.patch(f"{AT}/item", json={"item": "lost", "text": "x"}).status_code == 404
@@ -335,7 +335,7 @@ def test_only_owners_change_a_campaign(tmp_path: Path) -> None:
         for path, body in (
             ("items", {"items": [{"text": "a"}]}),
             ("items/withdraw", {"items": ["t1"]}),
-            ("items/restore", {"items": ["t1"]}),
+            ("items/put-back", {"items": ["t1"]}),
             ("classes", {"name": "x"}),
             ("webhooks", {"url": "https://example.org"}),
         ):

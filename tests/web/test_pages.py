@@ -32,7 +32,7 @@ def test_an_item_is_withdrawn_and_a_class_renamed_on_their_pages(client: TestCli
     page = client.post("/c/texts/item/withdraw", data={**csrf, "id": "t1"}).text
     assert "This item was withdrawn" in page
     assert "t1" in client.get("/c/texts/items?state=withdrawn").text
-    page = client.post("/c/texts/item/restore", data={**csrf, "id": "t1"}).text
+    page = client.post("/c/texts/item/put-back", data={**csrf, "id": "t1"}).text
     assert "This item was withdrawn" not in page
 
     form = {**csrf, "name": "spam", "new_name": "<ads>"}

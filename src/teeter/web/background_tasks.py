@@ -111,7 +111,7 @@ class _OpenCampaign:
     item_count: int
     trained_up_to: int | None = None
     """Id of the last answer when the newest model began to be trained; None if not trained here."""
-    explained_by: tuple[int, list[str]] | None = None
+    explained_by: tuple[int, list[str], int] | None = None
     """The model that explained the items below, and the names of the classes then."""
     explained: set[str] = field(default_factory=set)
     exhausted_by: int | None = None
@@ -556,11 +556,16 @@ def _keep_ready(entry: _OpenCampaign, batch: int, state: RoundState | None) -> N
 def _explain_items(
     entry: _OpenCampaign, items: Sequence[str], state: RoundState | None
 ) -> dict[str, Explanation]:
-    """Return explanations of items that the current model has not explained before."""
+    """Return explanations of items that were not explained before, as things are now."""
     campaign = entry.campaign
+    repository = campaign.repository
     with campaign.database.reading() as connection:
-        version = campaign.repository.models.newest_version(connection)
-        explained_by = (version, campaign.repository.classes.names(connection))
+        explained_by = (
+            repository.models.newest_version(connection),
+            repository.classes.names(connection),
+            # A changed text has other neighbours, and a withdrawn item is no neighbour.
+            repository.items.newest_change(connection),
+        )
 
     if explained_by != entry.explained_by:
         entry.explained_by = explained_by

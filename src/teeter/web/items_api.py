@@ -287,7 +287,7 @@ def _withdraw_items(service: CampaignService, body: WithdrawIn, user: str) -> It
     return ItemsMoved(items=moved)
 
 
-@router.post("/items/restore")
+@router.post("/items/put-back")
 def put_items_back(request: Request, slug: str, body: ItemIdsIn, once: Once) -> ItemsMoved:
     """Put withdrawn items back, with everything they had."""
     service = require_permission(request, slug, Permission.MANAGE)

@@ -627,7 +627,7 @@ def answer_item(
     """Record an answer from the page of an item."""
     service = require_permission(request, slug, Permission.ANSWER)
     service.record_answer(Answer(id, current_user(request), kind, label or None))
-    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
+    return _back_to_item(slug, id)
 
 
 @router.post("/c/{slug}/item/withdraw")
@@ -637,17 +637,22 @@ def withdraw_item(
     """Take an item out of the campaign. Its answers are kept."""
     service = require_permission(request, slug, Permission.MANAGE)
     service.campaign.withdraw([id], who=current_user(request))
-    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
+    return _back_to_item(slug, id)
 
 
-@router.post("/c/{slug}/item/restore")
+@router.post("/c/{slug}/item/put-back")
 def put_item_back(
     request: Request, slug: str, id: Annotated[str, Form(max_length=4096)]
 ) -> Response:
     """Put a withdrawn item back into the campaign."""
     service = require_permission(request, slug, Permission.MANAGE)
     service.campaign.put_back([id], who=current_user(request))
-    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': id})}", 303)
+    return _back_to_item(slug, id)
+
+
+def _back_to_item(slug: str, item_id: str) -> Response:
+    """Show the page of an item after a change."""
+    return RedirectResponse(f"/c/{slug}/item?{urlencode({'id': item_id})}", 303)
 
 
 @router.get("/c/{slug}/export")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
@@ -113,9 +113,14 @@ class HistoryRepository:
         lines = [_as_line(row) for row in rows[:count]]
         return lines, rows[count - 1].id if len(rows) > count else None
 
-    def newest_row_id(self, connection: Connection) -> int:
-        """Return the row id of the last line, or 0. Every change of the campaign changes it."""
+    def newest_row_id(self, connection: Connection, changes: Sequence[str] = ()) -> int:
+        """Return the row id of the last line, or of the last one about some kinds of change, or 0.
+
+        Every change of the campaign changes it.
+        """
         query = select(func.max(HISTORY.id)).where(HISTORY.campaign_id == self._scope.campaign_id)
+        if changes:
+            query = query.where(HISTORY.what.in_(changes))
         return int(connection.scalar(query) or 0)
 
 

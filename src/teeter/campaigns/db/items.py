@@ -48,8 +48,10 @@ _MOST_COMPARED_IDS = 2000
 _MOST_COMPARED_ITEMS = 2000
 """Stored items that new ones are compared with one and all."""
 
+# What lines of the history say about a changed item.
+_CHANGED = "item changed"
+_WITHDRAWN = "withdrawn"
 _PUT_BACK = "put back"
-"""The line of the history about items that are no longer withdrawn."""
 
 _MOST_IDS_IN_LINE = 1000
 """Item ids in one line of the history."""
@@ -459,7 +461,11 @@ class ItemRepository:
         connection.execute(statement)
 
         detail = {"from": item.content, "to": content}
-        self._history.append(connection, who, "item changed", item.item_id, detail)
+        self._history.append(connection, who, _CHANGED, item.item_id, detail)
+
+    def newest_change(self, connection: Connection) -> int:
+        """Return a number that grows when a text changes, or items are withdrawn or put back."""
+        return self._history.newest_row_id(connection, (_CHANGED, _WITHDRAWN, _PUT_BACK))
 
     def with_digest(self, connection: Connection, digest: str) -> list[str]:
         """Return the ids of the items whose content has a digest."""
@@ -478,7 +484,7 @@ class ItemRepository:
     ) -> None:
         """Take items out of the campaign. They keep their answers, picks and features."""
         self._set_withdrawn(connection, item_ids, self._scope.now())
-        self._note_items(connection, who, "withdrawn", item_ids, {"reason": reason})
+        self._note_items(connection, who, _WITHDRAWN, item_ids, {"reason": reason})
 
     def put_back(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
         """Put items that were withdrawn back into the campaign, as they were."""
