@@ -27,10 +27,11 @@ def test_every_page_opens(labelled: LabelledCampaign, page: str) -> None:
 
 def test_an_item_is_withdrawn_and_a_class_renamed_on_their_pages(client: TestClient) -> None:
     csrf = {"csrf": client.headers["x-csrf-token"]}
-    assert "Withdraw the item" in client.get("/c/texts/item?id=t1").text
+    assert 'action="/c/texts/item/withdraw"' in client.get("/c/texts/item?id=t1").text
 
     page = client.post("/c/texts/item/withdraw", data={**csrf, "id": "t1"}).text
     assert "This item was withdrawn" in page
+    assert 'action="/c/texts/item/put-back"' in page
     assert "t1" in client.get("/c/texts/items?state=withdrawn").text
     page = client.post("/c/texts/item/put-back", data={**csrf, "id": "t1"}).text
     assert "This item was withdrawn" not in page
