@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,19 +31,56 @@ cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="needs Ray"
 HERE = "distributed.test_ray_executor_cluster"
 
 
+MACHINES = 2
+ATTEMPTS = 5
+"""Ray gives a machine 30 s to start, which is not enough for some when all cores are busy."""
+
+
+@pytest.fixture(scope="module")
+def running_cluster() -> Iterator[Any]:
+    """A head that runs no tasks, and this process as its client."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        cluster = try_again(start_head)
+        cluster.machines = []
+        paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        ray.init(
+            address=cluster.address,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": paths}},
+        )
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that only talks, and two machines of two cores."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    found = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    found.machines = [found.add_node(num_cpus=2), found.add_node(num_cpus=2)]
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    ray.init(
-        address=found.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": paths}}
-    )
-    yield found
-    ray.shutdown()
-    found.shutdown()
+def cluster(running_cluster: Any) -> Any:
+    """The cluster with two machines of one core; those that an earlier test lost are replaced."""
+    while len(running_cluster.machines) < MACHINES:
+        machine = try_again(lambda: running_cluster.add_node(num_cpus=1))
+        running_cluster.machines.append(machine)
+    return running_cluster
+
+
+def start_head() -> Any:
+    options = {"num_cpus": 0, "include_dashboard": False}
+    return cluster_utils.Cluster(initialize_head=True, head_node_args=options)
+
+
+def try_again(start: Callable[[], Any]) -> Any:
+    """Return what ``start`` returns in one of a few attempts."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start()
+        except Exception:  # Ray raises nothing more precise
+            continue
+    return start()
+
+
+def lose_machine(cluster: Any) -> None:
+    """Kill a machine of the cluster without a warning."""
+    cluster.remove_node(cluster.machines.pop(), allow_graceful=False)
 
 
 def slow_square(output: Path, number: int) -> None:
@@ -62,7 +99,7 @@ def test_a_machine_that_is_lost_is_made_up_for(cluster: Any, tmp_path: Path) -> 
 
     def lose_one() -> None:
         begun.wait(60)
-        cluster.remove_node(cluster.machines[0], allow_graceful=False)
+        lose_machine(cluster)
 
     killer = threading.Thread(target=lose_one)
     killer.start()
@@ -98,7 +135,7 @@ def test_picks_are_those_of_local_processes(
     def lose_one(what: str, done: int, whole: int) -> None:
         if what == "Shards scored" and done == 1 and not lost.is_set():
             lost.set()
-            cluster.remove_node(cluster.machines[1], allow_graceful=False)
+            lose_machine(cluster)
 
     on_ray = select_from_shards(
         pool,
