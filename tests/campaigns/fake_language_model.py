@@ -35,6 +35,8 @@ class FakeLanguageModel(ThreadingHTTPServer):
         self.hold: threading.Event | None = None
         """Responses wait for this event."""
         self.requests: list[dict[str, Any]] = []
+        self.arrivals = threading.Semaphore(0)
+        """Released once for each request."""
         self.charged: Counter[str] = Counter()
         """How often each text was charged for. An idempotency key is charged for once."""
         self._keys: set[str] = set()
@@ -71,9 +73,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = {"path": self.path, "headers": headers, "text": text, "body": body}
         self.server.requests.append(request)
+        self.server.arrivals.release()
 
         if self.server.hold is not None:
-            self.server.hold.wait(10)
+            self.server.hold.wait()
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if self.server.refused_fields & set(body) or text in self.server.refused_texts:
             status = 400

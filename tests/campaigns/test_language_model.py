@@ -300,8 +300,14 @@ def test_a_stopped_run_makes_no_further_attempt(
     stop = threading.Event()
     server.statuses = [503] * 100
     server.hold = threading.Event()
-    threading.Timer(0.1, stop.set).start()
-    threading.Timer(0.2, server.hold.set).start()
+
+    def stop_with_two_requests_open() -> None:
+        for _ in range(2):
+            server.arrivals.acquire()
+        stop.set()
+        server.hold.set()
+
+    threading.Thread(target=stop_with_two_requests_open, daemon=True).start()
     run = ask_language_model(
         campaign.database,
         campaign.repository,

@@ -98,7 +98,7 @@ def test_a_machine_that_is_lost_is_made_up_for(cluster: Any, tmp_path: Path) -> 
     begun = threading.Event()
 
     def lose_one() -> None:
-        begun.wait(60)
+        begun.wait(600)
         lose_machine(cluster)
 
     killer = threading.Thread(target=lose_one)

@@ -38,7 +38,7 @@ def start_suggester(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Sugg
 
     suggester = Suggester(MODEL, lambda: [service])
     suggester.start()
-    assert is_over.wait(10)
+    assert is_over.wait(300)
     return suggester
 
 
