@@ -210,7 +210,7 @@ def main() -> None:
         return
 
     import torch
-    from measure import facts, save
+    from measure import describe_setup, save_result
 
     torch.set_num_threads(options.threads)
     rows = measure(
@@ -223,7 +223,9 @@ def main() -> None:
     for row in rows:
         print(json.dumps(row), flush=True)
     device = torch.device(options.device)
-    save(options.out, {**facts(device), "seed": 0, "turns": options.turns, "cases": rows})
+    save_result(
+        options.out, {**describe_setup(device), "seed": 0, "turns": options.turns, "cases": rows}
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,14 @@ from typing import Any
 import torch
 from bench_ldm import pool
 from bench_strategies import LABELLED, PEERS, Cell, apart, one_at_a_time, ours, papers
-from measure import exponent, facts, save, seconds, table
+from measure import (
+    describe_setup,
+    fit_exponent,
+    format_table,
+    format_table_row,
+    measure_seconds,
+    save_result,
+)
 
 import teeter
 from teeter.kernels.directions import DEFAULT_SUBSPACE
@@ -41,8 +48,8 @@ def rates(device: torch.device) -> dict[str, float]:
     square = torch.randn(size, size, device=device).to(dtype)
     long = torch.empty(1 << (30 if device.type == "cuda" else 26), dtype=torch.uint8, device=device)
     return {
-        "operations a second": 2 * size**3 / seconds(lambda: square @ square, device),
-        "bytes a second": 2 * len(long) / seconds(lambda: long.clone(), device),
+        "operations a second": 2 * size**3 / measure_seconds(lambda: square @ square, device),
+        "bytes a second": 2 * len(long) / measure_seconds(lambda: long.clone(), device),
     }
 
 
@@ -116,7 +123,7 @@ def on_cpu(threads: int, patience: float, rate: dict[str, float]) -> list[dict[s
                 replace(cell, library="scikit-activeml"), threads, patience
             )
         rows.append(line(cell, apart(cell, threads, patience), others, rate))
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
+        print(format_table_row(rows[-1].values()), flush=True)
     return rows
 
 
@@ -134,7 +141,7 @@ def on_gpu(device: torch.device, rate: dict[str, float]) -> list[dict[str, Any]]
             else None
         )
         rows.append(line(cell, timed(ours(cell, device), device), {"the paper's": paper}, rate))
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
+        print(format_table_row(rows[-1].values()), flush=True)
     cell = IMAGENET
     features, weight, bias = pool(cell.N, cell.D, cell.C, device)
     outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
@@ -149,7 +156,7 @@ def on_gpu(device: torch.device, rate: dict[str, float]) -> list[dict[str, Any]]
     for name, work in parts.items():
         them = {"the paper's": one_by_one} if name == "seeding" else {}
         rows.append(line(replace(cell, strategy=name), timed(work, device), them, rate))
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
+        print(format_table_row(rows[-1].values()), flush=True)
     return rows
 
 
@@ -158,7 +165,7 @@ def timed(work: Callable[[], object], device: torch.device, *, repeats: int = 5)
     if repeats > 1:
         work()
     torch.cuda.reset_peak_memory_stats()
-    taken = seconds(work, device, repeats=repeats, warm=0)
+    taken = measure_seconds(work, device, repeats=repeats, warmups=0)
     return {"seconds": taken, "peak MB": torch.cuda.max_memory_allocated() / 2**20}
 
 
@@ -170,11 +177,11 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
         cells = [replace(base, **{name: size}) for size in sizes]
         for library, call, repeats in (("teeter", ours, 3), ("the paper's", papers, 1)):
             times = [
-                seconds(call(cell, device), device, repeats=repeats, warm=repeats // 3)
+                measure_seconds(call(cell, device), device, repeats=repeats, warmups=repeats // 3)
                 for cell in cells
             ]
             told = {"library": library, "grows": name, "sizes": sizes, "seconds": times}
-            lines.append({**told, "exponent": exponent(sizes, times)})
+            lines.append({**told, "exponent": fit_exponent(sizes, times)})
             print(
                 library,
                 name,
@@ -201,15 +208,15 @@ def main() -> None:
     on_it = device.type == "cuda"
     rows = on_gpu(device, rate) if on_it else on_cpu(options.threads, options.patience, rate)
     grown = growth(device)
-    print(table(rows))
+    print(format_table(rows))
     result = {
-        **facts(device),
+        **describe_setup(device),
         "subspace": DEFAULT_SUBSPACE,
         "rates": rate,
         "table": rows,
         "growth": grown,
     }
-    save(options.out, result)
+    save_result(options.out, result)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import exponent, facts, save, seconds, table
+from measure import describe_setup, fit_exponent, format_table, measure_seconds, save_result
 from torch import Tensor
 
 import teeter
@@ -73,7 +73,9 @@ def compare(
         if statistics.median(ours) <= goal:
             break
         rays *= 2
-    ray_seconds = seconds(partial(teeter.ldm, *arrays, rays=rays), device, repeats=max(repeats, 5))
+    ray_seconds = measure_seconds(
+        partial(teeter.ldm, *arrays, rays=rays), device, repeats=max(repeats, 5)
+    )
     ratio, fewer = paper_seconds / ray_seconds, statistics.median(draws) / max(1, rays // 2)
     return {
         "N": rows,
@@ -100,7 +102,7 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
         for size in sizes:
             rows, width, classes, rays = (size if i == axis else base[i] for i in range(4))
             arrays = pool(rows, width, classes, device)
-            times.append(seconds(partial(teeter.ldm, *arrays, rays=rays), device))
+            times.append(measure_seconds(partial(teeter.ldm, *arrays, rays=rays), device))
         told = {
             "grows": name,
             "from": sizes[0],
@@ -108,7 +110,7 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
             "first (s)": times[0],
             "last (s)": times[-1],
         }
-        lines.append({**told, "exponent": exponent(sizes, times)})
+        lines.append({**told, "exponent": fit_exponent(sizes, times)})
     return lines
 
 
@@ -127,10 +129,12 @@ def main() -> None:
     for rows, width, classes in SIZES[device.type]:
         long = device.type == "cpu" and rows * width * classes > 10**8  # minutes a time
         comparisons.append(compare(rows, width, classes, device, 1 if long else options.repeats))
-    print(table(comparisons), end="\n\n", flush=True)
+    print(format_table(comparisons), end="\n\n", flush=True)
     grown = growth(device)
-    print(table(grown))
-    save(options.out, {**facts(device), "comparison": comparisons, "growth of rays": grown})
+    print(format_table(grown))
+    save_result(
+        options.out, {**describe_setup(device), "comparison": comparisons, "growth of rays": grown}
+    )
 
 
 if __name__ == "__main__":

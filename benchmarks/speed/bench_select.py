@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from bench_ldm import pool
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 
 def main() -> None:
@@ -63,8 +63,8 @@ def main() -> None:
         "rays": 512,
         "median (s)": statistics.median(times),
     }
-    print(table([row]))
-    save(options.out, {**facts(cpu), "select": [row], "times": times})
+    print(format_table([row]))
+    save_result(options.out, {**describe_setup(cpu), "select": [row], "times": times})
 
 
 if __name__ == "__main__":

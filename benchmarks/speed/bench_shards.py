@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 PER_FILE, GROUP = 250_000, 1 << 16
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -294,16 +294,16 @@ def measure_all(arguments: argparse.Namespace) -> None:
     same = all(len(some) == 1 for some in picks.values())
     for one in found:
         del one["picks"]
-    print(table(found))
+    print(format_table(found))
     print(f"The same picks by all engines: {'yes' if same else 'NO'}.")
     sizes = {
         name: getattr(arguments, name) for name in ("rows", "width", "classes", "n", "workers")
     }
     stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
-    save(
+    save_result(
         arguments.out,
         {
-            "facts": facts(torch.device("cpu")),
+            "facts": describe_setup(torch.device("cpu")),
             **sizes,
             "rows a group": GROUP,
             "bytes a row": stored / arguments.rows,

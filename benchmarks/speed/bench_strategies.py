@@ -30,7 +30,14 @@ from typing import Any
 import numpy as np
 import torch
 from bench_ldm import pool
-from measure import exponent, facts, save, seconds, table
+from measure import (
+    describe_setup,
+    fit_exponent,
+    format_table,
+    format_table_row,
+    measure_seconds,
+    save_result,
+)
 from torch import Tensor
 
 import teeter
@@ -302,7 +309,7 @@ def beside_peers(threads: int, patience: float, largest: int) -> list[dict[str, 
                     "scikit-activeml (MB)": them["peak MB"] if them else "",
                 }
             )
-            print(table(lines[-1:]).splitlines()[-1], flush=True)
+            print(format_table_row(lines[-1].values()), flush=True)
     return lines
 
 
@@ -335,7 +342,7 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
         for name in ("N", "C", "D", "n"):
             sizes = [getattr(base, name) * 2**k for k in range(4)]
             times = [
-                seconds(ours(replace(base, **{name: size}), device), device, repeats=3)
+                measure_seconds(ours(replace(base, **{name: size}), device), device, repeats=3)
                 for size in sizes
             ]
             told = {"strategy": strategy, "grows": name, "from": sizes[0], "to": sizes[-1]}
@@ -344,17 +351,17 @@ def growth(device: torch.device) -> list[dict[str, Any]]:
                     **told,
                     "first (s)": times[0],
                     "last (s)": times[-1],
-                    "exponent": exponent(sizes, times),
+                    "exponent": fit_exponent(sizes, times),
                 }
             )
-        print(table(lines[-4:]), flush=True)
+        print(format_table(lines[-4:]), flush=True)
     return lines
 
 
 def bait_beside_itself(device: torch.device) -> list[dict[str, Any]]:
     cell = Cell("teeter", "bait", 2_000, 128, 10, 100)
     work = ours(cell, device)
-    us = seconds(work, device, repeats=3, warm=0)
+    us = measure_seconds(work, device, repeats=3, warmups=0)
     per_pick, first = usual_bait(cell, device, 200 if device.type == "cuda" else 5)
     everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
     if everything.features is None or everything.logits is None:
@@ -388,7 +395,7 @@ def on_gpu(device: torch.device) -> list[dict[str, Any]]:
         for N in (10_000, 100_000) if strategy not in ("bait",) else (2_000,):
             cell = Cell("teeter", strategy, N, n=10 if strategy == "batchbald" else 100)
             torch.cuda.reset_peak_memory_stats()
-            taken = seconds(ours(cell, device), device, repeats=3)
+            taken = measure_seconds(ours(cell, device), device, repeats=3)
             peak = torch.cuda.max_memory_allocated() / 2**20
             lines.append(
                 {
@@ -401,7 +408,7 @@ def on_gpu(device: torch.device) -> list[dict[str, Any]]:
                     "peak MB": peak,
                 }
             )
-            print(table(lines[-1:]).splitlines()[-1], flush=True)
+            print(format_table_row(lines[-1].values()), flush=True)
     for N, D, C, n, form in [(4_000, 512, 10, 400, "exact"), (10_000, 512, 100, 2_000, "binary")]:
         known = outputs_of(N + 1000, D, C, device)
         context = build_context(
@@ -427,7 +434,7 @@ def on_gpu(device: torch.device) -> list[dict[str, Any]]:
                 "peak MB": peak,
             }
         )
-        print(table(lines[-1:]).splitlines()[-1], flush=True)
+        print(format_table_row(lines[-1].values()), flush=True)
     return lines
 
 
@@ -457,12 +464,12 @@ def main() -> None:
         "gpu": lambda: on_gpu(device),
     }
     lines = parts[options.part]()
-    print(table(lines))
-    result = {**facts(device), "threads": options.threads, options.part: lines}
+    print(format_table(lines))
+    result = {**describe_setup(device), "threads": options.threads, options.part: lines}
     if options.part == "peers":
         result["patience"], result["k-means inertia"] = options.patience, inertias()
         print(result["k-means inertia"])
-    save(options.out, result)
+    save_result(options.out, result)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import httpx
 import numpy as np
 import sklearn.linear_model  # loaded once, not by each process  # noqa: F401
 import torch
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.errors import InputError
@@ -318,8 +318,8 @@ def main() -> None:
                     answers_each=options.answers_each,
                 )
                 lines.append({"store": kind, **told})
-                print(table([lines[-1]]), flush=True)
-    save(options.out, {**facts(torch.device("cpu")), "teams": lines})
+                print(format_table([lines[-1]]), flush=True)
+    save_result(options.out, {**describe_setup(torch.device("cpu")), "teams": lines})
 
 
 def new_database(stack: ExitStack) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from measure import facts, save, seconds, table
+from measure import describe_setup, format_table, measure_seconds, save_result
 from torch import Tensor, nn
 
 from teeter.models.networks import mlp, s_cnn
@@ -67,12 +67,14 @@ def compare(kind: str, count: int, device: torch.device) -> dict[str, Any]:
             train(jobs())
 
     repeats = 3
-    making = seconds(jobs, device, repeats=repeats)
-    alone = seconds(train_alone, device, repeats=repeats) - making
-    together = seconds(lambda: train(jobs()), device, repeats=repeats) - making
+    making = measure_seconds(jobs, device, repeats=repeats)
+    alone = measure_seconds(train_alone, device, repeats=repeats) - making
+    together = measure_seconds(lambda: train(jobs()), device, repeats=repeats) - making
     row = {"network": kind, "networks": count, "alone (s)": alone, "batched (s)": together}
     if device.type == "cuda":
-        row["without graphs (s)"] = seconds(train_without_graphs, device, repeats=repeats) - making
+        row["without graphs (s)"] = (
+            measure_seconds(train_without_graphs, device, repeats=repeats) - making
+        )
     row["speed-up"] = alone / together
     return row
 
@@ -92,9 +94,9 @@ def main() -> None:
         for count in COUNTS:
             rows.append(compare(kind, count, device))
             print(json.dumps(rows[-1]), flush=True)
-    print(table(rows))
+    print(format_table(rows))
     setup = {"rows": ROWS, "epochs": EPOCHS, "batch_size": TrainingConfig().batch_size}
-    save(options.out, {**facts(device), "setup": setup, "training": rows})
+    save_result(options.out, {**describe_setup(device), "setup": setup, "training": rows})
 
 
 if __name__ == "__main__":
