@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_ldm import pool
+from bench_ldm import make_pool
 from bench_strategies import LABELLED, PEERS, Cell, apart, one_at_a_time, ours, papers
 from measure import (
     describe_setup,
@@ -143,7 +143,7 @@ def on_gpu(device: torch.device, rate: dict[str, float]) -> list[dict[str, Any]]
         rows.append(line(cell, timed(ours(cell, device), device), {"the paper's": paper}, rate))
         print(format_table_row(rows[-1].values()), flush=True)
     cell = IMAGENET
-    features, weight, bias = pool(cell.N, cell.D, cell.C, device)
+    features, weight, bias = make_pool(cell.N, cell.D, cell.C, device)
     outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
     values = torch.as_tensor(teeter.ldm(features, weight, bias, rays=RAYS))
     seeded = partial(ldm_seeding, values, features, cell.n)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from bench_ldm import pool
+from bench_ldm import make_pool
 from measure import describe_setup, format_table, save_result
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where to write the result as JSON")
     options = parser.parse_args()
     cpu = torch.device("cpu")
-    features, weight, bias = pool(options.rows, 256, 10, cpu)
+    features, weight, bias = make_pool(options.rows, 256, 10, cpu)
     with tempfile.TemporaryDirectory() as folder:
         np.savez(f"{folder}/pool.npz", features=features.numpy())
         np.savez(f"{folder}/head.npz", weight=weight.numpy(), bias=bias.numpy())

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_ldm import pool
+from bench_ldm import make_pool
 from measure import (
     describe_setup,
     fit_exponent,
@@ -70,7 +70,7 @@ class Cell:
 
 def outputs_of(rows: int, width: int, classes: int, device: torch.device) -> teeter.Outputs:
     """Return a pool around class centres with its head, and a posterior of jittered logits."""
-    features, weight, bias = pool(rows, width, classes, device)
+    features, weight, bias = make_pool(rows, width, classes, device)
     logits = features @ weight.T + bias
     generator = torch.Generator().manual_seed(1)
     jitter = torch.randn(SAMPLES, rows, classes, generator=generator).to(device)
@@ -160,7 +160,7 @@ def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
     """Return LDM-S as the paper's authors run it, as a call: one hypothesis at a time, then one
     pick at a time.
     """
-    features, weight, bias = pool(cell.N, cell.D, cell.C, device)
+    features, weight, bias = make_pool(cell.N, cell.D, cell.C, device)
     seeds = itertools.count()
 
     def run() -> object:
