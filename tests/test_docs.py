@@ -161,10 +161,10 @@ def test_floors_are_those_that_the_benchmark_reckons(
     made = runpy.run_path(str(RESULTS.parent / "bench_all.py"))
     result = json.loads((RESULTS / f"{name}.json").read_text())
     for row in result["table"]:
-        cell = made["Cell"]("teeter", *(row[size] for size in ("strategy", "N", "D", "C", "n")))
-        again = made["line"](
-            cell,
-            {"seconds": row["teeter (s)"], "peak MB": 0.0},
+        case = made["SelectionCase"](*(row[size] for size in ("strategy", "N", "D", "C", "n")))
+        again = made["build_row"](
+            case,
+            made["Cost"](seconds=row["teeter (s)"], peak_mb=0.0),
             {},
             result["rates"],
             subspace=result.get("subspace"),  # results from before there were any have none

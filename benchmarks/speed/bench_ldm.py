@@ -134,7 +134,9 @@ def measure_growth(device: torch.device) -> list[dict[str, Any]]:
         sizes = [base[axis] * 2**step for step in range(GROWTH_STEPS)]
         times = []
         for size in sizes:
-            rows, width, classes, rays = (*base[:axis], size, *base[axis + 1 :])
+            grown = list(base)
+            grown[axis] = size
+            rows, width, classes, rays = grown
             pool = make_pool(rows, width, classes, device)
             times.append(measure_seconds(partial(teeter.ldm, *pool, rays=rays), device))
         lines.append(
