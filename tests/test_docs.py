@@ -139,8 +139,8 @@ def test_figures_come_from_committed_results(name: str) -> None:
 
 def test_speed_figures_are_the_committed_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
-    for page in made["FILLED"]:
-        assert made["rays_table"]() in page.read_text(), (
+    for page in made["PAGES_WITH_RAYS_TABLE"]:
+        assert made["build_rays_table"]() in page.read_text(), (
             f"{page.name}: run python benchmarks/speed/pages.py"
         )
 
@@ -207,7 +207,7 @@ def test_the_page_on_the_paper_s_runs_is_made_from_the_runs() -> None:
 
 def test_the_page_of_speed_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
-    assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/speed/pages.py"
+    assert made["PAGE"].read_text() == made["build_page"](), "run python benchmarks/speed/pages.py"
     measured = {
         row["strategy"] for row in json.loads((RESULTS / "growth_cpu.json").read_text())["growth"]
     }
