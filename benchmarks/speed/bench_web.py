@@ -61,11 +61,13 @@ def read_url(process: subprocess.Popen[str]) -> str:
 
 
 def wait_for_questions(client: httpx.Client, campaign: str) -> None:
+    """Wait until a server has picked items."""
     while not client.get(f"{campaign}/questions").json()["questions"]:
         time.sleep(0.1)
 
 
 def is_training(client: httpx.Client) -> bool:
+    """Return whether the server says that it trains a model of the large campaign."""
     return "being trained" in client.get(LARGE_CAMPAIGN).json()["news"]
 
 
@@ -210,7 +212,7 @@ def main() -> None:
             print(format_table(pages))
 
     load = None
-    if hasattr(os, "getloadavg"):
+    if hasattr(os, "getloadavg"):  # not on Windows
         load = os.getloadavg()[0]
     result = {
         **describe_setup(torch.device("cpu")),
