@@ -139,8 +139,8 @@ def test_figures_come_from_committed_results(name: str) -> None:
 
 def test_speed_figures_are_the_committed_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
-    for page in made["FILLED"]:
-        assert made["rays_table"]() in page.read_text(), (
+    for page in made["PAGES_WITH_RAYS_TABLE"]:
+        assert made["build_rays_table"]() in page.read_text(), (
             f"{page.name}: run python benchmarks/speed/pages.py"
         )
 
@@ -161,10 +161,10 @@ def test_floors_are_those_that_the_benchmark_reckons(
     made = runpy.run_path(str(RESULTS.parent / "bench_all.py"))
     result = json.loads((RESULTS / f"{name}.json").read_text())
     for row in result["table"]:
-        cell = made["Cell"]("teeter", *(row[size] for size in ("strategy", "N", "D", "C", "n")))
-        again = made["line"](
-            cell,
-            {"seconds": row["teeter (s)"], "peak MB": 0.0},
+        case = made["SelectionCase"](*(row[size] for size in ("strategy", "N", "D", "C", "n")))
+        again = made["build_row"](
+            case,
+            made["Cost"](seconds=row["teeter (s)"], peak_mb=0.0),
             {},
             result["rates"],
             subspace=result.get("subspace"),  # results from before there were any have none
@@ -207,7 +207,7 @@ def test_the_page_on_the_paper_s_runs_is_made_from_the_runs() -> None:
 
 def test_the_page_of_speed_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
-    assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/speed/pages.py"
+    assert made["PAGE"].read_text() == made["build_page"](), "run python benchmarks/speed/pages.py"
     measured = {
         row["strategy"] for row in json.loads((RESULTS / "growth_cpu.json").read_text())["growth"]
     }

@@ -22,18 +22,20 @@ PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
 
 
 @pytest.fixture
-def made() -> dict[str, Any]:
+def page_script() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
-def test_the_estimate_for_a_billion_rows_follows_from_the_result(made: dict[str, Any]) -> None:
-    assert made["PAGE"] == PAGE
+def test_the_estimate_for_a_billion_rows_follows_from_the_result(
+    page_script: dict[str, Any],
+) -> None:
+    assert page_script["PAGE"] == PAGE
     text = PAGE.read_text(encoding="utf-8")
-    assert text == made["filled"](text), "run python benchmarks/speed/shards_page.py"
+    assert text == page_script["fill_page"](text), "run python benchmarks/speed/shards_page.py"
     assert "were the same with local processes and with Ray" in text
 
 
-def test_the_bill(made: dict[str, Any]) -> None:
+def test_the_requirements_follow_from_the_rates(page_script: dict[str, Any]) -> None:
     engine = {
         "rows a second and core": 10_000.0,
         "fetches": 3,
@@ -49,17 +51,17 @@ def test_the_bill(made: dict[str, Any]) -> None:
         "drawing": {"rows": 10**6, "seconds": 3.6, "bytes a row": 40.0},
         "engines": [{"engine": "local", "rows are": "features", **engine}],
     }
-    told = made["bill"](result)
+    needs = page_script["estimate_requirements"](result)
     groups = 10_000
     passes = 1 + sum(1 - math.exp(-rows / groups) for rows in (50_000, 4000, 4000, 1000))
-    assert told.passes == pytest.approx(passes)
-    assert told.stored == pytest.approx(1e12)
-    assert told.scoring == pytest.approx(1e5 / 3600)
-    assert told.fetching == pytest.approx((passes - 1) * 1e4 / 3600)
-    assert told.drawing == pytest.approx(1.0)
-    assert told.driver == pytest.approx(40e9)
-    assert told.rate == pytest.approx(10e6)
-    assert told.hours(100) == pytest.approx((told.scoring + told.fetching) / 100 + 1)
+    assert needs.passes == pytest.approx(passes)
+    assert needs.stored == pytest.approx(1e12)
+    assert needs.scoring == pytest.approx(1e5 / 3600)
+    assert needs.fetching == pytest.approx((passes - 1) * 1e4 / 3600)
+    assert needs.drawing == pytest.approx(1.0)
+    assert needs.driver == pytest.approx(40e9)
+    assert needs.rate == pytest.approx(10e6)
+    assert needs.hours(100) == pytest.approx((needs.scoring + needs.fetching) / 100 + 1)
 
 
 def test_the_model_s_line_runs_after_the_snippet(

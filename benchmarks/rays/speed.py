@@ -65,14 +65,14 @@ def run_once(name: str, head: tuple[Any, Any, Any], options: dict[str, Any]) -> 
 def run_estimator(job: dict[str, Any]) -> list[dict[str, Any]]:
     """Time one estimator on all cases in this process: the best of a few runs."""
     import torch
-    from bench_ldm import pool
+    from bench_ldm import make_pool
 
     torch.set_num_threads(job["threads"])
     device = torch.device(job["device"])
     name = job["estimator"]
     rows = []
     for N, D, C, rays in job["cases"]:
-        features, weight, bias = pool(N, D, C, device)
+        features, weight, bias = make_pool(N, D, C, device)
         options: dict[str, Any] = {"rays": rays}
         if name == ISOTROPIC:
             options["subspace"] = None
@@ -210,7 +210,7 @@ def main() -> None:
         return
 
     import torch
-    from measure import facts, save
+    from measure import describe_setup, save_result
 
     torch.set_num_threads(options.threads)
     rows = measure(
@@ -223,7 +223,9 @@ def main() -> None:
     for row in rows:
         print(json.dumps(row), flush=True)
     device = torch.device(options.device)
-    save(options.out, {**facts(device), "seed": 0, "turns": options.turns, "cases": rows})
+    save_result(
+        options.out, {**describe_setup(device), "seed": 0, "turns": options.turns, "cases": rows}
+    )
 
 
 if __name__ == "__main__":

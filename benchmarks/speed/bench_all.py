@@ -12,177 +12,278 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from bench_ldm import pool
-from bench_strategies import LABELLED, PEERS, Cell, apart, one_at_a_time, ours, papers
-from measure import exponent, facts, save, seconds, table
+from bench_ldm import make_pool
+from bench_strategies import (
+    LABELLED_COUNT,
+    PEER_PICKS,
+    Cost,
+    Library,
+    SelectionCase,
+    measure_in_subprocess,
+    prepare_paper,
+    prepare_teeter,
+    seed_one_at_a_time,
+)
+from measure import (
+    describe_setup,
+    fit_exponent,
+    format_table,
+    format_table_row,
+    measure_seconds,
+    save_result,
+)
 
 import teeter
 from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.kernels.seeding import ldm_seeding
 
-IMAGENET = Cell("teeter", "ldm-s", 256_240, 512, 1_000, 64_060)
+PAPER = "the paper's"
+SCIKIT_ACTIVEML = "scikit-activeml"
+
 RAYS = 512
-GROWTH = {
-    "cpu": Cell("teeter", "ldm-s", 1_000, 64, 10, 50),
-    "cuda": Cell("teeter", "ldm-s", 10_000, 128, 20, 200),
+IMAGENET = SelectionCase("ldm-s", N=256_240, D=512, C=1_000, n=64_060)
+
+GROWTH_BASE = {
+    "cpu": SelectionCase("ldm-s", N=1_000, D=64, C=10, n=50),
+    "cuda": SelectionCase("ldm-s", N=10_000, D=128, C=20, n=200),
 }
+"""The smallest sizes. Each is doubled three times while the others stay fixed."""
 
 
-def rates(device: torch.device) -> dict[str, float]:
+# The lower bound
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a selection cannot do without."""
+
+    operations: float
+    bytes: float
+
+
+def measure_rates(device: torch.device) -> dict[str, float]:
     """Return what this machine does in a second: operations of products, and bytes of copies."""
-    size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
-    square = torch.randn(size, size, device=device).to(dtype)
-    long = torch.empty(1 << (30 if device.type == "cuda" else 26), dtype=torch.uint8, device=device)
+    if device.type == "cuda":
+        width = 8192
+        dtype = torch.bfloat16
+        buffer_size = 1 << 30
+    else:
+        width = 1024
+        dtype = torch.float32
+        buffer_size = 1 << 26
+    matrix = torch.randn(width, width, device=device).to(dtype)
+    buffer = torch.empty(buffer_size, dtype=torch.uint8, device=device)
+
+    operations = 2 * width**3
+    copied_bytes = 2 * buffer_size  # read and written
     return {
-        "operations a second": 2 * size**3 / seconds(lambda: square @ square, device),
-        "bytes a second": 2 * len(long) / seconds(lambda: long.clone(), device),
+        "operations a second": operations / measure_seconds(lambda: matrix @ matrix, device),
+        "bytes a second": copied_bytes / measure_seconds(buffer.clone, device),
     }
 
 
-def needed(cell: Cell, subspace: int | None) -> tuple[float, float] | None:
-    """Return the operations and bytes that a selection cannot do without; None where they depend on
-    the data.
+def count_work(case: SelectionCase, subspace: int | None) -> Work | None:
+    """Count the operations and bytes that a selection cannot do without.
 
     Args:
-        cell: the selection.
-        subspace: dimensions of the subspaces of the rays; None for isotropic rays.
+        case: the selection.
+        subspace: dimensions of the subspaces of the rays. None: isotropic rays.
+
+    Returns:
+        The work, or None if it depends on the data.
     """
-    N, D, C, n, known = cell.N, cell.D, cell.C, cell.n, LABELLED
-    ldm = N * C * D * RAYS
-    if subspace is not None:
+    N = case.N
+    D = case.D
+    C = case.C
+    n = case.n
+
+    if subspace is None:
+        ldm = N * C * D * RAYS
+    else:
         # The logits, the projections into a subspace for every 32 rays, and the changes.
         ldm = 2 * N * C * D + N * D * subspace * RAYS // 16 + N * C * subspace * RAYS
-    counts: dict[str, tuple[float, float]] = {
-        "ldm": (ldm, 8 * RAYS * N),
-        "ldm-s": (ldm + 2 * N * D * n, 8 * RAYS * N + 4 * N * D),
-        "seeding": (2 * N * D * n, 4 * N * D),
-        "badge": (2 * N * (C + D) * n, 4 * N * (C + D)),
-        "coreset": (2 * N * D * (n + known), 4 * N * D),
-        "probcover": (N * N * D, 4 * N * D),
+
+    works = {
+        "ldm": Work(ldm, 8 * RAYS * N),
+        "ldm-s": Work(ldm + 2 * N * D * n, 8 * RAYS * N + 4 * N * D),
+        "seeding": Work(2 * N * D * n, 4 * N * D),
+        "badge": Work(2 * N * (C + D) * n, 4 * N * (C + D)),
+        "coreset": Work(2 * N * D * (n + LABELLED_COUNT), 4 * N * D),
+        "probcover": Work(N * N * D, 4 * N * D),
     }
-    return counts.get(cell.strategy)
+    return works.get(case.strategy)
 
 
-def line(
-    cell: Cell,
-    us: dict[str, Any] | None,
-    others: Mapping[str, dict[str, Any] | None],
-    rate: dict[str, float],
+def compute_lower_bound(
+    case: SelectionCase, rates: Mapping[str, float], subspace: int | None
+) -> float | None:
+    """Return the least seconds of a selection at the measured rates, or None if unknown."""
+    work = count_work(case, subspace)
+    if work is None:
+        return None
+    return max(
+        work.operations / rates["operations a second"],
+        work.bytes / rates["bytes a second"],
+    )
+
+
+# The table
+
+
+def build_row(
+    case: SelectionCase,
+    cost: Cost | None,
+    other_costs: Mapping[str, Cost | None],
+    rates: Mapping[str, float],
     *,
     subspace: int | None = DEFAULT_SUBSPACE,
-) -> Any:
-    """Return a row of the table."""
-    count = needed(cell, subspace)
-    floor = (
-        max(count[0] / rate["operations a second"], count[1] / rate["bytes a second"])
-        if count
-        else None
-    )
-    row: dict[str, Any] = {name: getattr(cell, name) for name in ("strategy", "N", "D", "C", "n")}
-    row |= {
-        "teeter (s)": us["seconds"] if us else None,
-        "teeter (MB)": us["peak MB"] if us else None,
+) -> dict[str, Any]:
+    """Return a row of the table.
+
+    Args:
+        case: the selection.
+        cost: the cost of teeter. None: it was not measured, or ran out of time or memory.
+        other_costs: costs of the other implementations.
+        rates: what the machine does in a second.
+        subspace: dimensions of the subspaces of the rays. None: isotropic rays.
+    """
+    row: dict[str, Any] = {
+        "strategy": case.strategy,
+        "N": case.N,
+        "D": case.D,
+        "C": case.C,
+        "n": case.n,
+        "teeter (s)": cost.seconds if cost else None,
+        "teeter (MB)": cost.peak_mb if cost else None,
     }
-    for name in ("the paper's", "scikit-activeml"):
-        them = others.get(name)
-        row[f"{name} (s)"], row[f"{name} (MB)"] = (
-            (them["seconds"], them["peak MB"]) if them else (None, None)
-        )
-        row[f"times faster than {name}"] = them["seconds"] / us["seconds"] if us and them else None
-    row |= {"floor (s)": floor, "times the floor": us["seconds"] / floor if us and floor else None}
+
+    for name in (PAPER, SCIKIT_ACTIVEML):
+        other_cost = other_costs.get(name)
+        row[f"{name} (s)"] = other_cost.seconds if other_cost else None
+        row[f"{name} (MB)"] = other_cost.peak_mb if other_cost else None
+        row[f"times faster than {name}"] = None
+        if cost is not None and other_cost is not None:
+            row[f"times faster than {name}"] = other_cost.seconds / cost.seconds
+
+    lower_bound = compute_lower_bound(case, rates, subspace)
+    row["floor (s)"] = lower_bound
+    row["times the floor"] = None
+    if cost is not None and lower_bound is not None:
+        row["times the floor"] = cost.seconds / lower_bound
     return row
 
 
-def on_cpu(threads: int, patience: float, rate: dict[str, float]) -> list[dict[str, Any]]:
-    """Compare in processes of their own."""
+def compare_on_cpu(
+    threads: int, timeout: float, rates: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Compare on a CPU, each measurement in a new process."""
+    cases = [SelectionCase("ldm-s", N, n=100) for N in (2_000, 10_000)]
+    cases += [
+        SelectionCase(strategy, 10_000, n=n, configurations=1_000)
+        for strategy, n in PEER_PICKS.items()
+    ]
+
     rows = []
-    cells = [Cell("teeter", "ldm-s", N, n=100) for N in (2_000, 10_000)]
-    cells += [Cell("teeter", name, 10_000, n=n, configurations=1_000) for name, n in PEERS.items()]
-    for cell in cells:
-        others = {}
-        if cell.strategy == "ldm-s":
-            others["the paper's"] = apart(
-                replace(cell, library="paper", repeats=1), threads, patience
-            )
+    for case in cases:
+        other_costs = {}
+        if case.strategy == "ldm-s":
+            paper_case = replace(case, library=Library.PAPER, repeats=1)
+            other_costs[PAPER] = measure_in_subprocess(paper_case, threads, timeout)
         elif find_spec("skactiveml"):
-            others["scikit-activeml"] = apart(
-                replace(cell, library="scikit-activeml"), threads, patience
-            )
-        rows.append(line(cell, apart(cell, threads, patience), others, rate))
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
+            peer_case = replace(case, library=Library.SCIKIT_ACTIVEML)
+            other_costs[SCIKIT_ACTIVEML] = measure_in_subprocess(peer_case, threads, timeout)
+
+        cost = measure_in_subprocess(case, threads, timeout)
+        rows.append(build_row(case, cost, other_costs, rates))
+        print(format_table_row(rows[-1].values()), flush=True)
     return rows
 
 
-def on_gpu(device: torch.device, rate: dict[str, float]) -> list[dict[str, Any]]:
-    """Compare on a GPU, and take ImageNet's setting to pieces."""
+def compare_on_gpu(device: torch.device, rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Compare on a GPU, and measure the parts of LDM-S in ImageNet's setting."""
+    cases = [SelectionCase("ldm-s", N, n=100) for N in (2_000, 10_000)]
+    strategies = ("ldm-s", "badge", "coreset", "probcover")
+    cases += [SelectionCase(strategy, 100_000, n=100) for strategy in strategies]
+
     rows = []
-    for cell in [Cell("teeter", "ldm-s", N, n=100) for N in (2_000, 10_000)] + [
-        Cell("teeter", name, N, n=100)
-        for name in ("ldm-s", "badge", "coreset", "probcover")
-        for N in (100_000,)
-    ]:
-        paper = (
-            timed(papers(cell, device), device, repeats=1)
-            if cell.strategy == "ldm-s" and cell.N < 50_000
-            else None
-        )
-        rows.append(line(cell, timed(ours(cell, device), device), {"the paper's": paper}, rate))
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
-    cell = IMAGENET
-    features, weight, bias = pool(cell.N, cell.D, cell.C, device)
+    for case in cases:
+        paper_cost = None
+        if case.strategy == "ldm-s" and case.N < 50_000:
+            paper_cost = measure_gpu_cost(prepare_paper(case, device), device, repeats=1)
+        cost = measure_gpu_cost(prepare_teeter(case, device), device)
+        rows.append(build_row(case, cost, {PAPER: paper_cost}, rates))
+        print(format_table_row(rows[-1].values()), flush=True)
+
+    features, weight, bias = make_pool(IMAGENET.N, IMAGENET.D, IMAGENET.C, device)
     outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
-    values = torch.as_tensor(teeter.ldm(features, weight, bias, rays=RAYS))
-    seeded = partial(ldm_seeding, values, features, cell.n)
+    estimates = torch.as_tensor(teeter.ldm(features, weight, bias, rays=RAYS))
+
+    def seed() -> object:
+        generator = torch.Generator(device).manual_seed(0)
+        return ldm_seeding(estimates, features, IMAGENET.n, generator=generator)
+
     parts: dict[str, Callable[[], object]] = {
         "ldm": lambda: teeter.ldm(features, weight, bias, rays=RAYS),
-        "seeding": lambda: seeded(generator=torch.Generator(device).manual_seed(0)),
-        "ldm-s": lambda: teeter.select("ldm-s", outputs, cell.n, rays=RAYS),
+        "seeding": seed,
+        "ldm-s": lambda: teeter.select("ldm-s", outputs, IMAGENET.n, rays=RAYS),
     }
-    one_by_one = timed(partial(one_at_a_time, values, features, cell.n, 0), device, repeats=1)
+    seed_as_usual = partial(seed_one_at_a_time, estimates, features, IMAGENET.n, 0)
+    usual_seeding_cost = measure_gpu_cost(seed_as_usual, device, repeats=1)
     for name, work in parts.items():
-        them = {"the paper's": one_by_one} if name == "seeding" else {}
-        rows.append(line(replace(cell, strategy=name), timed(work, device), them, rate))
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
+        other_costs = {PAPER: usual_seeding_cost} if name == "seeding" else {}
+        cost = measure_gpu_cost(work, device)
+        rows.append(build_row(replace(IMAGENET, strategy=name), cost, other_costs, rates))
+        print(format_table_row(rows[-1].values()), flush=True)
     return rows
 
 
-def timed(work: Callable[[], object], device: torch.device, *, repeats: int = 5) -> dict[str, Any]:
-    """Return the median time after a first run, and the peak of memory on the GPU."""
+def measure_gpu_cost(work: Callable[[], object], device: torch.device, *, repeats: int = 5) -> Cost:
+    """Return the median time and the peak memory of the GPU, after a warm-up unless run once."""
     if repeats > 1:
         work()
     torch.cuda.reset_peak_memory_stats()
-    taken = seconds(work, device, repeats=repeats, warm=0)
-    return {"seconds": taken, "peak MB": torch.cuda.max_memory_allocated() / 2**20}
+    seconds = measure_seconds(work, device, repeats=repeats, warmups=0)
+    return Cost(seconds, torch.cuda.max_memory_allocated() / 2**20)
 
 
-def growth(device: torch.device) -> list[dict[str, Any]]:
-    """Time LDM-S as one size at a time grows: ours, and as the paper's authors run it."""
-    base, lines = GROWTH[device.type], []
+def measure_growth(device: torch.device) -> list[dict[str, Any]]:
+    """Time LDM-S as one size at a time grows: teeter's, and as the paper's authors run it."""
+    base = GROWTH_BASE[device.type]
+
+    lines = []
     for name in ("N", "C", "D", "n"):
-        sizes = [getattr(base, name) * 2**k for k in range(4)]
-        cells = [replace(base, **{name: size}) for size in sizes]
-        for library, call, repeats in (("teeter", ours, 3), ("the paper's", papers, 1)):
-            times = [
-                seconds(call(cell, device), device, repeats=repeats, warm=repeats // 3)
-                for cell in cells
-            ]
-            told = {"library": library, "grows": name, "sizes": sizes, "seconds": times}
-            lines.append({**told, "exponent": exponent(sizes, times)})
-            print(
-                library,
-                name,
-                [f"{one:.3g}" for one in times],
-                f"{lines[-1]['exponent']:.2f}",
-                flush=True,
-            )
+        sizes = [getattr(base, name) * 2**doublings for doublings in range(4)]
+        cases = [replace(base, **{name: size}) for size in sizes]
+
+        times = [measure_seconds(prepare_teeter(case, device), device, repeats=3) for case in cases]
+        lines.append(report_growth("teeter", name, sizes, times))
+
+        paper_times = [
+            measure_seconds(prepare_paper(case, device), device, repeats=1, warmups=0)
+            for case in cases
+        ]
+        lines.append(report_growth(PAPER, name, sizes, paper_times))
     return lines
+
+
+def report_growth(library: str, name: str, sizes: list[int], times: list[float]) -> dict[str, Any]:
+    """Print the growth with a size, and return it for the result."""
+    exponent = fit_exponent(sizes, times)
+    print(library, name, [f"{seconds:.3g}" for seconds in times], f"{exponent:.2f}", flush=True)
+    return {
+        "library": library,
+        "grows": name,
+        "sizes": sizes,
+        "seconds": times,
+        "exponent": exponent,
+    }
 
 
 def main() -> None:
@@ -191,25 +292,32 @@ def main() -> None:
     )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--patience", type=float, default=120)
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    parser.add_argument(
+        "--patience", type=float, default=120, help="seconds before a selection is cancelled"
+    )
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    rate = rates(device)
-    print({name: f"{value:.3g}" for name, value in rate.items()}, flush=True)
-    on_it = device.type == "cuda"
-    rows = on_gpu(device, rate) if on_it else on_cpu(options.threads, options.patience, rate)
-    grown = growth(device)
-    print(table(rows))
+
+    rates = measure_rates(device)
+    print({name: f"{value:.3g}" for name, value in rates.items()}, flush=True)
+
+    if device.type == "cuda":
+        rows = compare_on_gpu(device, rates)
+    else:
+        rows = compare_on_cpu(options.threads, options.patience, rates)
+    growth = measure_growth(device)
+    print(format_table(rows))
+
     result = {
-        **facts(device),
+        **describe_setup(device),
         "subspace": DEFAULT_SUBSPACE,
-        "rates": rate,
+        "rates": rates,
         "table": rows,
-        "growth": grown,
+        "growth": growth,
     }
-    save(options.out, result)
+    save_result(options.out, result)
 
 
 if __name__ == "__main__":

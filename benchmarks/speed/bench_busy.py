@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from campaign_data import write_texts
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 TEXTS = 15_000
 
@@ -111,9 +111,12 @@ def main() -> None:
                     )
             row["two / one, busy"] = row["busy, 2"] / row["busy, 1"]
             rows.append(row)
-            print(table([row]), flush=True)
+            print(format_table([row]), flush=True)
 
-    save(options.out, {**facts(torch.device("cpu")), "repeats": options.repeats, "busy": rows})
+    save_result(
+        options.out,
+        {**describe_setup(torch.device("cpu")), "repeats": options.repeats, "busy": rows},
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from campaign_data import create_feature_campaign, write_texts
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 from teeter.campaigns.campaign import Campaign
 
@@ -94,8 +94,8 @@ def main() -> None:
         ]
 
     for row in rows:
-        print(table([row]))
-    save(options.out, {**facts(torch.device("cpu")), "campaign": rows})
+        print(format_table([row]))
+    save_result(options.out, {**describe_setup(torch.device("cpu")), "campaign": rows})
 
 
 if __name__ == "__main__":

@@ -16,8 +16,35 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from bench_ldm import pool
-from measure import facts, save, table
+from bench_ldm import make_pool
+from measure import describe_setup, format_table, save_result
+
+TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
+
+WIDTH = 256
+CLASS_COUNT = 10
+PICK_COUNT = 1000
+RAY_COUNT = 512
+
+
+def measure_selections(folder: Path, rows: int, repeats: int) -> list[float]:
+    """Return the seconds of each run of ``teeter select``, including the start of Python."""
+    features, weight, bias = make_pool(rows, WIDTH, CLASS_COUNT, torch.device("cpu"))
+    pool_path = folder / "pool.npz"
+    head_path = folder / "head.npz"
+    np.savez(pool_path, features=features.numpy())
+    np.savez(head_path, weight=weight.numpy(), bias=bias.numpy())
+
+    command = [*TEETER, "select", str(pool_path), "--head", str(head_path)]
+    command += ["-n", str(PICK_COUNT), "--rays", str(RAY_COUNT)]
+    command += ["--out", str(folder / "picks.csv")]
+
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - started)
+    return times
 
 
 def main() -> None:
@@ -26,45 +53,23 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
     options = parser.parse_args()
-    cpu = torch.device("cpu")
-    features, weight, bias = pool(options.rows, 256, 10, cpu)
-    with tempfile.TemporaryDirectory() as folder:
-        np.savez(f"{folder}/pool.npz", features=features.numpy())
-        np.savez(f"{folder}/head.npz", weight=weight.numpy(), bias=bias.numpy())
-        command = [
-            sys.executable,
-            "-c",
-            "from teeter.cli import main; main()",
-            "select",
-            f"{folder}/pool.npz",
-        ]
-        command += [
-            "--head",
-            f"{folder}/head.npz",
-            "-n",
-            "1000",
-            "--rays",
-            "512",
-            "--out",
-            f"{folder}/picks.csv",
-        ]
-        times = []
-        for _ in range(options.repeats):
-            start = time.perf_counter()
-            subprocess.run(command, check=True, capture_output=True)
-            times.append(time.perf_counter() - start)
+
+    with tempfile.TemporaryDirectory() as name:
+        times = measure_selections(Path(name), options.rows, options.repeats)
+
     row = {
         "rows": options.rows,
-        "D": 256,
-        "C": 10,
-        "n": 1000,
-        "rays": 512,
+        "D": WIDTH,
+        "C": CLASS_COUNT,
+        "n": PICK_COUNT,
+        "rays": RAY_COUNT,
         "median (s)": statistics.median(times),
     }
-    print(table([row]))
-    save(options.out, {**facts(cpu), "select": [row], "times": times})
+    print(format_table([row]))
+    setup = describe_setup(torch.device("cpu"))
+    save_result(options.out, {**setup, "select": [row], "times": times})
 
 
 if __name__ == "__main__":

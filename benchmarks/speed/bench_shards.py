@@ -22,23 +22,26 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
+from torch import Tensor
 
-PER_FILE, GROUP = 250_000, 1 << 16
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-LOOKED = 0.5
-"""Seconds between two looks at memory."""
-READ = 4_000_000
+ROWS_PER_FILE = 250_000
+ROWS_PER_GROUP = 1 << 16
+ROWS_READ = 4_000_000
 """Rows that one core reads to see how fast it does."""
 
+MEMORY_INTERVAL = 0.5
+"""Seconds between two measurements of memory."""
 
-def make_pool(folder: Path, rows: int, width: int, classes: int, per_file: int) -> None:
+
+def write_pool(folder: Path, rows: int, width: int, classes: int, rows_per_file: int) -> None:
     """Write rows around the centres of their classes, the head whose weights are these centres, and
     a network.
     """
@@ -48,108 +51,133 @@ def make_pool(folder: Path, rows: int, width: int, classes: int, per_file: int) 
     from teeter.model_files import save_model
     from teeter.models.networks import mlp
 
-    rng = np.random.default_rng(0)
-    centres = rng.standard_normal((classes, width)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((classes, width)).astype(np.float32)
     folder.mkdir(parents=True, exist_ok=True)
-    for number, start in enumerate(range(0, rows, per_file)):
-        count = min(per_file, rows - start)
-        features = (
-            rng.standard_normal((count, width), dtype=np.float32) * 4
-            + centres[rng.integers(0, classes, count)]
+
+    for number, start in enumerate(range(0, rows, rows_per_file)):
+        count = min(rows_per_file, rows - start)
+        noise = generator.standard_normal((count, width), dtype=np.float32) * 4
+        features = noise + centres[generator.integers(0, classes, count)]
+        columns = pa.table(
+            {
+                "id": pa.array(np.arange(start, start + count)),
+                "features": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), width),
+            }
         )
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), width)
-        content = pa.table({"id": pa.array(np.arange(start, start + count)), "features": lists})
-        options: dict[str, Any] = {
-            "row_group_size": GROUP,
-            "compression": "none",
-            "use_dictionary": False,
-        }
-        pq.write_table(content, folder / f"part-{number:04d}.parquet", **options)
+        pq.write_table(
+            columns,
+            folder / f"part-{number:04d}.parquet",
+            row_group_size=ROWS_PER_GROUP,
+            compression="none",
+            use_dictionary=False,
+        )
+
     np.savez(folder / "head.npz", weight=centres)
     save_model(
         folder / "model.safetensors", mlp(width, classes), "mlp", shape=(width,), classes=classes
     )
 
 
-# ---- what runs in a process of its own
+# Parts, each of which runs in a process of its own
 
 
-def select(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[str, Any]:
-    """Select, and return the picks and when each part of it began and ended."""
+@dataclass
+class ProgressLog:
+    """When each step of a selection reported progress, and how many rows it fetched."""
+
+    times: dict[str, list[float]] = field(default_factory=dict)
+    rows_fetched: int = 0
+    fetches: int = 0
+
+    def record(self, step: str, done: int, total: int) -> None:
+        self.times.setdefault(step, []).append(time.perf_counter())
+        if step == "Rows fetched":
+            self.rows_fetched = done
+            self.fetches += 1
+
+
+def measure_selection(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[str, Any]:
+    """Select, and return the picks and the seconds of each step."""
     from teeter.distributed import make_executor
     from teeter.selection import select_from_shards
     from teeter.selection.defaults import DEFAULT_REFERENCE
 
     work = folder / f"work-{engine}-{form}"
     shutil.rmtree(work, ignore_errors=True)
-    times: dict[str, list[float]] = {}
-    fetched = [0, 0]
-
-    def told(what: str, done: int, whole: int) -> None:
-        times.setdefault(what, []).append(time.perf_counter())
-        if what == "Rows fetched":
-            fetched[0], fetched[1] = done, fetched[1] + 1
+    progress = ProgressLog()
 
     started = time.perf_counter()
     executor = make_executor(engine, workers)
     ready = time.perf_counter()
-    chosen = select_from_shards(
+    selection = select_from_shards(
         str(folder / "*.parquet"),
         n,
         head=folder / "head.npz" if form == "features" else None,
         model=folder / "model.safetensors" if form == "model" else None,
         executor=executor,
         work=work,
-        on_progress=told,
+        on_progress=progress.record,
     )
     ended = time.perf_counter()
-    scored = times["Shards scored"]
+
+    reference_times = progress.times["Reference rows"]
+    scoring_times = progress.times["Shards scored"]
+    written = sum(path.stat().st_size for path in work.rglob("*") if path.is_file())
     return {
         "seconds": ended - started,
         "start (s)": ready - started,
-        "reference (s)": times["Reference rows"][-1] - times["Reference rows"][0],
-        "scoring (s)": scored[-1] - scored[0],
-        "seeding (s)": ended - scored[-1],
-        "rows fetched": fetched[0],
-        "fetches": fetched[1],
+        "reference (s)": reference_times[-1] - reference_times[0],
+        "scoring (s)": scoring_times[-1] - scoring_times[0],
+        "seeding (s)": ended - scoring_times[-1],
+        "rows fetched": progress.rows_fetched,
+        "fetches": progress.fetches,
         "reference rows": DEFAULT_REFERENCE,
-        "written GB": sum(path.stat().st_size for path in work.rglob("*") if path.is_file()) / 1e9,
-        "picks": chosen.rows.tolist(),
+        "written GB": written / 1e9,
+        "picks": selection.rows.tolist(),
     }
 
 
-def read(folder: Path) -> dict[str, Any]:
+def measure_reading(folder: Path) -> dict[str, Any]:
     """Return how many rows a second one core reads."""
     from teeter.datasets.shards import open_shards
 
     shards = open_shards(str(folder / "*.parquet")).shards
-    next(shards[0].batches())
-    rows, started = 0, time.perf_counter()
+    next(shards[0].batches())  # a warm-up
+
+    rows = 0
+    started = time.perf_counter()
     for shard in shards:
         rows += sum(len(batch) for batch in shard.batches())
-        if rows >= READ:
+        if rows >= ROWS_READ:
             break
     return {"rows": rows, "rows a second": rows / (time.perf_counter() - started)}
 
 
-def draw(rows: int, width: int, n: int) -> dict[str, Any]:
-    """Return what LDM-Seeding from made-up LDMs of so many rows takes where it is drawn, fetching
-    left out.
+def measure_drawing(rows: int, width: int, n: int) -> dict[str, Any]:
+    """Return what LDM-Seeding takes on the machine that draws, from LDMs that are made up.
+
+    Fetched rows are random numbers, so that reading files is left out.
     """
     from teeter.kernels.seeding import ldm_log_weights
     from teeter.kernels.streaming_seeding import seed_streaming
     from teeter.seeds import stream
 
-    before = own_memory("VmRSS")
-    rng = np.random.default_rng(0)
-    values = rng.random(rows, dtype=np.float32) ** 2
+    memory_before = read_own_memory("VmRSS")
+    generator = np.random.default_rng(0)
+    estimates = generator.random(rows, dtype=np.float32) ** 2
+
+    def fetch(row_numbers: Sized) -> Tensor:
+        features = generator.standard_normal((len(row_numbers), width), dtype=np.float32)
+        return torch.from_numpy(features)
+
     started = time.perf_counter()
     seed_streaming(
-        lambda some: torch.from_numpy(rng.standard_normal((len(some), width), dtype=np.float32)),
+        fetch,
         n,
-        first=int(values.argmin()),
-        log_weights=ldm_log_weights(torch.from_numpy(values), n).numpy(),
-        preference=values,
+        first=int(estimates.argmin()),
+        log_weights=ldm_log_weights(torch.from_numpy(estimates), n).numpy(),
+        preference=estimates,
         farthest=2.0,
         ahead=max(1024, 4 * n),
         generator=stream(0, "select"),
@@ -157,69 +185,90 @@ def draw(rows: int, width: int, n: int) -> dict[str, Any]:
     return {
         "rows": rows,
         "seconds": time.perf_counter() - started,
-        "bytes a row": (own_memory("VmHWM") - before) / rows,
+        "bytes a row": (read_own_memory("VmHWM") - memory_before) / rows,
     }
 
 
-def own_memory(kind: str) -> int:
-    """Return this process's bytes: VmRSS now, or VmHWM at most so far."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{kind}:"))
+def read_own_memory(field_name: str) -> int:
+    """Return the bytes of this process: VmRSS is the memory in use, VmHWM its peak so far."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field_name}:"):
+            return int(line.split()[1]) << 10
+    raise KeyError(field_name)
 
 
-PARTS: dict[str, Callable[..., dict[str, Any]]] = {"select": select, "read": read, "draw": draw}
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "select": measure_selection,
+    "read": measure_reading,
+    "draw": measure_drawing,
+}
 
 
-# ---- what watches it
+# The process that starts the parts and watches their memory
 
 
-def watched(part: str, out: Path, **arguments: Any) -> dict[str, Any]:
-    """Run a part in a process of its own, and return what it found and the most memory that was
-    held meanwhile.
+def run_part(part: str, out: Path, **arguments: Any) -> dict[str, Any]:
+    """Run a part in a new process with one thread.
+
+    Returns:
+        The result of the part, and the peak memory of all its processes together, of the process
+        itself, and of its largest worker.
     """
     out.unlink(missing_ok=True)
-    plain = {
+    plain_arguments = {
         name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()
     }
-    command = [sys.executable, __file__, "--part", json.dumps([part, plain, str(out)])]
-    process = subprocess.Popen(command, env={**os.environ, **ONE_THREAD})
-    whole = driver = worker = 0
+    job = json.dumps([part, plain_arguments, str(out)])
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--part", job], env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+
+    peak = 0
+    driver_peak = 0
+    worker_peak = 0
     while process.poll() is None:
-        sizes = {pid: held(pid) for pid in family(process.pid)}
-        whole, driver = max(whole, sum(sizes.values())), max(driver, sizes.get(process.pid, 0))
-        worker = max(
-            [
-                worker,
-                *(size for pid, size in sizes.items() if pid != process.pid and is_worker(pid)),
-            ]
-        )
-        time.sleep(LOOKED)
+        memory_by_pid = {pid: read_shared_memory(pid) for pid in list_process_tree(process.pid)}
+        peak = max(peak, sum(memory_by_pid.values()))
+        driver_peak = max(driver_peak, memory_by_pid.get(process.pid, 0))
+        for pid, memory in memory_by_pid.items():
+            if pid != process.pid and is_worker(pid):
+                worker_peak = max(worker_peak, memory)
+        time.sleep(MEMORY_INTERVAL)
+
     if process.returncode:
-        raise SystemExit(f"{part} {plain} failed.")
-    found: dict[str, Any] = json.loads(out.read_text())
-    return {**found, "peak GB": whole / 1e9, "driver GB": driver / 1e9, "worker GB": worker / 1e9}
+        raise SystemExit(f"{part} {plain_arguments} failed.")
+    result: dict[str, Any] = json.loads(out.read_text())
+    return {
+        **result,
+        "peak GB": peak / 1e9,
+        "driver GB": driver_peak / 1e9,
+        "worker GB": worker_peak / 1e9,
+    }
 
 
-def family(pid: int) -> list[int]:
-    """Return a process and all that come from it."""
+def list_process_tree(root: int) -> list[int]:
+    """Return the ids of a process and of all its descendants."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            parent = int(entry.read_text().rsplit(")", 1)[1].split()[1])
+            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
         except OSError:
-            continue
-        children.setdefault(parent, []).append(int(entry.parent.name))
-    found, waiting = [], [pid]
+            continue  # it has ended
+        children.setdefault(parent, []).append(int(path.parent.name))
+
+    pids = []
+    waiting = [root]
     while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting += children.get(one, [])
-    return found
+        pid = waiting.pop()
+        pids.append(pid)
+        waiting += children.get(pid, [])
+    return pids
 
 
-def held(pid: int) -> int:
-    """Return a process's bytes: its own, and its share of what it shares; pages of files that it
-    maps included.
+def read_shared_memory(pid: int) -> int:
+    """Return the bytes of a process: its own, and its share of what it shares.
+
+    Pages of files that it maps are included.
     """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -229,12 +278,76 @@ def held(pid: int) -> int:
 
 
 def is_worker(pid: int) -> bool:
-    """Tell whether a process scores shards, rather than being one of Ray's own."""
+    """Return whether a process scores shards. Ray has processes of its own that do not."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
     return command.startswith(b"ray::") or b"spawn_main" in command
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """Create the pool if there is none, run all parts, and print and save the result."""
+    folder = options.folder
+    if not list(folder.glob("*.parquet")):
+        # A small pool has several files for each worker, too.
+        rows_per_file = max(1, min(ROWS_PER_FILE, options.rows // (4 * options.workers)))
+        write_pool(folder, options.rows, options.width, options.classes, rows_per_file)
+
+    part_result = folder / "part.json"
+    reading = run_part("read", part_result, folder=folder)
+    drawing = run_part("draw", part_result, rows=options.drawn, width=options.width, n=options.n)
+
+    rows = []
+    picks_by_form: dict[str, list[list[int]]] = {}
+    for form in options.forms.split(","):
+        for engine in options.engines.split(","):
+            result = run_part(
+                "select",
+                part_result,
+                engine=engine,
+                form=form,
+                folder=folder,
+                n=options.n,
+                workers=options.workers,
+            )
+            picks_by_form.setdefault(form, []).append(result.pop("picks"))
+            speed = options.rows / result["scoring (s)"] / options.workers
+            rows.append(
+                {
+                    "engine": engine,
+                    "rows are": form,
+                    "rows": options.rows,
+                    **result,
+                    "rows a second and core": speed,
+                }
+            )
+    same_picks = all(
+        picks == engine_picks[0]
+        for engine_picks in picks_by_form.values()
+        for picks in engine_picks
+    )
+
+    print(format_table(rows))
+    print(f"The same picks by all engines: {'yes' if same_picks else 'NO'}.")
+    stored_bytes = sum(path.stat().st_size for path in folder.glob("*.parquet"))
+    save_result(
+        options.out,
+        {
+            "facts": describe_setup(torch.device("cpu")),
+            "rows": options.rows,
+            "width": options.width,
+            "classes": options.classes,
+            "n": options.n,
+            "workers": options.workers,
+            "rows a group": ROWS_PER_GROUP,
+            "bytes a row": stored_bytes / options.rows,
+            "reading": reading,
+            "drawing": drawing,
+            "engines": rows,
+            "same picks": same_picks,
+        },
+    )
 
 
 def main() -> None:
@@ -252,67 +365,20 @@ def main() -> None:
         "--drawn", type=int, default=50_000_000, help="made-up rows that are drawn from"
     )
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
     parser.add_argument("--part", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.part:
-        part, given, out = json.loads(arguments.part)
-        given = {name: Path(value) if name == "folder" else value for name, value in given.items()}
-        Path(out).write_text(json.dumps(PARTS[part](**given)))
+    options = parser.parse_args()
+
+    if options.part:
+        part, arguments, out = json.loads(options.part)
+        if "folder" in arguments:
+            arguments["folder"] = Path(arguments["folder"])
+        Path(out).write_text(json.dumps(PARTS[part](**arguments)))
         return
-    if arguments.folder is None:
+
+    if options.folder is None:
         parser.error("--folder is needed")
-    measure_all(arguments)
-
-
-def measure_all(arguments: argparse.Namespace) -> None:
-    folder, note = arguments.folder, arguments.folder / "part.json"
-    if not list(folder.glob("*.parquet")):
-        per_file = max(
-            1, min(PER_FILE, arguments.rows // (4 * arguments.workers))
-        )  # a shard each, some a worker
-        make_pool(folder, arguments.rows, arguments.width, arguments.classes, per_file)
-    reading = watched("read", note, folder=folder)
-    drawing = watched("draw", note, rows=arguments.drawn, width=arguments.width, n=arguments.n)
-    found = []
-    for form in arguments.forms.split(","):
-        for engine in arguments.engines.split(","):
-            given = {
-                "engine": engine,
-                "form": form,
-                "folder": folder,
-                "n": arguments.n,
-                "workers": arguments.workers,
-            }
-            one = watched("select", note, **given)
-            one["rows a second and core"] = arguments.rows / one["scoring (s)"] / arguments.workers
-            found.append({"engine": engine, "rows are": form, "rows": arguments.rows, **one})
-    picks = {
-        form: {str(one["picks"]) for one in found if one["rows are"] == form}
-        for form in arguments.forms.split(",")
-    }
-    same = all(len(some) == 1 for some in picks.values())
-    for one in found:
-        del one["picks"]
-    print(table(found))
-    print(f"The same picks by all engines: {'yes' if same else 'NO'}.")
-    sizes = {
-        name: getattr(arguments, name) for name in ("rows", "width", "classes", "n", "workers")
-    }
-    stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
-    save(
-        arguments.out,
-        {
-            "facts": facts(torch.device("cpu")),
-            **sizes,
-            "rows a group": GROUP,
-            "bytes a row": stored / arguments.rows,
-            "reading": reading,
-            "drawing": drawing,
-            "engines": found,
-            "same picks": same,
-        },
-    )
+    measure_all(options)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from measure import facts, save, seconds
+from measure import describe_setup, measure_seconds, save_result
 from torch import nn
 
 from teeter.experiments import setting_named
@@ -73,8 +73,8 @@ def measure_together(name: str, count: int, *, fused: bool, device: torch.device
 
         with batched._deterministic_convolutions():
             steps = EPOCHS * len(trainer.batch_sizes)
-            step_seconds = seconds(train, device, repeats=5, warm=2) / steps
-            validation_seconds = seconds(validate, device, repeats=5, warm=2)
+            step_seconds = measure_seconds(train, device, repeats=5, warmups=2) / steps
+            validation_seconds = measure_seconds(validate, device, repeats=5, warmups=2)
         return {
             "setting": name,
             "network": setting.network,
@@ -105,9 +105,9 @@ def measure_alone(name: str, device: torch.device) -> dict[str, Any]:
             network(rows)
 
     network.train()
-    step_seconds = seconds(step, device, repeats=8, warm=4)
+    step_seconds = measure_seconds(step, device, repeats=8, warmups=4)
     network.eval()
-    predict_seconds = seconds(predict, device, repeats=8, warm=2)
+    predict_seconds = measure_seconds(predict, device, repeats=8, warmups=2)
     return {
         "setting": name,
         "network": setting.network,
@@ -139,7 +139,10 @@ def main() -> None:
         torch.cuda.empty_cache()
 
     setup = {"batch_size": BATCH_SIZE, "rows": ROWS}
-    save(options.out, {**facts(device), "setup": setup, "together": together, "alone": alone})
+    save_result(
+        options.out,
+        {**describe_setup(device), "setup": setup, "together": together, "alone": alone},
+    )
 
 
 if __name__ == "__main__":

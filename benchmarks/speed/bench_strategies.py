@@ -1,8 +1,8 @@
 """Measure the time and memory of every strategy, and how they grow with the sizes.
 
 Each measurement runs in a process with a fixed number of threads, so that its peak memory is its
-own, and is the median over seeds. A cell that takes longer than --patience seconds is cancelled and
-marked as such. scikit-activeml needs ``pip install '.[oracles]'``.
+own, and is the median over seeds. A selection that takes longer than --patience seconds is
+cancelled and marked as such. scikit-activeml needs ``pip install '.[oracles]'``.
 
     python benchmarks/speed/bench_strategies.py --part peers     beside scikit-activeml
     python benchmarks/speed/bench_strategies.py --part growth    against N, C, D and n
@@ -24,13 +24,22 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from bench_ldm import pool
-from measure import exponent, facts, save, seconds, table
+from bench_ldm import make_pool
+from measure import (
+    describe_setup,
+    fit_exponent,
+    format_table,
+    format_table_row,
+    measure_seconds,
+    save_result,
+)
 from torch import Tensor
 
 import teeter
@@ -40,82 +49,126 @@ from teeter.kernels.ldm import ldm_by_gaussian, paper_sigmas
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.strategies.api import build_context, make_strategy
 
-LABELLED, SAMPLES = 100, 10
-PEERS = {"badge": 100, "coreset": 100, "probcover": 100, "typiclust": 100, "batchbald": 10}
+LABELLED_COUNT = 100
+POSTERIOR_SAMPLES = 10
+
+PEER_PICKS = {"badge": 100, "coreset": 100, "probcover": 100, "typiclust": 100, "batchbald": 10}
 """Strategies that scikit-activeml has too, and how many rows are picked."""
-RADIUS = 0.9
+
+PEER_POOL_SIZES = (10_000, 100_000, 1_000_000)
+
+PROBCOVER_RADIUS = 0.9
 """Near the radius that the purity rule finds on these pools."""
+
+TYPICLUST_NEIGHBOURS = 20
+INERTIA_SEEDS = 20
+
+
+class Library(StrEnum):
+    """An implementation that is measured."""
+
+    TEETER = "teeter"
+    PAPER = "paper"
+    SCIKIT_ACTIVEML = "scikit-activeml"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One measurement."""
+class SelectionCase:
+    """A selection to measure."""
 
-    library: str
     strategy: str
     N: int
     D: int = 128
     C: int = 10
     n: int = 100
+    library: Library = Library.TEETER
     configurations: int = 10_000
+    """Label configurations of BatchBALD."""
     repeats: int = 3
 
 
-def outputs_of(rows: int, width: int, classes: int, device: torch.device) -> teeter.Outputs:
-    """Return a pool around class centres with its head, and a posterior of jittered logits."""
-    features, weight, bias = pool(rows, width, classes, device)
+@dataclass(frozen=True)
+class Cost:
+    """Medians of the repeats of a selection."""
+
+    seconds: float
+    peak_mb: float
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticPool:
+    """Rows around class centres, with the outputs of a model."""
+
+    features: Tensor
+    weight: Tensor
+    bias: Tensor
+    logits: Tensor
+    posterior_logits: Tensor
+
+    def to_outputs(self) -> teeter.Outputs:
+        return teeter.Outputs(
+            self.logits, self.features, self.weight, self.bias, self.posterior_logits
+        )
+
+
+def make_synthetic_pool(rows: int, width: int, classes: int, device: torch.device) -> SyntheticPool:
+    """Draw a pool with its head, and a posterior of jittered logits."""
+    features, weight, bias = make_pool(rows, width, classes, device)
     logits = features @ weight.T + bias
     generator = torch.Generator().manual_seed(1)
-    jitter = torch.randn(SAMPLES, rows, classes, generator=generator).to(device)
-    return teeter.Outputs(logits, features, weight, bias, 4 * logits + jitter)
+    jitter = torch.randn(POSTERIOR_SAMPLES, rows, classes, generator=generator).to(device)
+    return SyntheticPool(features, weight, bias, logits, posterior_logits=4 * logits + jitter)
 
 
-def ours(cell: Cell, device: torch.device) -> Callable[[], object]:
-    """Return teeter's selection as a call; outputs are there already, as they are for the peer."""
-    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
-    labelled, candidates = (
-        everything.take(np.arange(LABELLED)),
-        everything.take(np.arange(LABELLED, len(everything))),
-    )
+def make_labels(classes: int) -> npt.NDArray[np.int64]:
+    """Return the labels of the labelled rows."""
+    return np.arange(LABELLED_COUNT) % classes
+
+
+# Selections, prepared so that a call does nothing but select
+
+
+def prepare_teeter(case: SelectionCase, device: torch.device) -> Callable[[], object]:
+    """Return a function that selects by teeter, from outputs that are computed beforehand."""
+    outputs = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, device).to_outputs()
+    labelled = outputs.take(np.arange(LABELLED_COUNT))
+    candidates = outputs.take(np.arange(LABELLED_COUNT, len(outputs)))
+    labels = make_labels(case.C)
+
     options: dict[str, Any] = {}
-    if cell.strategy == "probcover":
-        options["radius"] = RADIUS
-    if cell.strategy == "batchbald":
-        options["configurations"] = cell.configurations
-    strategy = make_strategy(cell.strategy, options)
-    labels = np.arange(LABELLED) % cell.C
+    if case.strategy == "probcover":
+        options["radius"] = PROBCOVER_RADIUS
+    if case.strategy == "batchbald":
+        options["configurations"] = case.configurations
+    strategy = make_strategy(case.strategy, options)
     seeds = itertools.count()  # k-means takes more steps from one start than from another
 
-    def run() -> object:
+    def select() -> object:
         context = build_context(
             candidates, labelled=labelled, labels=labels, seed=next(seeds), device=device
         )
-        return strategy.select(context, cell.n)
+        return strategy.select(context, case.n)
 
-    return run
+    return select
 
 
-def theirs(cell: Cell) -> Callable[[], object]:
-    """Return scikit-activeml's selection as a call, on the same rows; its classifier knows the
-    answers already.
+def prepare_scikit_activeml(case: SelectionCase) -> Callable[[], object]:
+    """Return a function that selects by scikit-activeml from the same rows.
+
+    Its classifier has the probabilities from the start.
     """
     from skactiveml import pool as peers
     from skactiveml.base import SkactivemlClassifier
     from skactiveml.pool import batch_bald
 
-    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, torch.device("cpu"))
-    if (
-        everything.features is None
-        or everything.logits is None
-        or everything.posterior_logits is None
-    ):
-        raise TypeError("the pool has everything")
-    X = everything.features.numpy().astype(np.float64)
+    pool = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, torch.device("cpu"))
+    X = pool.features.numpy().astype(np.float64)
     y = np.full(len(X), np.nan)
-    y[:LABELLED] = np.arange(LABELLED) % cell.C
-    probabilities = everything.logits.softmax(dim=1).numpy()[LABELLED:]
+    y[:LABELLED_COUNT] = make_labels(case.C)
+    probabilities = pool.logits.softmax(dim=1).numpy()[LABELLED_COUNT:]
+    seeds = itertools.count()
 
-    class Known(SkactivemlClassifier):  # type: ignore[misc]
+    class FixedClassifier(SkactivemlClassifier):  # type: ignore[misc]
         def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
             self._validate_data(X=X, y=y, sample_weight=sample_weight, check_X_dict={})
             return self
@@ -123,312 +176,376 @@ def theirs(cell: Cell) -> Callable[[], object]:
         def predict_proba(self, X: Any) -> Any:
             return probabilities
 
-    seeds = itertools.count()
-    if cell.strategy == "batchbald":
-        posterior = (
-            everything.posterior_logits.softmax(dim=2).numpy()[:, LABELLED:].astype(np.float64)
-        )
+    if case.strategy == "batchbald":
+        posterior = pool.posterior_logits.softmax(dim=2).numpy()[:, LABELLED_COUNT:]
+        posterior = posterior.astype(np.float64)
         return lambda: batch_bald(
-            posterior, cell.n, n_MC_samples=cell.configurations, random_state=next(seeds)
+            posterior, case.n, n_MC_samples=case.configurations, random_state=next(seeds)
         )
-    if cell.strategy == "badge":
-        known = Known(classes=np.arange(cell.C)).fit(X, y)
+
+    if case.strategy == "badge":
+        classifier = FixedClassifier(classes=np.arange(case.C)).fit(X, y)
         return lambda: peers.Badge(random_state=next(seeds)).query(
-            X, y, clf=known, fit_clf=False, batch_size=cell.n
+            X, y, clf=classifier, fit_clf=False, batch_size=case.n
         )
-    units = X / np.linalg.norm(X, axis=1, keepdims=True)
-    query = {
-        "coreset": lambda: peers.CoreSet(random_state=next(seeds)).query(X, y, batch_size=cell.n),
-        "probcover": lambda: peers.ProbCover(
-            n_classes=cell.C, deltas=[RADIUS], random_state=next(seeds)
-        ).query(units, y, batch_size=cell.n),
-        "typiclust": lambda: peers.TypiClust(k=20, random_state=next(seeds)).query(
-            X, y, batch_size=cell.n
-        ),
-    }
-    return query[cell.strategy]
+
+    if case.strategy == "coreset":
+        return lambda: peers.CoreSet(random_state=next(seeds)).query(X, y, batch_size=case.n)
+
+    if case.strategy == "probcover":
+        unit_rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+        return lambda: peers.ProbCover(
+            n_classes=case.C, deltas=[PROBCOVER_RADIUS], random_state=next(seeds)
+        ).query(unit_rows, y, batch_size=case.n)
+
+    if case.strategy == "typiclust":
+        return lambda: peers.TypiClust(k=TYPICLUST_NEIGHBOURS, random_state=next(seeds)).query(
+            X, y, batch_size=case.n
+        )
+
+    raise KeyError(case.strategy)
 
 
-def papers(cell: Cell, device: torch.device) -> Callable[[], object]:
-    """Return LDM-S as the paper's authors run it, as a call: one hypothesis at a time, then one
-    pick at a time.
+def prepare_paper(case: SelectionCase, device: torch.device) -> Callable[[], object]:
+    """Return a function that selects by LDM-S as the paper's authors run it.
+
+    That is one hypothesis at a time, then one pick at a time.
     """
-    features, weight, bias = pool(cell.N, cell.D, cell.C, device)
+    features, weight, bias = make_pool(case.N, case.D, case.C, device)
     seeds = itertools.count()
 
-    def run() -> object:
+    def select() -> object:
         seed = next(seeds)
-        values = ldm_by_gaussian(
+        estimates = ldm_by_gaussian(
             features, weight, bias, sigmas=paper_sigmas(), patience=10, seed=seed, batch=1
         )
-        return one_at_a_time(values, features, cell.n, seed)
+        return seed_one_at_a_time(estimates, features, case.n, seed)
 
-    return run
+    return select
 
 
-def one_at_a_time(values: Tensor, features: Tensor, n: int, seed: int) -> Tensor:
-    """Return n rows by LDM-Seeding as k-means++ is usually written: all rows are weighed anew for
-    every pick.
+def seed_one_at_a_time(estimates: Tensor, features: Tensor, n: int, seed: int) -> Tensor:
+    """Return n rows by LDM-Seeding as k-means++ is usually written.
+
+    The chances of all rows are computed again for every pick.
+
+    Args:
+        estimates: (N,) the LDM of each row.
+        features: (N, D)
+        n: number of picks.
+        seed: seed of the draws.
     """
     generator = torch.Generator(features.device).manual_seed(seed)
     units = torch.nn.functional.normalize(features)
-    weights = ldm_log_weights(values, n).exp()
-    picks = values.argmin()[None]
+    weights = ldm_log_weights(estimates, n).exp()
+    picks = estimates.argmin()[None]
     nearest = torch.full_like(weights, torch.inf)
+
     for _ in range(n - 1):
-        nearest = torch.minimum(nearest, (1 - units @ units[picks[-1]]).clamp_min(0).double())
+        last_pick = picks[-1]
+        distances = (1 - units @ units[last_pick]).clamp_min(0).double()
+        nearest = torch.minimum(nearest, distances)
         chances = (weights * nearest).square()
-        chances[picks[-1]] = 0
-        ends = chances.cumsum(dim=0)
-        point = (
-            torch.rand((), generator=generator, device=features.device, dtype=torch.float64)
-            * ends[-1]
-        )
-        picks = torch.cat(
-            [picks, torch.searchsorted(ends, point, right=True).clamp_max(len(ends) - 1)[None]]
-        )
+        chances[last_pick] = 0
+
+        cumulative = chances.cumsum(dim=0)
+        uniform = torch.rand((), generator=generator, device=features.device, dtype=torch.float64)
+        pick = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
+        picks = torch.cat([picks, pick.clamp_max(len(cumulative) - 1)[None]])
     return picks
 
 
-def usual_bait(cell: Cell, device: torch.device, picks: int) -> tuple[float, list[int]]:
-    """Return the seconds of one forward pick as BAIT is usually written, and the first picks."""
-    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
-    if everything.features is None or everything.logits is None:
-        raise TypeError("the pool has everything")
-    p, z = everything.logits.double().softmax(dim=1), everything.features.double()
-    eye = torch.eye(cell.C, dtype=torch.float64, device=device)
+def run_usual_bait(
+    case: SelectionCase, device: torch.device, pick_count: int
+) -> tuple[float, list[int]]:
+    """Pick by BAIT as it is usually written, forward only.
+
+    Returns:
+        The seconds of a pick, and the picks.
+    """
+    pool = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, device)
+    p = pool.logits.double().softmax(dim=1)  # (rows, C)
+    z = pool.features.double()  # (rows, D)
+
+    # The factor of a row's Fisher information, (rows, C, C * D).
+    eye = torch.eye(case.C, dtype=torch.float64, device=device)
     X = (p.sqrt()[:, :, None] * (eye - p[:, None]))[:, :, :, None] * z[:, None, None, :]
-    X = X.view(len(z), cell.C, -1)
-    known, free = X[:LABELLED].flatten(0, 1), X[LABELLED:]
+    X = X.view(len(z), case.C, -1)
+
+    labelled = X[:LABELLED_COUNT].flatten(0, 1)
+    candidates = X[LABELLED_COUNT:]
     fisher = X.flatten(0, 1).T @ X.flatten(0, 1) / len(X)
+    labels_after = LABELLED_COUNT + case.n
     inverse = torch.linalg.inv(
         torch.eye(X.shape[2], dtype=torch.float64, device=device)
-        + known.T @ known / (LABELLED + cell.n)
+        + labelled.T @ labelled / labels_after
     )
-    free = free * (cell.n / (LABELLED + cell.n)) ** 0.5
-    chosen: list[int] = []
-    start = time.perf_counter()
-    for _ in range(picks):
-        moved = free @ inverse
-        inner = torch.linalg.inv(eye + moved @ free.transpose(1, 2))
-        scores = (
-            (moved @ fisher @ moved.transpose(1, 2) @ inner).diagonal(dim1=1, dim2=2).sum(dim=1)
-        )
-        scores[chosen] = -torch.inf
+    candidates = candidates * (case.n / labels_after) ** 0.5
+
+    picks: list[int] = []
+    started = time.perf_counter()
+    for _ in range(pick_count):
+        moved = candidates @ inverse
+        inner = torch.linalg.inv(eye + moved @ candidates.transpose(1, 2))
+        products = moved @ fisher @ moved.transpose(1, 2) @ inner
+        scores = products.diagonal(dim1=1, dim2=2).sum(dim=1)
+        scores[picks] = -torch.inf
         best = int(scores.argmax())
-        chosen.append(best)
+        picks.append(best)
         inverse = inverse - moved[best].T @ inner[best] @ moved[best]
-    return (time.perf_counter() - start) / picks, chosen
+    return (time.perf_counter() - started) / pick_count, picks
 
 
-def measure(cell: Cell) -> dict[str, Any]:
-    """Run one cell here; return its median time and how far it raised the memory in use."""
+# Time and memory of a process
+
+
+def measure_case(case: SelectionCase) -> Cost:
+    """Run a case in this process, and measure by how much it raises the memory in use."""
     cpu = torch.device("cpu")
-    work = {"teeter": lambda: ours(cell, cpu), "paper": lambda: papers(cell, cpu)}.get(
-        cell.library, lambda: theirs(cell)
-    )()
-    times, peaks = [], []
-    for _ in range(cell.repeats):
-        before = _forget_peak()
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-        peaks.append((_status("VmHWM") - before) / 1024)
-    return {"seconds": statistics.median(times), "peak MB": statistics.median(peaks)}
+    if case.library == Library.TEETER:
+        select = prepare_teeter(case, cpu)
+    elif case.library == Library.PAPER:
+        select = prepare_paper(case, cpu)
+    else:
+        select = prepare_scikit_activeml(case)
+
+    times = []
+    peaks = []
+    for _ in range(case.repeats):
+        used_before = reset_peak_memory()
+        started = time.perf_counter()
+        select()
+        times.append(time.perf_counter() - started)
+        peaks.append((read_memory("VmHWM") - used_before) / 1024)
+    return Cost(statistics.median(times), statistics.median(peaks))
 
 
-def _forget_peak() -> int:
-    """Let the peak memory begin anew, so that set-up does not hide it; return what is in use, in
-    KB.
-    """
+def reset_peak_memory() -> int:
+    """Reset the peak memory of this process, and return the memory in use in KB."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # else work could hide in what set-up gave back
+    # Otherwise a selection could use memory that the set-up has freed, and seem to need none.
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
+    return read_memory("VmRSS")
 
 
-def _status(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+def read_memory(field: str) -> int:
+    """Return a field of this process's status in KB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1])
+    raise KeyError(field)
 
 
-def apart(cell: Cell, threads: int, patience: float) -> dict[str, Any] | None:
-    """Run one cell in a process of its own; None if it ran out of time or memory."""
-    pinned = {
-        name: str(threads)
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+def measure_in_subprocess(case: SelectionCase, threads: int, timeout: float) -> Cost | None:
+    """Measure a case in a new process.
+
+    Returns:
+        Its cost, or None if it ran out of time or memory.
+    """
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
     }
-    command = [sys.executable, "-W", "ignore", __file__, "--cell", json.dumps(asdict(cell))]
+    command = [sys.executable, "-W", "ignore", __file__, "--cell", json.dumps(asdict(case))]
     try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **pinned},
-            capture_output=True,
-            text=True,
-            timeout=patience,
-            check=True,
+        process = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout, check=True
         )
     except subprocess.TimeoutExpired:
         return None
     except subprocess.CalledProcessError as error:
         print(
-            f"{cell.library} {cell.strategy} at N = {cell.N:,} failed: "
+            f"{case.library} {case.strategy} at N = {case.N:,} failed: "
             f"{error.stderr.strip().splitlines()[-1:]}"
         )
         return None
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+
+    answer = json.loads(process.stdout.splitlines()[-1])
+    return Cost(answer["seconds"], answer["peak MB"])
 
 
-def beside_peers(threads: int, patience: float, largest: int) -> list[dict[str, Any]]:
-    lines = []
-    for strategy, n in PEERS.items():
-        for N in (size for size in (10_000, 100_000, 1_000_000) if size <= largest):
-            # With 10,000 configurations of labels the peer takes 23 GB at N = 10,000.
-            cell = Cell(
-                "teeter", strategy, N, n=n, configurations=1_000, repeats=5 if N <= 10_000 else 1
+# Parts of the benchmark
+
+
+def compare_with_peers(threads: int, timeout: float, largest: int) -> list[dict[str, Any]]:
+    """Measure teeter and scikit-activeml on pools of up to ``largest`` rows."""
+    rows = []
+    for strategy, n in PEER_PICKS.items():
+        for N in PEER_POOL_SIZES:
+            if largest < N:
+                continue
+
+            case = SelectionCase(
+                strategy,
+                N,
+                n=n,
+                # With 10,000 configurations of labels the peer takes 23 GB at N = 10,000.
+                configurations=1_000,
+                repeats=5 if N <= 10_000 else 1,
             )
-            us = apart(cell, threads, patience)
-            them = apart(replace(cell, library="scikit-activeml"), threads, patience)
-            lines.append(
-                {
-                    "strategy": strategy,
-                    "N": N,
-                    "n": n,
-                    "teeter (s)": us["seconds"] if us else "gave up",
-                    "scikit-activeml (s)": them["seconds"] if them else "gave up",
-                    "times faster": them["seconds"] / us["seconds"] if us and them else "",
-                    "teeter (MB)": us["peak MB"] if us else "",
-                    "scikit-activeml (MB)": them["peak MB"] if them else "",
-                }
-            )
-            print(table(lines[-1:]).splitlines()[-1], flush=True)
-    return lines
+            peer_case = replace(case, library=Library.SCIKIT_ACTIVEML)
+            cost = measure_in_subprocess(case, threads, timeout)
+            peer_cost = measure_in_subprocess(peer_case, threads, timeout)
+
+            ratio: float | str = ""
+            if cost is not None and peer_cost is not None:
+                ratio = peer_cost.seconds / cost.seconds
+            row = {
+                "strategy": strategy,
+                "N": N,
+                "n": n,
+                "teeter (s)": cost.seconds if cost else "gave up",
+                "scikit-activeml (s)": peer_cost.seconds if peer_cost else "gave up",
+                "times faster": ratio,
+                "teeter (MB)": cost.peak_mb if cost else "",
+                "scikit-activeml (MB)": peer_cost.peak_mb if peer_cost else "",
+            }
+            rows.append(row)
+            print(format_table_row(row.values()), flush=True)
+    return rows
 
 
-def inertias() -> dict[str, float]:
-    """Return the mean inertia of TypiClust's k-means over seeds: ours, and scikit-learn's, which
-    the peer calls.
+def compare_inertia() -> dict[str, float]:
+    """Return the mean inertia over seeds of teeter's k-means, which TypiClust uses, and of
+    scikit-learn's, which the peer uses.
     """
     from sklearn.cluster import KMeans
 
-    features = outputs_of(10_000, 128, 10, torch.device("cpu")).features
-    if features is None:
-        raise TypeError("the pool has features")
-    clusters = LABELLED + PEERS["typiclust"]
-    ours = [
-        k_means(features, clusters, generator=torch.Generator().manual_seed(seed))[2]
-        for seed in range(20)
-    ]
-    theirs = [
-        float(KMeans(clusters, random_state=seed).fit(features.numpy()).inertia_)
-        for seed in range(20)
-    ]
-    return {"teeter": statistics.mean(ours), "scikit-learn": statistics.mean(theirs)}
+    features, _, _ = make_pool(10_000, 128, 10, torch.device("cpu"))
+    clusters = LABELLED_COUNT + PEER_PICKS["typiclust"]
+    teeter_inertia = []
+    sklearn_inertia = []
+    for seed in range(INERTIA_SEEDS):
+        generator = torch.Generator().manual_seed(seed)
+        _, _, inertia = k_means(features, clusters, generator=generator)
+        teeter_inertia.append(inertia)
+
+        peer = KMeans(clusters, random_state=seed).fit(features.numpy())
+        sklearn_inertia.append(float(peer.inertia_))
+    return {
+        "teeter": statistics.mean(teeter_inertia),
+        "scikit-learn": statistics.mean(sklearn_inertia),
+    }
 
 
-def growth(device: torch.device) -> list[dict[str, Any]]:
-    lines = []
+def measure_growth(device: torch.device) -> list[dict[str, Any]]:
+    """Time every strategy as one size at a time grows, and fit ``time = a * size^k``."""
+    rows = []
     for strategy in teeter.strategies.names():
-        small = strategy in ("bait", "batchbald")
-        base = Cell("teeter", strategy, *((600, 24, 5, 8) if small else (4_000, 64, 10, 50)))
+        base = SelectionCase(strategy, N=4_000, D=64, C=10, n=50)
+        if strategy in ("bait", "batchbald"):
+            base = SelectionCase(strategy, N=600, D=24, C=5, n=8)
+
         for name in ("N", "C", "D", "n"):
-            sizes = [getattr(base, name) * 2**k for k in range(4)]
-            times = [
-                seconds(ours(replace(base, **{name: size}), device), device, repeats=3)
-                for size in sizes
-            ]
-            told = {"strategy": strategy, "grows": name, "from": sizes[0], "to": sizes[-1]}
-            lines.append(
+            sizes = [getattr(base, name) * 2**doublings for doublings in range(4)]
+            times = []
+            for size in sizes:
+                select = prepare_teeter(replace(base, **{name: size}), device)
+                times.append(measure_seconds(select, device, repeats=3))
+            rows.append(
                 {
-                    **told,
+                    "strategy": strategy,
+                    "grows": name,
+                    "from": sizes[0],
+                    "to": sizes[-1],
                     "first (s)": times[0],
                     "last (s)": times[-1],
-                    "exponent": exponent(sizes, times),
+                    "exponent": fit_exponent(sizes, times),
                 }
             )
-        print(table(lines[-4:]), flush=True)
-    return lines
+        print(format_table(rows[-4:]), flush=True)
+    return rows
 
 
-def bait_beside_itself(device: torch.device) -> list[dict[str, Any]]:
-    cell = Cell("teeter", "bait", 2_000, 128, 10, 100)
-    work = ours(cell, device)
-    us = seconds(work, device, repeats=3, warm=0)
-    per_pick, first = usual_bait(cell, device, 200 if device.type == "cuda" else 5)
-    everything = outputs_of(cell.N + LABELLED, cell.D, cell.C, device)
-    if everything.features is None or everything.logits is None:
-        raise TypeError("the pool has everything")
-    forward = bait(
-        everything.logits[LABELLED:],
-        everything.features[LABELLED:],
-        cell.n,
-        labelled=(everything.logits[:LABELLED], everything.features[:LABELLED]),
+def compare_bait(device: torch.device) -> list[dict[str, Any]]:
+    """Time BAIT beside its usual formulation, and compare their first picks."""
+    case = SelectionCase("bait", N=2_000, D=128, C=10, n=100)
+    seconds = measure_seconds(prepare_teeter(case, device), device, repeats=3, warmups=0)
+
+    timed_picks = 200 if device.type == "cuda" else 5
+    seconds_per_pick, usual_picks = run_usual_bait(case, device, timed_picks)
+    # The backward pass over 2n rows is left out, in favour of the usual formulation.
+    usual_seconds = seconds_per_pick * 2 * case.n
+
+    pool = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, device)
+    picks = bait(
+        pool.logits[LABELLED_COUNT:],
+        pool.features[LABELLED_COUNT:],
+        case.n,
+        labelled=(pool.logits[:LABELLED_COUNT], pool.features[:LABELLED_COUNT]),
         pruned=False,
     ).tolist()
-    usual = per_pick * 2 * cell.n  # the backward pass over 2n rows is left out, in its favour
+
     return [
         {
-            "N": cell.N,
-            "D": cell.D,
-            "C": cell.C,
-            "n": cell.n,
-            "teeter (s)": us,
-            "usual, forward alone (s)": usual,
-            "timed picks": len(first),
-            "same picks": forward[: len(first)] == first,
-            "times faster": usual / us,
+            "N": case.N,
+            "D": case.D,
+            "C": case.C,
+            "n": case.n,
+            "teeter (s)": seconds,
+            "usual, forward alone (s)": usual_seconds,
+            "timed picks": len(usual_picks),
+            "same picks": picks[: len(usual_picks)] == usual_picks,
+            "times faster": usual_seconds / seconds,
         }
     ]
 
 
-def on_gpu(device: torch.device) -> list[dict[str, Any]]:
-    lines = []
+def measure_on_gpu(device: torch.device) -> list[dict[str, Any]]:
+    """Measure every strategy on a GPU, and two forms of BAIT on larger inputs."""
+    rows = []
     for strategy in teeter.strategies.names():
-        for N in (10_000, 100_000) if strategy not in ("bait",) else (2_000,):
-            cell = Cell("teeter", strategy, N, n=10 if strategy == "batchbald" else 100)
+        pool_sizes = (2_000,) if strategy == "bait" else (10_000, 100_000)
+        for N in pool_sizes:
+            case = SelectionCase(strategy, N, n=10 if strategy == "batchbald" else 100)
             torch.cuda.reset_peak_memory_stats()
-            taken = seconds(ours(cell, device), device, repeats=3)
-            peak = torch.cuda.max_memory_allocated() / 2**20
-            lines.append(
-                {
-                    "strategy": strategy,
-                    "N": N,
-                    "D": 128,
-                    "C": 10,
-                    "n": cell.n,
-                    "s": taken,
-                    "peak MB": peak,
-                }
-            )
-            print(table(lines[-1:]).splitlines()[-1], flush=True)
-    for N, D, C, n, form in [(4_000, 512, 10, 400, "exact"), (10_000, 512, 100, 2_000, "binary")]:
-        known = outputs_of(N + 1000, D, C, device)
-        context = build_context(
-            known.take(np.arange(N)),
-            labelled=known.take(np.arange(N, N + 1000)),
-            labels=np.arange(1000) % C,
-            device=device,
-        )
-        chosen = make_strategy("bait", {"form": form})
-        torch.cuda.reset_peak_memory_stats()
-        start = time.perf_counter()
-        chosen.select(context, n)
-        taken = time.perf_counter() - start
-        peak = torch.cuda.max_memory_allocated() / 2**20
-        lines.append(
-            {
-                "strategy": f"bait, {form}",
-                "N": N,
-                "D": D,
-                "C": C,
-                "n": n,
-                "s": taken,
-                "peak MB": peak,
-            }
-        )
-        print(table(lines[-1:]).splitlines()[-1], flush=True)
-    return lines
+            seconds = measure_seconds(prepare_teeter(case, device), device, repeats=3)
+            rows.append(build_gpu_row(case, strategy, seconds))
+            print(format_table_row(rows[-1].values()), flush=True)
+
+    bait_cases = {
+        "exact": SelectionCase("bait", N=4_000, D=512, C=10, n=400),
+        "binary": SelectionCase("bait", N=10_000, D=512, C=100, n=2_000),
+    }
+    for form, case in bait_cases.items():
+        seconds = time_large_bait(case, form, device)
+        rows.append(build_gpu_row(case, f"bait, {form}", seconds))
+        print(format_table_row(rows[-1].values()), flush=True)
+    return rows
+
+
+def time_large_bait(case: SelectionCase, form: str, device: torch.device) -> float:
+    """Return the seconds of one selection by a form of BAIT, with 1,000 labelled rows."""
+    labelled_count = 1000
+    outputs = make_synthetic_pool(case.N + labelled_count, case.D, case.C, device).to_outputs()
+    context = build_context(
+        outputs.take(np.arange(case.N)),
+        labelled=outputs.take(np.arange(case.N, case.N + labelled_count)),
+        labels=np.arange(labelled_count) % case.C,
+        device=device,
+    )
+    strategy = make_strategy("bait", {"form": form})
+
+    torch.cuda.reset_peak_memory_stats()
+    started = time.perf_counter()
+    strategy.select(context, case.n)
+    return time.perf_counter() - started
+
+
+def build_gpu_row(case: SelectionCase, name: str, seconds: float) -> dict[str, Any]:
+    """Return a row with the peak memory of the GPU since it was last reset."""
+    return {
+        "strategy": name,
+        "N": case.N,
+        "D": case.D,
+        "C": case.C,
+        "n": case.n,
+        "s": seconds,
+        "peak MB": torch.cuda.max_memory_allocated() / 2**20,
+    }
 
 
 def main() -> None:
@@ -437,32 +554,39 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=["peers", "growth", "bait", "gpu"], default="peers")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--patience", type=float, default=120)
+    parser.add_argument(
+        "--patience", type=float, default=120, help="seconds before a selection is cancelled"
+    )
     parser.add_argument(
         "--largest", type=int, default=1_000_000, help="the largest pool beside peers"
     )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
+    parser.add_argument("--cell", dest="case", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.cell:
-        print(json.dumps(measure(Cell(**json.loads(options.cell)))))
+
+    if options.case:
+        cost = measure_case(SelectionCase(**json.loads(options.case)))
+        print(json.dumps({"seconds": cost.seconds, "peak MB": cost.peak_mb}))
         return
+
     torch.set_num_threads(options.threads)
     device = torch.device("cuda" if options.part == "gpu" else options.device)
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "peers": lambda: beside_peers(options.threads, options.patience, options.largest),
-        "growth": lambda: growth(device),
-        "bait": lambda: bait_beside_itself(device),
-        "gpu": lambda: on_gpu(device),
+        "peers": lambda: compare_with_peers(options.threads, options.patience, options.largest),
+        "growth": lambda: measure_growth(device),
+        "bait": lambda: compare_bait(device),
+        "gpu": lambda: measure_on_gpu(device),
     }
-    lines = parts[options.part]()
-    print(table(lines))
-    result = {**facts(device), "threads": options.threads, options.part: lines}
+    rows = parts[options.part]()
+    print(format_table(rows))
+
+    result = {**describe_setup(device), "threads": options.threads, options.part: rows}
     if options.part == "peers":
-        result["patience"], result["k-means inertia"] = options.patience, inertias()
+        result["patience"] = options.patience
+        result["k-means inertia"] = compare_inertia()
         print(result["k-means inertia"])
-    save(options.out, result)
+    save_result(options.out, result)
 
 
 if __name__ == "__main__":

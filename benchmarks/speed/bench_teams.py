@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,119 +28,154 @@ import httpx
 import numpy as np
 import sklearn.linear_model  # loaded once, not by each process  # noqa: F401
 import torch
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.errors import InputError
 
+TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
+
 CLASSES = ("even", "odd")
 BATCH = 20
-TRAINED_EVERY = 10.0
+FIRST_LABELS = 20
+"""Labels that the first model is trained on."""
+
+TRAINING_INTERVAL = 10.0
 """Seconds between models, as if somebody looked on."""
 
+CAMPAIGN_URL = "/api/v1/campaigns/numbers"
 
-def truth(item: str) -> str:
-    """What an item is, by its number."""
+
+@dataclass
+class AnnotatorLog:
+    """What an annotator did, written to a file when their process ends."""
+
+    answered: list[str] = field(default_factory=list)
+    """Items whose answers were acknowledged."""
+    ask_seconds: list[float] = field(default_factory=list)
+    answer_seconds: list[float] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> AnnotatorLog:
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """When an annotator stops."""
+
+    until: float
+    """Seconds since the epoch."""
+    answers: int | None
+    """Answers of each annotator. None: no limit."""
+
+    def is_reached(self, log: AnnotatorLog) -> bool:
+        has_all_answers = self.answers is not None and len(log.answered) >= self.answers
+        return has_all_answers or time.time() >= self.until
+
+
+def true_class(item: str) -> str:
+    """Return the class of an item, which follows from its number."""
     return CLASSES[int(item[1:]) % 2]
 
 
-def begin(where: str, items: int) -> None:
-    """Make a campaign of items whose class can be learnt, with a first model."""
-    vectors = np.random.default_rng(0).normal(size=(items, 16)).astype(np.float32)
-    vectors[::2, 0] += 2
+def create_campaign(location: str, item_count: int) -> None:
+    """Create a campaign of items whose class can be learnt, with a first model."""
+    features = np.random.default_rng(0).normal(size=(item_count, 16)).astype(np.float32)
+    features[::2, 0] += 2
+
     campaign = Campaign.create(
-        where, "numbers", CLASSES, Settings(kind="features", strategy="margin")
+        location, "numbers", CLASSES, Settings(kind="features", strategy="margin")
     )
-    known = {f"n{k}": truth(f"n{k}") for k in range(20)}
     campaign.add(
-        {"id": f"n{k}", "features": row, "label": known.get(f"n{k}")}
-        for k, row in enumerate(vectors)
+        {
+            "id": f"n{k}",
+            "features": row,
+            "label": true_class(f"n{k}") if k < FIRST_LABELS else None,
+        }
+        for k, row in enumerate(features)
     )
     campaign.train()
     campaign.database.close()
 
 
-def annotate(where: str, name: str, until: float, answers: int | None, out: str) -> None:
-    """Ask and answer until a time or a number of answers; write how long each took, and what was
-    acknowledged.
-    """
-    told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
+# Annotators, each in a process of its own
+
+
+def annotate(location: str, name: str, limit: Limit, log_path: Path) -> None:
+    """Ask and answer through the database until the limit, and write the log."""
+    log = AnnotatorLog()
     try:
-        campaign = Campaign.open(where)
-        while time.time() < until and not has_answered(told, answers):
-            start = time.perf_counter()
+        campaign = Campaign.open(location)
+        while not limit.is_reached(log):
+            started = time.perf_counter()
             questions = campaign.ask(BATCH, name)
-            told["asks"].append(time.perf_counter() - start)
+            log.ask_seconds.append(time.perf_counter() - started)
             if not questions:
                 break
+
             for question in questions:
-                if time.time() >= until or has_answered(told, answers):
+                if limit.is_reached(log):
                     break
-                start = time.perf_counter()
-                campaign.tell(question.item, truth(question.item), name)
-                told["answers"].append(time.perf_counter() - start)
-                told["answered"].append(question.item)
+                started = time.perf_counter()
+                campaign.tell(question.item, true_class(question.item), name)
+                log.answer_seconds.append(time.perf_counter() - started)
+                log.answered.append(question.item)
         campaign.database.close()
     except Exception as error:
-        told["errors"].append(f"{type(error).__name__}: {error}")
-    Path(out).write_text(json.dumps(told))
+        log.errors.append(f"{type(error).__name__}: {error}")
+    log.write(log_path)
 
 
-def has_answered(told: dict[str, Any], answers: int | None) -> bool:
-    """Return whether somebody has given as many answers as they were to give; None is no limit."""
-    return answers is not None and len(told["answered"]) >= answers
+def annotate_on_page(url: str, token: str, limit: Limit, log_path: Path) -> None:
+    """Ask and answer through a server until the limit, and write the log.
 
-
-def annotate_on_page(address: str, token: str, until: float, answers: int | None, out: str) -> None:
-    """Do the same through a server; a wait for questions that are still being picked counts as part
-    of the ask.
+    A wait for items that are still being picked counts as part of the ask.
     """
-    told: dict[str, Any] = {"answered": [], "asks": [], "answers": [], "errors": []}
-    at, headers = "/api/v1/campaigns/numbers", {"authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
-        asked = time.perf_counter()
-        while time.time() < until and not has_answered(told, answers):
+    log = AnnotatorLog()
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+        ask_started = time.perf_counter()
+        while not limit.is_reached(log):
             try:
-                found = client.get(f"{at}/questions", params={"n": BATCH})
-                found.raise_for_status()
-                questions = found.json()["questions"]
+                response = client.get(f"{CAMPAIGN_URL}/questions", params={"n": BATCH})
+                response.raise_for_status()
+                questions = response.json()["questions"]
                 if not questions:
                     time.sleep(0.05)
                     continue
-                told["asks"].append(time.perf_counter() - asked)
+                log.ask_seconds.append(time.perf_counter() - ask_started)
+
                 for question in questions:
-                    if time.time() >= until or has_answered(told, answers):
+                    if limit.is_reached(log):
                         break
-                    start = time.perf_counter()
-                    body = {"item": question["item"], "label": truth(question["item"])}
-                    client.post(f"{at}/answers", json=body).raise_for_status()
-                    told["answers"].append(time.perf_counter() - start)
-                    told["answered"].append(question["item"])
+                    started = time.perf_counter()
+                    answer = {"item": question["item"], "label": true_class(question["item"])}
+                    client.post(f"{CAMPAIGN_URL}/answers", json=answer).raise_for_status()
+                    log.answer_seconds.append(time.perf_counter() - started)
+                    log.answered.append(question["item"])
             except httpx.HTTPError as error:
-                told["errors"].append(f"{type(error).__name__}: {error}")
-            asked = time.perf_counter()
-    Path(out).write_text(json.dumps(told))
+                log.errors.append(f"{type(error).__name__}: {error}")
+            ask_started = time.perf_counter()
+    log.write(log_path)
+
+
+# The process that starts them
 
 
 @contextmanager
-def serving(where: str) -> Iterator[str]:
-    """Yield the address of a server of a campaign, in a process of its own."""
-    command = [
-        sys.executable,
-        "-c",
-        "from teeter.cli import main; main()",
-        "serve",
-        where,
-        "--no-open",
-    ]
+def run_server(location: str) -> Iterator[str]:
+    """Run ``teeter serve`` in a process of its own, and yield its URL."""
+    command = [*TEETER, "serve", location, "--no-open"]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "TEETER_HOME": home}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         try:
-            found = next(
-                filter(None, (re.search(r"http://[^/]+", line) for line in process.stdout or []))
-            )
-            yield found[0]
+            yield read_url(process)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(20)
@@ -148,146 +183,188 @@ def serving(where: str) -> Iterator[str]:
                 process.stdout.close()
 
 
-def load(
-    where: str,
-    people: int,
+def read_url(process: subprocess.Popen[str]) -> str:
+    """Return the URL that a server prints when it is ready."""
+    for line in process.stdout or []:
+        if match := re.search(r"http://[^/]+", line):
+            return match[0]
+    raise RuntimeError("The server ended without printing its URL.")
+
+
+def measure_load(
+    location: str,
+    annotator_count: int,
     seconds: float,
-    items: int,
+    item_count: int,
     *,
     through: str,
     answers_each: int | None = None,
 ) -> dict[str, Any]:
-    """Let people answer at once for some seconds, or until each has given some answers; tell what
-    came of it.
+    """Let annotators answer at once, and return how fast it was and whether it was correct.
+
+    Args:
+        location: file or database of the campaign, which is created.
+        annotator_count: number of annotators.
+        seconds: time after which they stop.
+        item_count: number of items of the campaign.
+        through: ``"store"`` for the database, ``"web"`` for the server.
+        answers_each: answers after which an annotator stops earlier.
     """
-    begin(where, items)
+    create_campaign(location, item_count)
     context: Any = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
-    names, models, picked = [f"person {k}" for k in range(people)], 0, 0.0
+    names = [f"person {k}" for k in range(annotator_count)]
+    first_picks_seconds = 0.0
+
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        files = [Path(folder) / f"{k}.json" for k in range(people)]
-        act, place = (annotate, where) if through == "store" else (annotate_on_page, "")
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        log_paths = [folder / f"{k}.json" for k in range(annotator_count)]
+
+        # Annotators who use the server sign in with a token instead of a name.
+        target: Callable[[str, str, Limit, Path], None] = annotate
+        address = location
+        credentials = names
         if through == "web":
-            names = tokens_for(where, names)
-            place = stack.enter_context(serving(where))
-            picked = wait_for_picks(where)
+            target = annotate_on_page
+            credentials = add_annotators(location, names)
+            address = stack.enter_context(run_server(location))
+            first_picks_seconds = wait_for_picks(location)
+
         started = time.time()
-        until = started + seconds
+        limit = Limit(started + seconds, answers_each)
         workers = [
-            context.Process(target=act, args=(place, name, until, answers_each, str(file)))
-            for name, file in zip(names, files, strict=True)
+            context.Process(target=target, args=(address, credential, limit, log_path))
+            for credential, log_path in zip(credentials, log_paths, strict=True)
         ]
         for worker in workers:
             worker.start()
+        model_count = 0
         if through == "store":
-            models = train_while_alive(where, workers)
+            model_count = train_while_alive(location, workers)
         for worker in workers:
             worker.join()
-        lasted = time.time() - started
-        told = [json.loads(file.read_text()) for file in files]
-    errors = [error for one in told for error in one["errors"]]
-    answers, asks = (
-        np.array([value for one in told for value in one[kind]]) for kind in ("answers", "asks")
-    )
-    first = [one["asks"][0] for one in told if one["asks"]]
+        duration = time.time() - started
+        logs = [AnnotatorLog.read(log_path) for log_path in log_paths]
+
+    if through == "web":
+        model_count = count_models(location) - 1
+
+    errors = [error for log in logs for error in log.errors]
+    answer_seconds = np.array([value for log in logs for value in log.answer_seconds])
+    ask_seconds = np.array([value for log in logs for value in log.ask_seconds])
+    first_ask_seconds = [log.ask_seconds[0] for log in logs if log.ask_seconds]
+    answered = [item for log in logs for item in log.answered]
     return {
         "through": through,
-        "first picks after s": round(picked, 1),
-        "people": people,
-        "items": items,
-        "seconds": round(lasted, 1),
-        "answers": len(answers),
-        "answers a second": round(len(answers) / lasted, 1),
-        "answer, median ms": 1000 * float(np.median(answers)),
-        "answer, 99 in 100 ms": 1000 * float(np.percentile(answers, 99)),
-        "ask, median ms": 1000 * float(np.median(asks)),
-        "ask, slowest ms": 1000 * float(asks.max()),
-        "first ask, slowest ms": 1000 * max(first),
-        "models": models if through == "store" else count_models(where) - 1,
+        "first picks after s": round(first_picks_seconds, 1),
+        "people": annotator_count,
+        "items": item_count,
+        "seconds": round(duration, 1),
+        "answers": len(answer_seconds),
+        "answers a second": round(len(answer_seconds) / duration, 1),
+        "answer, median ms": 1000 * float(np.median(answer_seconds)),
+        "answer, 99 in 100 ms": 1000 * float(np.percentile(answer_seconds, 99)),
+        "ask, median ms": 1000 * float(np.median(ask_seconds)),
+        "ask, slowest ms": 1000 * float(ask_seconds.max()),
+        "first ask, slowest ms": 1000 * max(first_ask_seconds),
+        "models": model_count,
         "errors": len(errors),
-        **check(where, [item for one in told for item in one["answered"]]),
+        **count_mistakes(location, answered),
         "first error": errors[0] if errors else "",
     }
 
 
-def wait_for_picks(where: str) -> float:
-    """Wait until a server that has just been started has questions for those who come, and return
-    how long it took.
-    """
-    campaign, began = Campaign.open(where), time.perf_counter()
+def wait_for_picks(location: str) -> float:
+    """Wait until a server that has just started has picks, and return the seconds it took."""
+    campaign = Campaign.open(location)
+    started = time.perf_counter()
     while True:
         with campaign.database.reading() as connection:
             if campaign.repository.picks.count_ready(connection):
                 campaign.database.close()
-                return time.perf_counter() - began
+                return time.perf_counter() - started
         time.sleep(0.1)
 
 
-def tokens_for(where: str, names: list[str]) -> list[str]:
-    """Name people, and return their tokens."""
-    campaign = Campaign.open(where)
-    tokens = [
-        campaign.people.add(name, "owner" if k == 0 else "annotator")
-        for k, name in enumerate(names)
-    ]
+def add_annotators(location: str, names: list[str]) -> list[str]:
+    """Add annotators to a campaign, the first as its owner, and return their tokens."""
+    campaign = Campaign.open(location)
+    tokens = []
+    for k, name in enumerate(names):
+        role = "owner" if k == 0 else "annotator"
+        tokens.append(campaign.people.add(name, role))
     campaign.database.close()
     return tokens
 
 
-def count_models(where: str) -> int:
+def count_models(location: str) -> int:
     """Return how many models were trained."""
-    campaign = Campaign.open(where)
+    campaign = Campaign.open(location)
     count = campaign.status().version
     campaign.database.close()
     return count
 
 
-def train_while_alive(where: str, workers: list[Any]) -> int:
-    """Train a model every few seconds while somebody answers; return how many there were."""
-    campaign, models = Campaign.open(where), 0
+def train_while_alive(location: str, workers: list[Any]) -> int:
+    """Train a model every few seconds while anybody answers, and return the number of models."""
+    campaign = Campaign.open(location)
+    model_count = 0
     while True:
-        next_model = time.monotonic() + TRAINED_EVERY
+        next_training = time.monotonic() + TRAINING_INTERVAL
         for worker in workers:
-            worker.join(max(0.0, next_model - time.monotonic()))
+            worker.join(max(0.0, next_training - time.monotonic()))
         if not any(worker.is_alive() for worker in workers):
             break
+
         try:
             campaign.train()
-            models += 1
+            model_count += 1
         except InputError:
             continue
     campaign.database.close()
-    return models
+    return model_count
 
 
-def check(where: str, acknowledged: list[str]) -> dict[str, int]:
-    """Count items that two people had at once, and acknowledged answers that are not there."""
-    campaign = Campaign.open(where)
-    holder: dict[str, str] = {}
-    doubles = 0
-    for line in campaign.history():
-        if line["what"] == "asked":
-            doubles += sum(item in holder for item in line["items"])
-            holder |= dict.fromkeys(line["items"], line["who"])
-        elif line["what"] == "returned":
-            for item in line["items"]:
-                holder.pop(item, None)
+def count_mistakes(location: str, acknowledged: list[str]) -> dict[str, int]:
+    """Count items that two annotators had at once, and acknowledged answers that are missing."""
+    campaign = Campaign.open(location)
+    assigned_items: set[str] = set()
+    asked_twice = 0
+    for event in campaign.history():
+        if event["what"] == "asked":
+            asked_twice += sum(item in assigned_items for item in event["items"])
+            assigned_items.update(event["items"])
+        elif event["what"] == "returned":
+            assigned_items.difference_update(event["items"])
+
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
-    held = {one.item for one in answers if one.label == truth(one.item)}
+    stored_items = {answer.item for answer in answers if answer.label == true_class(answer.item)}
     campaign.database.close()
-    twice = sum(count - 1 for count in Counter(acknowledged).values())
-    return {"asked twice": doubles, "answered twice": twice, "lost": len(set(acknowledged) - held)}
+
+    acknowledged_items = set(acknowledged)
+    return {
+        "asked twice": asked_twice,
+        "answered twice": len(acknowledged) - len(acknowledged_items),
+        "lost": len(acknowledged_items - stored_items),
+    }
+
+
+def start_postgresql(stack: ExitStack) -> str:
+    """Start a PostgreSQL server as the tests do, and return the URL of a new database."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+    postgres_server = importlib.import_module("campaigns.postgres_server")
+    server = stack.enter_context(postgres_server.running_server())
+    return str(server.new_database())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--people", type=int, default=16)
+    parser.add_argument("--people", type=int, default=16, help="number of annotators")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument(
-        "--answers-each", type=int, help="end sooner, when everybody has given so many answers"
+        "--answers-each", type=int, help="end earlier, when everybody has given so many answers"
     )
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument(
@@ -295,40 +372,34 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=("sqlite", "postgresql"))
     parser.add_argument("--through", choices=("store", "web"), help="both without it")
-    parser.add_argument("--out", type=Path, help="where to write the result as JSON")
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
     options = parser.parse_args()
     if options.url and not options.through:
         parser.error("--url goes with --through: a database takes one campaign of a name")
+
     torch.set_num_threads(1)
-    lines = []
+    stores = [options.only] if options.only else ["sqlite", "postgresql"]
+    ways = [options.through] if options.through else ["store", "web"]
+    rows = []
     with ExitStack() as stack:
-        for kind in (options.only,) if options.only else ("sqlite", "postgresql"):
-            for through in (options.through,) if options.through else ("store", "web"):
-                where = str(
-                    Path(stack.enter_context(tempfile.TemporaryDirectory())) / "numbers.teeter"
-                )
-                if kind == "postgresql":
-                    where = options.url or new_database(stack)
-                told = load(
-                    where,
+        for store in stores:
+            for through in ways:
+                if store == "postgresql":
+                    location = options.url or start_postgresql(stack)
+                else:
+                    folder = stack.enter_context(tempfile.TemporaryDirectory())
+                    location = str(Path(folder) / "numbers.teeter")
+                load = measure_load(
+                    location,
                     options.people,
                     options.seconds,
                     options.items,
                     through=through,
                     answers_each=options.answers_each,
                 )
-                lines.append({"store": kind, **told})
-                print(table([lines[-1]]), flush=True)
-    save(options.out, {**facts(torch.device("cpu")), "teams": lines})
-
-
-def new_database(stack: ExitStack) -> str:
-    """Return a database of a server that the tests know how to start."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    server = stack.enter_context(
-        importlib.import_module("campaigns.postgres_server").running_server()
-    )
-    return str(server.new_database())
+                rows.append({"store": store, **load})
+                print(format_table([rows[-1]]), flush=True)
+    save_result(options.out, {**describe_setup(torch.device("cpu")), "teams": rows})
 
 
 if __name__ == "__main__":

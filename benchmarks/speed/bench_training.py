@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from measure import facts, save, seconds, table
+from measure import describe_setup, format_table, measure_seconds, save_result
 from torch import Tensor, nn
 
 from teeter.models.networks import mlp, s_cnn
@@ -25,22 +25,32 @@ from teeter.training import FitJob, TrainingConfig, batched, fit_jobs
 
 ROWS = 500
 EPOCHS = 10
-COUNTS = (5, 50)
+REPEATS = 3
+NETWORK_COUNTS = (5, 50)
+
 KINDS = {"cpu": ("MLP",), "cuda": ("MLP", "S-CNN")}
 """Convolutions are not batched on a CPU."""
 
 
 def make_network(kind: str, seed: int) -> nn.Module:
     """Return a network for 16 numbers and 26 classes (OpenML 6), or for images (MNIST)."""
-    return mlp(16, 26, seed=seed) if kind == "MLP" else s_cnn(1, 28, 10, seed=seed)
+    if kind == "MLP":
+        return mlp(16, 26, seed=seed)
+    return s_cnn(1, 28, 10, seed=seed)
 
 
 def make_rows(kind: str) -> tuple[Tensor, Tensor]:
     """Return random rows and labels of the right shape."""
+    shape: tuple[int, ...] = (1, 28, 28)
+    classes = 10
+    if kind == "MLP":
+        shape = (16,)
+        classes = 26
+
     generator = torch.Generator().manual_seed(0)
-    shape, classes = ((16,), 26) if kind == "MLP" else ((1, 28, 28), 10)
     inputs = torch.randn(ROWS, *shape, generator=generator)
-    return inputs, torch.randint(classes, (ROWS,), generator=generator)
+    labels = torch.randint(classes, (ROWS,), generator=generator)
+    return inputs, labels
 
 
 def compare(kind: str, count: int, device: torch.device) -> dict[str, Any]:
@@ -48,32 +58,39 @@ def compare(kind: str, count: int, device: torch.device) -> dict[str, Any]:
     inputs, labels = make_rows(kind)
     config = TrainingConfig(epochs=EPOCHS)
 
-    def jobs() -> list[FitJob]:
+    def make_jobs() -> list[FitJob]:
         networks = [make_network(kind, seed).to(device) for seed in range(count)]
         return [FitJob(network, inputs, labels, seed=k) for k, network in enumerate(networks)]
 
-    def train(prepared: list[FitJob]) -> None:
-        for result in fit_jobs(prepared, config):
+    def train() -> None:
+        for result in fit_jobs(make_jobs(), config):
             if result.error is not None:
                 raise result.error
 
     def train_alone() -> None:
         # can_batch is what sends a network to the batched loop.
         with patch.object(batched, "can_batch", lambda networks: False):
-            train(jobs())
+            train()
 
     def train_without_graphs() -> None:
         with patch.object(batched, "_MIN_STEPS_TO_CAPTURE", 10**9):
-            train(jobs())
+            train()
 
-    repeats = 3
-    making = seconds(jobs, device, repeats=repeats)
-    alone = seconds(train_alone, device, repeats=repeats) - making
-    together = seconds(lambda: train(jobs()), device, repeats=repeats) - making
-    row = {"network": kind, "networks": count, "alone (s)": alone, "batched (s)": together}
+    # Making the networks is timed on its own, and subtracted.
+    making_seconds = measure_seconds(make_jobs, device, repeats=REPEATS)
+    alone_seconds = measure_seconds(train_alone, device, repeats=REPEATS) - making_seconds
+    batched_seconds = measure_seconds(train, device, repeats=REPEATS) - making_seconds
+
+    row = {
+        "network": kind,
+        "networks": count,
+        "alone (s)": alone_seconds,
+        "batched (s)": batched_seconds,
+    }
     if device.type == "cuda":
-        row["without graphs (s)"] = seconds(train_without_graphs, device, repeats=repeats) - making
-    row["speed-up"] = alone / together
+        seconds = measure_seconds(train_without_graphs, device, repeats=REPEATS)
+        row["without graphs (s)"] = seconds - making_seconds
+    row["speed-up"] = alone_seconds / batched_seconds
     return row
 
 
@@ -89,12 +106,13 @@ def main() -> None:
 
     rows = []
     for kind in KINDS[device.type]:
-        for count in COUNTS:
+        for count in NETWORK_COUNTS:
             rows.append(compare(kind, count, device))
             print(json.dumps(rows[-1]), flush=True)
-    print(table(rows))
+
+    print(format_table(rows))
     setup = {"rows": ROWS, "epochs": EPOCHS, "batch_size": TrainingConfig().batch_size}
-    save(options.out, {**facts(device), "setup": setup, "training": rows})
+    save_result(options.out, {**describe_setup(device), "setup": setup, "training": rows})
 
 
 if __name__ == "__main__":

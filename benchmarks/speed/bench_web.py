@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 import torch
 from campaign_data import create_feature_campaign, write_texts
-from measure import facts, save, table
+from measure import describe_setup, format_table, save_result
 
 TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
 
@@ -61,11 +61,13 @@ def read_url(process: subprocess.Popen[str]) -> str:
 
 
 def wait_for_questions(client: httpx.Client, campaign: str) -> None:
+    """Wait until a server has picked items."""
     while not client.get(f"{campaign}/questions").json()["questions"]:
         time.sleep(0.1)
 
 
 def is_training(client: httpx.Client) -> bool:
+    """Return whether the server says that it trains a model of the large campaign."""
     return "being trained" in client.get(LARGE_CAMPAIGN).json()["news"]
 
 
@@ -199,27 +201,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         first_item = measure_first_item(folder, 10_000)
-        print(table([first_item]))
+        print(format_table([first_item]))
 
         large_campaign = create_large_campaign(folder, options.items)
         with run_server(folder, str(large_campaign)) as client:
             wait_for_questions(client, LARGE_CAMPAIGN)
             answers = measure_answers(client, 200)
-            print(table([answers]))
+            print(format_table([answers]))
             pages = measure_pages(client, options.items)
-            print(table(pages))
+            print(format_table(pages))
 
     load = None
-    if hasattr(os, "getloadavg"):
+    if hasattr(os, "getloadavg"):  # not on Windows
         load = os.getloadavg()[0]
     result = {
-        **facts(torch.device("cpu")),
+        **describe_setup(torch.device("cpu")),
         "load": load,
         "first question": first_item,
         "answers": answers,
         "pages": pages,
     }
-    save(options.out, result)
+    save_result(options.out, result)
 
 
 if __name__ == "__main__":

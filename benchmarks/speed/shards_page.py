@@ -16,13 +16,14 @@ ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "shards_cpu.json"
 SUBSPACE_RESULT = ROOT / "benchmarks" / "rays" / "results" / "shards_epyc.json"
 """The same pool with isotropic rays, as in ``RESULT``, and with rays in subspaces."""
+
 PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
 BLOCK = re.compile(r"<!-- measured: a billion rows -->\n.*?<!-- end -->", flags=re.DOTALL)
 CORES = (16, 64, 256, 1024)
 
 
 @dataclass(frozen=True)
-class Bill:
+class Requirements:
     """What a selection by ldm-s from ``rows`` needs."""
 
     rows: int
@@ -48,64 +49,66 @@ class Bill:
         return (self.scoring + self.fetching) / cores + self.drawing
 
 
-def bill(result: dict[str, Any], rows: int = 10**9) -> Bill:
-    """Return what so many rows need at the measured rates."""
-    local = one_of(result, "local", "features")
+def estimate_requirements(result: dict[str, Any], rows: int = 10**9) -> Requirements:
+    """Estimate what so many rows need at the measured rates."""
+    local = find_engine(result, "local", "features")
     groups = rows / result["rows a group"]
 
-    def touched(count: float) -> float:
-        """Return the share of row groups, which are read whole, that hold one of ``count`` rows or more."""
+    def share_of_groups(count: float) -> float:
+        """Return the share of row groups, which are read whole, with any of ``count`` rows."""
         return 1 - math.exp(-count / groups)
 
     fetches = max(1, local["fetches"] - 1)  # the first is of one row
-    extra = (
-        touched(local["reference rows"])
-        + fetches * touched(local["rows fetched"] / fetches)
-        + touched(result["n"])
+    extra_passes = (
+        share_of_groups(local["reference rows"])
+        + fetches * share_of_groups(local["rows fetched"] / fetches)
+        + share_of_groups(result["n"])
     )
     drawing = result["drawing"]
-    return Bill(
+    return Requirements(
         rows=rows,
         scoring=rows / local["rows a second and core"] / 3600,
-        fetching=extra * rows / result["reading"]["rows a second"] / 3600,
+        fetching=extra_passes * rows / result["reading"]["rows a second"] / 3600,
         drawing=rows * drawing["seconds"] / drawing["rows"] / 3600,
         stored=rows * result["bytes a row"],
-        passes=1 + extra,
+        passes=1 + extra_passes,
         driver=rows * drawing["bytes a row"],
-        worker=1e9 * max(one["worker GB"] for one in result["engines"]),
+        worker=1e9 * max(engine["worker GB"] for engine in result["engines"]),
         rate=local["rows a second and core"] * result["bytes a row"],
     )
 
 
-def one_of(result: dict[str, Any], engine: str, form: str) -> dict[str, Any]:
-    (found,) = [
-        one for one in result["engines"] if (one["engine"], one["rows are"]) == (engine, form)
-    ]
-    return dict(found)
+def find_engine(result: dict[str, Any], name: str, form: str) -> dict[str, Any]:
+    """Return the measurement of an engine on rows of a form."""
+    for engine in result["engines"]:
+        if engine["engine"] == name and engine["rows are"] == form:
+            return dict(engine)
+    raise KeyError(f"{name}, {form}")
 
 
-def block(result: dict[str, Any]) -> str:
+def build_block(result: dict[str, Any]) -> str:
     """Return the measured part of the page."""
-    told = bill(result)
-    local, ray, model = (
-        one_of(result, *key)
-        for key in (("local", "features"), ("ray", "features"), ("local", "model"))
-    )
+    needs = estimate_requirements(result)
+    local = find_engine(result, "local", "features")
+    ray = find_engine(result, "ray", "features")
+    model = find_engine(result, "local", "model")
     speed = local["rows a second and core"]
-    later = json.loads(SUBSPACE_RESULT.read_text(encoding="utf-8"))
-    isotropic = later["old"]["engines"][0]["seconds"]
-    subspace = later["new"]["engines"][0]["seconds"]
-    facts = result["facts"]
-    commit = str(facts["commit"])
+
+    subspace_result = json.loads(SUBSPACE_RESULT.read_text(encoding="utf-8"))
+    isotropic_seconds = subspace_result["old"]["engines"][0]["seconds"]
+    subspace_seconds = subspace_result["new"]["engines"][0]["seconds"]
+
+    setup = result["facts"]
+    commit = str(setup["commit"])
     changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
     rows = [
-        f"| {cores:,} | {told.hours(cores):.1f} h | {cores * told.rate / 1e9:.2g} GB/s |"
+        f"| {cores:,} | {needs.hours(cores):.1f} h | {cores * needs.rate / 1e9:.2g} GB/s |"
         for cores in CORES
     ]
     return "\n".join(
         [
             f"We measured with {result['rows']:,} rows of {result['width']} features, {result['classes']} classes and "
-            f"{result['workers']} workers with one thread each ({facts['hardware'].split(',')[0]}, commit "
+            f"{result['workers']} workers with one thread each ({setup['hardware'].split(',')[0]}, commit "
             f"`{commit[:7]}`{changed}):",
             "",
             f"- With 256 directions, a core reads and scores {speed:,.0f} rows per second with local processes, and "
@@ -118,22 +121,22 @@ def block(result: dict[str, Any]) -> str:
             f"{ray['seconds']:,.0f} s on Ray. All processes together used",
             f"  {local['peak GB']:.1f} GB of memory locally and {ray['peak GB']:.1f} GB on Ray.",
             "- These times are of isotropic rays. In a later measurement with local processes on the same kind of "
-            f"machine, selecting took {isotropic:,.0f} s with",
-            f"  isotropic rays and {subspace:,.0f} s with rays in subspaces, which are now the default.",
-            f"- A worker uses at most {told.worker / 1e9:.1f} GB, whatever the size of the pool.",
+            f"machine, selecting took {isotropic_seconds:,.0f} s with",
+            f"  isotropic rays and {subspace_seconds:,.0f} s with rays in subspaces, which are now the default.",
+            f"- A worker uses at most {needs.worker / 1e9:.1f} GB, whatever the size of the pool.",
             f"- LDM-Seeding read {local['rows fetched']:,} rows for {result['n']:,} picks. On the machine that starts "
             "the job, drawing the picks takes",
-            f"  {told.drawing * 3600e6 / told.rows:.2g} s and {told.driver / told.rows:.0f} MB for each million "
+            f"  {needs.drawing * 3600e6 / needs.rows:.2g} s and {needs.driver / needs.rows:.0f} MB for each million "
             "rows of the pool.",
             f"- The picks {'were' if result['same picks'] else 'were NOT'} the same with local processes and with Ray.",
             "",
-            f"From these rates, we estimate that {told.rows:,} such rows need:",
+            f"From these rates, we estimate that {needs.rows:,} such rows need:",
             "",
-            f"- {told.stored / 1e12:.2g} TB of data, read {told.passes:.1f} times over (reading one row means reading its "
+            f"- {needs.stored / 1e12:.2g} TB of data, read {needs.passes:.1f} times over (reading one row means reading its "
             "whole row group),",
-            f"- {told.scoring:,.0f} core hours for scoring and {told.fetching:,.0f} for reading single rows,",
-            f"- {4 * told.rows / 1e9:.0f} GB of disk space for the scores,",
-            f"- {told.driver / 1e9:.0f} GB of memory and {told.drawing:.1f} hours on one core for drawing the picks.",
+            f"- {needs.scoring:,.0f} core hours for scoring and {needs.fetching:,.0f} for reading single rows,",
+            f"- {4 * needs.rows / 1e9:.0f} GB of disk space for the scores,",
+            f"- {needs.driver / 1e9:.0f} GB of memory and {needs.drawing:.1f} hours on one core for drawing the picks.",
             "",
             "If the disks are fast enough, the whole selection takes:",
             "",
@@ -148,13 +151,14 @@ def block(result: dict[str, Any]) -> str:
     )
 
 
-def filled(text: str) -> str:
+def fill_page(text: str) -> str:
     """Return the page with an up-to-date block."""
     result = json.loads(RESULT.read_text(encoding="utf-8"))
+    block = build_block(result)
     return BLOCK.sub(
-        lambda _: f"<!-- measured: a billion rows -->\n\n{block(result)}\n\n<!-- end -->", text
+        lambda _: f"<!-- measured: a billion rows -->\n\n{block}\n\n<!-- end -->", text
     )
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
