@@ -23,6 +23,7 @@ from measure import describe_setup, fit_exponent, format_table, measure_seconds,
 from torch import Tensor
 
 import teeter
+from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.kernels.ldm import paper_sigmas, search_by_gaussian
 
 SIZES = {
@@ -175,7 +176,12 @@ def main() -> None:
     growth = measure_growth(device)
     print(format_table(growth))
 
-    result = {**describe_setup(device), "comparison": comparisons, "growth of rays": growth}
+    result = {
+        **describe_setup(device),
+        "subspace": DEFAULT_SUBSPACE,
+        "comparison": comparisons,
+        "growth of rays": growth,
+    }
     save_result(options.out, result)
 
 

@@ -44,6 +44,7 @@ from torch import Tensor
 
 import teeter
 from teeter.kernels.bait import bait
+from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.kernels.kmeans import k_means
 from teeter.kernels.ldm import ldm_by_gaussian, paper_sigmas
 from teeter.kernels.seeding import ldm_log_weights
@@ -162,7 +163,7 @@ def prepare_scikit_activeml(case: SelectionCase) -> Callable[[], object]:
     from skactiveml.pool import batch_bald
 
     pool = make_synthetic_pool(case.N + LABELLED_COUNT, case.D, case.C, torch.device("cpu"))
-    X = pool.features.numpy().astype(np.float64)
+    X = pool.features.numpy()
     y = np.full(len(X), np.nan)
     y[:LABELLED_COUNT] = make_labels(case.C)
     probabilities = pool.logits.softmax(dim=1).numpy()[LABELLED_COUNT:]
@@ -581,7 +582,12 @@ def main() -> None:
     rows = parts[options.part]()
     print(format_table(rows))
 
-    result = {**describe_setup(device), "threads": options.threads, options.part: rows}
+    result = {
+        **describe_setup(device),
+        "threads": options.threads,
+        "subspace": DEFAULT_SUBSPACE,
+        options.part: rows,
+    }
     if options.part == "peers":
         result["patience"] = options.patience
         result["k-means inertia"] = compare_inertia()
