@@ -113,19 +113,28 @@ def build_rays_table() -> str:
     for name in ("ldm_cpu", "ldm_h200"):
         result = read_result(name)
         machine = describe_machine(result)
+        rays = "rays" if has_subspaces(result) else "isotropic rays"
         rows += [
             [
                 machine,
                 f"{row['N']:,} × {row['D']:,}",
                 str(row["C"]),
                 f"{row['Algorithm 1 (s)']:.3g} s",
-                f"{row['rays']:,} rays, {row['rays (s)']:.2g} s",
+                f"{row['rays']:,} {rays}, {row['rays (s)']:.2g} s",
                 f"**{row['ratio']:.0f}**",
             ]
             for row in result["comparison"]
         ]
     columns = ["machine", "pool", "classes", "Algorithm 1", "rays", "times faster"]
     return "\n".join(format_aligned_table(columns, rows)).rstrip("\n")
+
+
+def has_subspaces(result: dict[str, Any]) -> bool:
+    """Return whether a result was measured with rays in subspaces.
+
+    Results from before there were any do not say.
+    """
+    return result.get("subspace") is not None
 
 
 def describe_machine(result: dict[str, Any]) -> str:
@@ -307,13 +316,14 @@ def build_peers() -> list[str]:
 def build_bait() -> list[str]:
     result = read_result("bait_cpu")
     (row,) = result["bait"]
+    same_picks = "the same" if row["same picks"] else "NOT the same"
 
     return [
         "## BAIT compared with its usual formulation\n",
         f"For {row['N']:,} rows, {row['D']} features, {row['C']} classes and {row['n']} picks, teeter takes "
         f"{row['teeter (s)']:.2g} s. The usual formulation takes {row['usual, forward alone (s)']:.0f} s for its "
         f"forward pass alone, estimated from {row['timed picks']} timed picks. teeter is "
-        f"**{row['times faster']:.0f} times** faster, with the same picks. "
+        f"**{row['times faster']:.0f} times** faster, and these picks are {same_picks}. "
         + describe_measurement(result, "python benchmarks/speed/bench_strategies.py --part bait")
         + "\n",
     ]
@@ -336,8 +346,16 @@ def build_gpu() -> list[str]:
             ]
         )
 
+    rays = []
+    if not has_subspaces(result):
+        rays.append(
+            "`ldm` and the strategies that use it were measured with isotropic rays, the earlier default. Rays in "
+            "subspaces [are faster](ldm.md#rays-in-subspaces).\n"
+        )
+
     return [
         "## On a GPU\n",
+        *rays,
         *format_aligned_table(["strategy", "N", "D", "C", "n", "time", "peak memory"], rows),
         describe_measurement(result, "python benchmarks/speed/bench_strategies.py --part gpu")
         + "\n",
