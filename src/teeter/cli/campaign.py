@@ -246,6 +246,7 @@ def new(
 
     Control items (see --control) are drawn at random from all items, including those already
     labelled. The audit set holds at most half of the items, and grows when you add items later.
+    Withdrawn items do not count in its size: the next items that you add fill it up again.
     When an annotator answers an item, the leases on their other items are renewed. With --consensus
     dawid-skene, the answers of more accurate annotators count more.
 
