@@ -459,7 +459,7 @@ class RemoteCampaign:
         return predictions
 
     def labels(self) -> dict[str, ConsensusLabel]:
-        """Return the label of every labelled item by id: decided on, or by consensus."""
+        """Return the label of every labelled item by id. See ``Campaign.labels``."""
         labels = {}
         for row in self.items(state="labelled"):
             if row["label"] is not None:
@@ -497,7 +497,7 @@ class RemoteCampaign:
             form: The format by name. See ``Campaign.export``.
 
         Returns:
-            How many items have a label.
+            How many items have a label, without withdrawn ones.
         """
         target = Path(path)
         form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT

@@ -103,6 +103,7 @@ class Status:
     """The progress of a campaign."""
 
     items: int
+    """Items of the campaign. Withdrawn ones count in no number but ``withdrawn`` and ``spent``."""
     labelled: int
     by_class: dict[str, int]
     skipped: int

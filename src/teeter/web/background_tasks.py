@@ -293,18 +293,24 @@ class TaskHandlers:
 
     def _draw_map(self, request: DrawMap, report: ReportStatus) -> MapFile:
         report(StatusReport(Activity.DRAWING_MAP))
-        state = self.campaign(request.campaign).load_state()
+        campaign = self.campaign(request.campaign)
+        # Read before the items: a change in between makes the next request draw the map again.
+        with campaign.database.reading() as connection:
+            change = campaign.repository.items.newest_change(connection)
+        state = campaign.load_state()
         path = Path(tempfile.mkdtemp(dir=request.folder)) / "map.bin"
 
         match request.kind:
             case MapKind.LDM:
                 projection.write_ldm(path, state)
             case MapKind.PCA:
-                projection.write_map(path, state, projection.project_pca(state.features))
+                coordinates = projection.project_items(state, projection.project_pca)
+                projection.write_map(path, state, coordinates)
             case MapKind.TSNE:
-                projection.write_map(path, state, projection.project_tsne(state.features))
+                coordinates = projection.project_items(state, projection.project_tsne)
+                projection.write_map(path, state, coordinates)
 
-        return MapFile(str(path), state.version)
+        return MapFile(str(path), state.version, change)
 
 
 def _load_classifier(entry: _OpenCampaign) -> Classifier:
