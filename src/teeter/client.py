@@ -46,7 +46,6 @@ from teeter.campaigns.results import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.settings import ROW_ENCODER
 from teeter.campaigns.snapshot import Agreement, PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.campaigns.suggestions import PredictionImport, SourceReport
@@ -194,7 +193,7 @@ class RemoteCampaign:
             What happened to them, as ``Campaign.add`` says it.
         """
         kind = self._get("")["kind"]
-        has_rows = self.settings()["encoder"] == ROW_ENCODER
+        has_rows = self.settings()["rows"]
         new = 0
         labelled = 0
         duplicates: list[tuple[str, str]] = []

@@ -340,9 +340,9 @@ def test_a_change_does_not_wait_until_other_items_are_encoded(
     assert len(vectors) == 1
 
 
-@pytest.fixture
-def table_campaign(tmp_path: Path) -> Campaign:
-    settings = Settings(encoder="table-rows")
+@pytest.fixture(params=[{"encoder": "table-rows"}, {"rows": True, "encoder": "tfidf"}])
+def table_campaign(tmp_path: Path, request: pytest.FixtureRequest) -> Campaign:
+    settings = Settings(**request.param)
     campaign = Campaign.create(tmp_path / "r.teeter", "r", ("low", "high"), settings)
     campaign.add({"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20))
     return campaign

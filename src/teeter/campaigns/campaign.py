@@ -560,7 +560,7 @@ class Campaign:
                 or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
                 dictionary are columns, which stay with the item. An image may be a link to a public
                 http or https address, which is fetched into the campaign's folder. In a campaign of
-                table rows (encoder ``table-rows``), a dictionary is a row.
+                table rows (``Settings.rows``), a dictionary is a row.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.

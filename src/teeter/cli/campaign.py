@@ -1076,22 +1076,17 @@ def create_campaign(
 def _complete_settings(
     settings: Settings, items: Path, *, image_folder: Path | None, rows: bool
 ) -> Settings:
-    """Return settings with the kind and the folder of the items, and the encoder of whole rows.
+    """Return settings with the kind and the folder of the items, and whether they are whole rows.
 
     What annotators see follows from the source, so there is no option for it.
     """
     from teeter.campaigns.import_export import detect_kind
-    from teeter.campaigns.settings import ROW_ENCODER
 
     if items.is_dir():
         return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
     if image_folder is not None:
         return replace(settings, kind="image", folder=str(image_folder))
-
-    encoder = settings.encoder
-    if rows and encoder == "auto":
-        encoder = ROW_ENCODER
-    return replace(settings, kind=detect_kind(items), encoder=encoder)
+    return replace(settings, kind=detect_kind(items), rows=rows)
 
 
 def _report_encoding(encoding: EncodingResult, location: str) -> None:

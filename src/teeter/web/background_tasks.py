@@ -25,10 +25,9 @@ from teeter.campaigns.items import Item
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature
-from teeter.campaigns.settings import ROW_ENCODER, Settings, settings_from_json
+from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
-from teeter.encoders import AUTO
 from teeter.errors import InputError
 from teeter.threads import limit_threads
 from teeter.web import projection
@@ -366,9 +365,9 @@ def create_campaign(
             source, text=columns.text, key=columns.id, label=columns.label, rows=columns.rows
         )
         folder = str(source.resolve()) if source.is_dir() else None
-        settings = replace(request.settings, kind=detect_kind(source), folder=folder)
-        if columns.rows and settings.encoder in (None, AUTO):
-            settings = replace(settings, encoder=ROW_ENCODER)
+        settings = replace(
+            request.settings, kind=detect_kind(source), folder=folder, rows=columns.rows
+        )
 
     imported = Campaign.make(
         target,
