@@ -340,6 +340,19 @@ def test_a_text_that_is_changed_during_a_request_keeps_its_new_suggestion(
     assert stored_suggestions(campaign) == {"t0": "ham"}
 
 
+def test_a_class_that_is_renamed_during_a_run_keeps_its_suggestions(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    def rename(done: int, total: int) -> None:
+        if "spam" in campaign.classes:
+            campaign.rename_class("spam", "advertisement")
+
+    run = campaign.suggest(LanguageModel(server.url, "tiny", parallel=1), progress=rename)
+
+    assert (run.paid, run.suggested) == (12, 12)
+    assert sorted(set(stored_suggestions(campaign).values())) == ["advertisement", "ham"]
+
+
 def test_a_stopped_run_makes_no_further_attempt(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:

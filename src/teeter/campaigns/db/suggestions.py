@@ -229,6 +229,9 @@ class SuggestionRepository:
 
         rows = []
         for suggestion in suggestions:
+            # A class may have been renamed since the source was asked.
+            if suggestion.label not in class_ids:
+                class_ids[suggestion.label] = self._classes.row_id(connection, suggestion.label)
             row = {
                 "campaign_id": self._scope.campaign_id,
                 "source_id": source.row_id,
