@@ -279,9 +279,12 @@ def test_predictions_are_added_from_rows_and_files(
         campaign.add_predictions(tmp_path / "lost.csv", "rules")
 
 
-def test_rows_of_a_table_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoder", ["table-rows", "tfidf"])
+def test_rows_of_a_table_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: str
+) -> None:
     file = tmp_path / "rows.teeter"
-    settings = Settings(encoder="table-rows")
+    settings = Settings(rows=True, encoder=encoder)
     Campaign.create(file, "rows", ("low", "high"), settings).database.close()
     with serve_campaigns(file) as client:
         client.headers.pop("x-csrf-token", None)

@@ -46,7 +46,6 @@ from teeter.campaigns.results import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.settings import ROW_ENCODER
 from teeter.campaigns.snapshot import Agreement, PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.campaigns.suggestions import PredictionImport, SourceReport
@@ -194,7 +193,7 @@ class RemoteCampaign:
             What happened to them, as ``Campaign.add`` says it.
         """
         kind = self._get("")["kind"]
-        has_rows = self.settings()["encoder"] == ROW_ENCODER
+        has_rows = self.settings()["rows"]
         new = 0
         labelled = 0
         duplicates: list[tuple[str, str]] = []
@@ -459,7 +458,7 @@ class RemoteCampaign:
         return predictions
 
     def labels(self) -> dict[str, ConsensusLabel]:
-        """Return the label of every labelled item by id: decided on, or by consensus."""
+        """Return the label of every labelled item by id. See ``Campaign.labels``."""
         labels = {}
         for row in self.items(state="labelled"):
             if row["label"] is not None:
@@ -497,7 +496,7 @@ class RemoteCampaign:
             form: The format by name. See ``Campaign.export``.
 
         Returns:
-            How many items have a label.
+            How many items have a label, without withdrawn ones.
         """
         target = Path(path)
         form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT

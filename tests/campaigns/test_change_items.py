@@ -198,8 +198,10 @@ def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
     asked = [question.item for question in campaign.ask(32)]
     assert set(asked) == {f"t{n}" for n in range(8, 40)} - {open_items[0]}
     status = campaign.status()
-    assert (status.withdrawn, status.labelled, status.items) == (3, 8, 40)
-    campaign.export(tmp_path / "out.jsonl")
+    assert (status.withdrawn, status.labelled, status.items) == (3, 6, 37)
+    assert status.by_class == {"spam": 3, "ham": 3}
+    assert not {"t0", "t1"} & set(campaign.labels())
+    assert campaign.export(tmp_path / "out.jsonl") == 6
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert sum('"left_out": true' in line for line in lines) == 3
     # The annotator had it open: the answer counts when the item is back.
@@ -214,6 +216,46 @@ def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
         campaign.withdraw(["t5", "lost"])
     with pytest.raises(InputError, match="Give a list"):
         campaign.withdraw("t5")
+
+
+def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path: Path) -> None:
+    settings = Settings(seed=1, cost=2.0)
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), settings)
+    campaign.add(TEXTS)
+    for n in range(6):
+        campaign.tell(f"t{n}", "spam", "ann")
+        campaign.tell(f"t{n}", "ham" if n < 2 else "spam", "bob")
+        campaign.decide(f"t{n}", "spam", "rea")
+    rows = [{"id": f"t{n}", "label": "ham" if n < 2 else "spam"} for n in range(6)]
+    campaign.add_predictions(rows, "model")
+
+    campaign.withdraw(["t0", "t1"])
+
+    assert campaign.agreement().items == 4
+    bob = campaign.team()[1]
+    assert (bob.name, bob.answers) == ("bob", 6), "what an annotator did stays"
+    assert bob.quality.with_decisions.total == 4
+    assert bob.quality.with_others.share == 1.0
+    source = campaign.sources()[0]
+    assert (source.items, source.blind.right, source.blind.total) == (4, 8, 8)
+    assert campaign.status().spent == 24.0, "what was paid stays paid"
+
+    campaign.put_back(["t0", "t1"])
+    assert campaign.agreement().items == 6
+
+
+def test_models_do_not_learn_from_suggestions_about_withdrawn_items(campaign: Campaign) -> None:
+    rows = [{"id": f"t{n}", "label": ("ham", "spam")[n % 2]} for n in range(8)]
+    campaign.add_predictions(rows, "model")
+    before = campaign.load_state().prior
+
+    campaign.withdraw(["t1"])
+
+    after = campaign.load_state().prior
+    assert before.predicted["model"][1] == 0
+    assert after.predicted["model"][1] == -1
+    is_source = [origin == "model" for origin in after.origins]
+    assert not np.array_equal(before.features[is_source], after.features[is_source])
 
 
 def test_a_class_is_renamed_with_all_that_hangs_on_it(campaign: Campaign) -> None:
@@ -298,9 +340,9 @@ def test_a_change_does_not_wait_until_other_items_are_encoded(
     assert len(vectors) == 1
 
 
-@pytest.fixture
-def table_campaign(tmp_path: Path) -> Campaign:
-    settings = Settings(encoder="table-rows")
+@pytest.fixture(params=[{"encoder": "table-rows"}, {"rows": True, "encoder": "tfidf"}])
+def table_campaign(tmp_path: Path, request: pytest.FixtureRequest) -> Campaign:
+    settings = Settings(**request.param)
     campaign = Campaign.create(tmp_path / "r.teeter", "r", ("low", "high"), settings)
     campaign.add({"id": n, "age": n, "city": "Wien", "text": "note"} for n in range(20))
     return campaign

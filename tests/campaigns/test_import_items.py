@@ -295,6 +295,24 @@ def test_an_audit_set_grows_to_its_size_but_never_beyond_half_of_all_items(tmp_p
         assert len(audit_set(campaign)) == expected
 
 
+def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
+    audit_items = sorted(audit_set(campaign))
+    others = sorted(set(range(40)) - set(audit_items))
+    withdrawn = {*audit_items[:8], *others[:2]}
+    campaign.withdraw([f"i{k}" for k in withdrawn])
+
+    added = campaign.add(make_items(40, 41))
+
+    # Half of the 31 items that are in the campaign.
+    measured = audit_set(campaign) - withdrawn
+    assert added.audit == len(measured) == 15
+    assert campaign.add(make_items(41, 72)).audit == 30, "a set that was full grows in proportion"
+
+    campaign.put_back([f"i{k}" for k in withdrawn])
+    assert len(audit_set(campaign)) == 38, "items that are put back are still in it"
+
+
 def test_a_campaign_is_created_with_all_its_items_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "c.teeter"
     assert Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS).new == 5

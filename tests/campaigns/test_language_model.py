@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns import chat_client
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import ClassDescription, ModelReply
+from teeter.campaigns.db import ClassDescription, ModelReply, Suggestion
 from teeter.campaigns.language_model import LanguageModel, StopReason, ask_language_model
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
@@ -292,6 +293,64 @@ def test_a_new_reply_without_a_class_withdraws_the_old_suggestion(
     campaign.suggest(model, again=True)
     assert set(stored_suggestions(campaign).values()) == {"ham"}
     assert len(stored_suggestions(campaign)) == 8
+
+
+def test_a_stored_reply_says_nothing_about_a_text_that_is_changed_in_the_same_moment(
+    campaign: Campaign, server: FakeLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign.suggest(LanguageModel(server.url, "tiny", source="first"))
+    repository = campaign.repository.suggestions
+    find_replies = repository.find_replies
+
+    def find_and_change(*args: Any) -> Any:
+        replies = find_replies(*args)
+        # Another connection: the text changes after the replies were read.
+        campaign.change_item("t0", text="See you at home")
+        return replies
+
+    monkeypatch.setattr(repository, "find_replies", find_and_change)
+    run = campaign.suggest(LanguageModel(server.url, "tiny", source="second"))
+
+    with campaign.database.reading() as connection:
+        stored = repository.of_source(connection, repository.source(connection, "second"))
+    assert {suggestion.item for suggestion in stored} == {f"t{k}" for k in range(1, 12)}
+    assert run.suggested == 11
+
+
+def test_a_text_that_is_changed_during_a_request_keeps_its_new_suggestion(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    model = LanguageModel(server.url, "tiny", parallel=1)
+    campaign.suggest(model)
+    campaign.describe({"spam": ClassDescription("Advertising.")})
+
+    def change_and_hesitate(text: str) -> str:
+        if text == TEXTS[0]:
+            campaign.change_item("t0", text="See you at home")
+            # What another process, which asked about the new text, has stored.
+            with campaign.database.writing() as connection:
+                repository = campaign.repository.suggestions
+                source = repository.source(connection, "tiny")
+                repository.write(connection, source, [Suggestion("t0", "ham")])
+        return "no idea"
+
+    server.reply = change_and_hesitate
+    campaign.suggest(model, again=True)
+
+    assert stored_suggestions(campaign) == {"t0": "ham"}
+
+
+def test_a_class_that_is_renamed_during_a_run_keeps_its_suggestions(
+    campaign: Campaign, server: FakeLanguageModel
+) -> None:
+    def rename(done: int, total: int) -> None:
+        if "spam" in campaign.classes:
+            campaign.rename_class("spam", "advertisement")
+
+    run = campaign.suggest(LanguageModel(server.url, "tiny", parallel=1), progress=rename)
+
+    assert (run.paid, run.suggested) == (12, 12)
+    assert sorted(set(stored_suggestions(campaign).values())) == ["advertisement", "ham"]
 
 
 def test_a_stopped_run_makes_no_further_attempt(

@@ -22,6 +22,7 @@ from teeter.errors import InputError, UnknownNameError
         ({"people": 1}, "people is 1: an overlap needs 2 or more annotators"),
         ({"lease": float("nan")}, "lease is nan: it must be 0 or more"),
         ({"budget": -1.0}, "budget is -1.0: it must be 0 or more"),
+        ({"rows": True, "kind": "image"}, "Rows of a table are shown as texts, but kind is image"),
         ({"seed": 2**63}, "it must be a 64-bit integer"),
         ({"consensus": "mayority"}, r"No consensus is called 'mayority'. Did you mean 'majority'"),
     ],

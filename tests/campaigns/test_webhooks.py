@@ -135,6 +135,23 @@ def test_finished_is_sent_when_nothing_is_left_and_again_after_an_addition(
         assert len(receiver.confirmed) == 2
 
 
+def test_finished_is_sent_when_all_that_is_left_is_withdrawn(campaign: Campaign) -> None:
+    with running_receiver() as receiver:
+        add_webhook(campaign, receiver.url, ["finished"], allow_private=True)
+        for number in range(3):
+            campaign.tell(f"i{number}", "good")
+        campaign.withdraw(["i3"])
+        deliver_due(campaign)
+        assert [fields["event"] for fields in receiver.confirmed] == ["finished"]
+
+        campaign.put_back(["i3"])
+        deliver_due(campaign)
+        assert len(receiver.confirmed) == 1
+        campaign.tell("i3", "poor")
+        deliver_due(campaign)
+        assert len(receiver.confirmed) == 2
+
+
 def test_one_delivery_that_breaks_does_not_stop_the_others(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:

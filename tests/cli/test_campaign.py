@@ -213,6 +213,26 @@ def test_images_move_with_their_campaign_and_a_missing_image_can_be_flagged(
         assert last_row["image"] in ("0.png", "1.png")
 
 
+@pytest.mark.parametrize(
+    ("options", "encoder"), [((), "table-rows"), (("--encoder", "tfidf"), "tfidf")]
+)
+def test_rows_of_a_table_are_rows_with_any_encoder(
+    tmp_path: Path, options: tuple[str, ...], encoder: str
+) -> None:
+    table = tmp_path / "people.csv"
+    table.write_text("id,age,city\n" + "".join(f"r{n},{n},Wien\n" for n in range(12)))
+    run_campaign("new", table, "--rows", "--classes", "low,high", *options)
+
+    campaign = Campaign.open(tmp_path / "people.teeter")
+    assert campaign.settings.has_rows
+    assert campaign.status().encoder == encoder
+    campaign.change_item("r3", columns={"age": 77})
+    assert campaign.row("r3") == {"id": "r3", "age": 77, "city": "Wien"}
+    (question,) = [asked for asked in campaign.ask(12) if asked.item == "r3"]
+    assert question.content == "age: 77\ncity: Wien"
+    campaign.database.close()
+
+
 def test_rows_of_arrays_are_numbered_on(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(30.0).reshape(10, 3))
     np.save(tmp_path / "b.npy", np.arange(30.0).reshape(10, 3) + 100)

@@ -114,10 +114,11 @@ def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
     assert client.get(f"{AT}/classes").json()[0]["description"] == "Offers."
 
 
-def test_a_campaign_of_table_rows_is_created_and_gets_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoder", ["auto", "tfidf"])
+def test_a_campaign_of_table_rows_is_created_and_gets_rows(tmp_path: Path, encoder: str) -> None:
     table = "id,age,city\n" + "".join(f"r{n},{n},Wien\n" for n in range(30))
     with serve_campaigns(folder=tmp_path) as client:
-        form = {"name": "people", "classes": "low,high", "rows": "true"}
+        form = {"name": "people", "classes": "low,high", "rows": "true", "encoder": encoder}
         upload = {"file": ("people.csv", table.encode())}
         job = client.post("/api/v1/campaigns", data=form, files=upload).json()["job"]
         assert client.get(f"/api/v1/jobs/{job}").json()["state"] == "done"

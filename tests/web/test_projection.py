@@ -13,7 +13,13 @@ from safetensors.numpy import save
 
 from teeter.errors import MissingExtraError
 from teeter.web import projection
-from teeter.web.projection import project_pca, project_tsne, write_ldm, write_map
+from teeter.web.projection import (
+    project_items,
+    project_pca,
+    project_tsne,
+    write_ldm,
+    write_map,
+)
 
 
 def make_features(rows: int = 200, width: int = 5) -> Any:
@@ -23,8 +29,9 @@ def make_features(rows: int = 200, width: int = 5) -> Any:
     return (noise * scale).astype(np.float32)
 
 
-def make_state(features: Any, **arrays: Any) -> Any:
-    return SimpleNamespace(features=features, weights=save(arrays) if arrays else None)
+def make_state(features: Any, withdrawn: frozenset[int] = frozenset(), **arrays: Any) -> Any:
+    weights = save(arrays) if arrays else None
+    return SimpleNamespace(features=features, weights=weights, withdrawn=withdrawn)
 
 
 def test_principal_components_are_the_directions_of_largest_variance() -> None:
@@ -97,3 +104,31 @@ def test_ldm_needs_a_linear_head_of_these_features(tmp_path: Path) -> None:
         ldm = np.frombuffer((tmp_path / "ldm.bin").read_bytes()[4:], "<f4")
         assert len(ldm) == 20
         assert np.isfinite(ldm).all() == is_known
+
+
+def test_withdrawn_items_are_not_on_the_map_and_do_not_shape_it(tmp_path: Path) -> None:
+    features = make_features(20)
+    features[3] *= 1000
+    weight = np.eye(2, 5, dtype=np.float32)
+    bias = np.zeros(2, dtype=np.float32)
+    predicted = np.zeros(20, dtype=np.int16)
+    model = {"weight": weight, "bias": bias, "predicted": predicted}
+    state = make_state(features, frozenset({3}), **model)
+    others = np.delete(features, 3, axis=0)
+
+    coordinates = project_items(state, project_pca)
+    write_map(tmp_path / "map", state, coordinates)
+    write_ldm(tmp_path / "ldm", state)
+    write_ldm(tmp_path / "ldm of others", make_state(others, **model))
+
+    assert np.isnan(coordinates[3]).all()
+    assert np.array_equal(np.delete(coordinates, 3, axis=0), project_pca(others))
+    classes = np.fromfile(tmp_path / "map", dtype="<i4", offset=4 + 2 * 4 * 20)
+    assert np.flatnonzero(classes < 0).tolist() == [3]
+    ldm = np.fromfile(tmp_path / "ldm", dtype="<f4", offset=4)
+    ldm_of_others = np.fromfile(tmp_path / "ldm of others", dtype="<f4", offset=4)
+    assert np.isnan(ldm[3])
+    assert np.array_equal(np.delete(ldm, 3), ldm_of_others)
+
+    nothing = make_state(features, frozenset(range(20)))
+    assert np.isnan(project_items(nothing, project_pca)).all()

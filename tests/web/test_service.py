@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from safetensors.numpy import save
 
 from teeter.campaigns.campaign import Campaign
 from teeter.web.background_requests import Explanation
 from teeter.web.schemas import QuestionOut
-from teeter.web.service import make_slug
+from teeter.web.service import CampaignService, make_slug
 from web.labelled_campaigns import AT, LabelledCampaign
 from web.servers import make_text_campaign, serve_campaigns
 
@@ -88,6 +90,23 @@ def test_labels_follow_decisions_and_flags_are_shown(client: TestClient, file: P
     assert rows["t3"]["state"] == ""
     assert client.get(f"{AT}/labels").json()["labels"][0] == [1, 1]
     assert "decided by ruth" in client.get("/c/texts/item?id=t1").text
+
+
+def test_changed_predictions_of_withdrawn_items_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = CampaignService(make_text_campaign(tmp_path / "texts.teeter", 4), "texts")
+    predicted = np.zeros(4, dtype=np.int16)
+    weights = [save({"predicted": predicted + 1}), save({"predicted": predicted})]
+    models = service.campaign.repository.models
+    monkeypatch.setattr(models, "newest_weights", lambda *_: weights)
+    items = [change.item for change in service.changed_predictions()]
+
+    service.campaign.withdraw([items[1]])
+
+    left = [change.item for change in service.changed_predictions()]
+    assert left == [items[0], *items[2:]]
+    service.close()
 
 
 def test_items_that_the_worker_assigned_meanwhile_are_counted(

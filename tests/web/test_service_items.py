@@ -65,6 +65,26 @@ def test_items_are_found_by_text_class_and_state(client: TestClient) -> None:
     assert client.get(f"{AT}/items", params={"state": "lost"}).status_code == 422
 
 
+def test_withdrawn_items_are_listed_and_counted_by_themselves(client: TestClient) -> None:
+    labelled = label_items(client, 6)
+    unlabelled = find_items(client, state="unlabelled")
+    withdrawn = [labelled[0], unlabelled[-1]]
+    client.post(f"{AT}/items/withdraw", json={"items": withdrawn})
+
+    assert set(find_items(client, state="withdrawn")) == set(withdrawn)
+    assert len(find_items(client)) == 121, "all items are listed"
+    assert set(find_items(client, state="labelled")) == set(labelled[1:])
+    assert len(find_items(client, state="unlabelled")) == 114
+    described = client.get(AT).json()
+    assert (described["items"], described["labelled"]) == (119, 5)
+
+    on_map = client.get(f"{AT}/labels").json()
+    assert len(on_map["labels"]) == 5
+    indices = on_map["withdrawn"]
+    shown = {client.get(f"{AT}/item", params={"index": index}).json()["item"] for index in indices}
+    assert shown == set(withdrawn)
+
+
 def test_items_of_a_class_are_those_with_that_label(tmp_path: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
     campaign = Campaign.open(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -76,6 +77,19 @@ def test_maps_and_suspects_are_not_found_by_guessing_job_ids(tmp_path: Path) -> 
             client.get(f"{AT}/map")
         for job_id in ("suspects texts", "map pca texts", "map pca texts next", "texts"):
             assert client.get(f"/api/v1/jobs/{job_id}").status_code == 404
+
+
+def test_a_map_is_drawn_again_after_items_are_withdrawn(tmp_path: Path) -> None:
+    with serve_campaigns(make_text_campaign(tmp_path / "texts.teeter", 30)) as client:
+        client.get(f"{AT}/map")
+        client.get(f"{AT}/map")
+        client.post(f"{AT}/items/withdraw", json={"items": ["t3"]})
+
+        client.get(f"{AT}/map")  # has it drawn
+        content = client.get(f"{AT}/map").content
+        (count,) = np.frombuffer(content[:4], "<i4")
+        x = np.frombuffer(content, "<f4", count, 4)
+        assert np.flatnonzero(np.isnan(x)).tolist() == [3]
 
 
 def test_a_campaign_that_is_damaged_while_it_is_served_does_not_stop_others(

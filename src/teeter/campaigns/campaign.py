@@ -560,7 +560,7 @@ class Campaign:
                 or ``image`` and optionally ``id``, ``label`` and ``features``. Other entries of a
                 dictionary are columns, which stay with the item. An image may be a link to a public
                 http or https address, which is fetched into the campaign's folder. In a campaign of
-                table rows (encoder ``table-rows``), a dictionary is a row.
+                table rows (``Settings.rows``), a dictionary is a row.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
             who: who adds them, for the history.
@@ -716,8 +716,8 @@ class Campaign:
     ) -> int:
         """Take items out of the campaign. Nothing is deleted, and ``put_back`` takes it back.
 
-        A withdrawn item is not asked about and not trained on, and the accuracy is not measured
-        with it. If a promise drew it, it counts there as a wrong label. Exports have it with
+        A withdrawn item is not asked about and not trained on, and counts in no statistic of the
+        campaign. If a promise drew it, it counts there as a wrong label. Exports have it with
         ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
 
         Args:
@@ -1268,6 +1268,7 @@ class Campaign:
             encoding=pool.revision[0],
             unencoded=unencoded,
             prior=prior,
+            withdrawn=rows_of(snapshot.withdrawn),
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -1643,9 +1644,13 @@ class Campaign:
     # Reviewing
 
     def labels(self) -> dict[str, ConsensusLabel]:
-        """Return the label of every labelled item by id: decided on, or by consensus."""
+        """Return the label of every labelled item by id: decided on, or by consensus.
+
+        Withdrawn items are left out.
+        """
         with self.database.reading() as connection:
-            return read_snapshot(self.repository, connection, self.settings).consensus
+            snapshot = read_snapshot(self.repository, connection, self.settings)
+        return snapshot.without_withdrawn().consensus
 
     def disagreements(self) -> list[Disagreement]:
         """Return the items that need a reviewer's decision, the least certain first."""
@@ -1737,15 +1742,23 @@ class Campaign:
         return open_notebook_page(location, origin=origin, height=height)
 
     def agreement(self) -> Agreement:
-        """Return how far annotators agree: overall, by class and by pair."""
+        """Return how far annotators agree: overall, by class and by pair.
+
+        Answers about withdrawn items do not count.
+        """
         with self.database.reading() as connection:
             answers = self.repository.answers.live(connection)
+            withdrawn = self.repository.items.withdrawn(connection)
             classes = self.repository.classes.names(connection)
 
-        return measure_agreement(answers, classes)
+        counted = [answer for answer in answers if answer.item not in withdrawn]
+        return measure_agreement(counted, classes)
 
     def team(self) -> list[AnnotatorStats]:
-        """Return how fast and how accurate every annotator is."""
+        """Return how fast and how accurate every annotator is.
+
+        Answers about withdrawn items count as answers, but not for the accuracy.
+        """
         with self.database.reading() as connection:
             return annotator_stats(self.repository, connection, self.settings)
 
@@ -1771,7 +1784,7 @@ class Campaign:
                 text that begins with = + - or @ would otherwise run as a formula.
 
         Returns:
-            How many items have a label.
+            How many items have a label, without withdrawn ones.
         """
         from teeter.campaigns.training import predict_items, with_out_of_fold
 
@@ -1800,7 +1813,7 @@ class Campaign:
                 tables=list(self.repository.tables.tables(connection).values()),
             )
 
-        return len(snapshot.consensus)
+        return len(snapshot.without_withdrawn().consensus)
 
 
 def _validate_descriptions(

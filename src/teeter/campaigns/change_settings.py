@@ -33,8 +33,8 @@ CHANGEABLE_SETTINGS = (
 )
 """Settings that can be changed at any time.
 
-The kind and the folder belong to the items, the seed and the audit set to what was measured so far,
-and another encoder takes a new encoding of all items.
+The kind, the folder and whether they are rows belong to the items, the seed and the audit set to
+what was measured so far, and another encoder takes a new encoding of all items.
 """
 
 

@@ -25,8 +25,9 @@ from teeter.campaigns.db import (
 )
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.results import EncodingResult
-from teeter.campaigns.settings import Settings
+from teeter.campaigns.settings import ROW_ENCODER, Settings
 from teeter.encoders import (
+    AUTO,
     Encoder,
     EncoderState,
     make_encoder,
@@ -126,7 +127,10 @@ def prepare_encoder(
             "or add items with features."
         )
 
-    choice = resolve_encoder(name or settings.encoder, settings.kind)
+    name = name or settings.encoder
+    if settings.rows and name in (None, AUTO):
+        name = ROW_ENCODER
+    choice = resolve_encoder(name, settings.kind)
     # The name may come from a campaign file that another person wrote.
     require_trusted_encoder(choice.name)
     folder = None if settings.folder is None else Path(settings.folder)

@@ -110,7 +110,6 @@ def store_items(
             if repository.items.newest_row_id(connection) != baseline.newest_row_id:
                 continue
 
-            count_before = repository.items.count(connection)
             added, duplicates = repository.items.add(connection, items, who)
             _write_rows(repository, connection, deduplicated)
             if vectors:
@@ -119,7 +118,7 @@ def store_items(
                 store_encoding(repository, connection, prepared)
 
             labelled, conflicts = _write_labels(repository, connection, labels)
-            audit = _extend_audit_set(repository, connection, settings, count_before, who)
+            audit = _extend_audit_set(repository, connection, settings, len(added), who)
 
         result = ImportResult(
             new=len(added),
@@ -272,51 +271,63 @@ def _extend_audit_set(
     repository: CampaignRepository,
     connection: Connection,
     settings: Settings,
-    count_before: int,
+    n_added: int,
     who: str,
 ) -> int:
     """Draw items for the audit set from those without an answer, and return its size.
 
-    At least half of all items are left to train on. An audit set that has its full size grows in
-    proportion to the items, so that it stays a random sample of all.
+    At least half of all items are left to train on. An audit set that had its full size grows in
+    proportion to the items, so that it stays a random sample of all. Withdrawn items are never
+    measured, so they count neither in its size nor as items.
 
     Args:
         repository: The campaign's rows.
         connection: A connection that may write.
         settings: The size of the audit set, and the seed.
-        count_before: The number of items before the import.
+        n_added: How many items the import has added. They are the last ones.
         who: The name for the history.
     """
     if not settings.audit:
-        return len(repository.items.audit_set(connection))
+        return 0
 
-    items = repository.items.all(connection)
+    stored = repository.items.all(connection)
+    items = [item for item in stored if item.withdrawn is None]
     size = sum(item.audit for item in items)
-
-    seed = stream_seed(settings.seed, "audit", len(items))
-    generator = np.random.default_rng(seed)
-    if size >= settings.audit and count_before:
-        # Rounding up at random keeps the share on average, also for items that come one by one.
-        added = items[count_before:]
-        missing = int(size / count_before * len(added) + generator.random())
-        candidates = added
-    else:
-        missing = min(settings.audit, len(items) // 2) - size
-        candidates = items
 
     # An item with an answer may have been trained on, or was picked because it is hard.
     answered = {answer.item for answer in repository.answers.live(connection)}
-    unseen = [
-        item
-        for item in candidates
-        # A withdrawn item would never be measured.
-        if not item.audit and item.item_id not in answered and item.withdrawn is None
-    ]
-    if missing <= 0 or not unseen:
-        return size
+    unseen = [item for item in items if not item.audit and item.item_id not in answered]
+    seed = stream_seed(settings.seed, "audit", len(stored))
+    generator = np.random.default_rng(seed)
+    drawn: list[StoredItem] = []
 
-    count = min(missing, len(unseen))
-    positions = generator.choice(len(unseen), size=count, replace=False)
-    drawn = [unseen[position].item_id for position in sorted(positions)]
-    repository.items.add_to_audit_set(connection, drawn, who)
-    return size + count
+    # With withdrawn items: a set that was full still grows in proportion after a withdrawal.
+    n_before = len(items) - n_added
+    was_full = sum(item.audit for item in stored) >= settings.audit
+    if was_full and n_before:
+        # Rounding up at random keeps the share on average, also for items that come one by one.
+        growth = int(size / n_before * n_added + generator.random())
+        added = {item.item_id for item in items[n_before:]}
+        drawn += _draw([item for item in unseen if item.item_id in added], growth, generator)
+
+    missing = min(settings.audit, len(items) // 2) - size - len(drawn)
+    if missing > 0:
+        taken = {item.item_id for item in drawn}
+        left = [item for item in unseen if item.item_id not in taken]
+        drawn += _draw(left, missing, generator)
+
+    if drawn:
+        item_ids = [item.item_id for item in sorted(drawn, key=lambda item: item.row_id)]
+        repository.items.add_to_audit_set(connection, item_ids, who)
+    return size + len(drawn)
+
+
+def _draw(
+    items: Sequence[StoredItem], count: int, generator: np.random.Generator
+) -> list[StoredItem]:
+    """Draw items at random, as many as asked for or all, in their order."""
+    count = min(count, len(items))
+    if count == 0:
+        return []
+    positions = generator.choice(len(items), size=count, replace=False)
+    return [items[position] for position in sorted(positions)]

@@ -399,7 +399,7 @@ class _Run:
         with self.database.reading() as connection:
             replies = self.repository.suggestions.find_replies(connection, items_by_digest)
 
-        suggestions = []
+        label_by_item: dict[StoredItem, str] = {}
         without_class = []
         for digest, label in replies.items():
             for item in items_by_digest.pop(digest):
@@ -407,17 +407,30 @@ class _Run:
                 if label is None:
                     without_class.append(item)
                 else:
-                    suggestions.append(Suggestion(item.item_id, label))
-        counts.suggested += len(suggestions)
+                    label_by_item[item] = label
         counts.invalid += len(without_class)
         # A server looks for items every few seconds, and must not lock the database each time.
-        if suggestions or (self.again and without_class):
+        if label_by_item or (self.again and without_class):
             with self.database.writing() as connection:
+                suggestions = [
+                    Suggestion(item.item_id, label_by_item[item])
+                    for item in self._unchanged(connection, list(label_by_item))
+                ]
                 self.repository.suggestions.write(connection, self.source, suggestions)
                 # What it said in reply to an earlier prompt.
-                self.repository.suggestions.withdraw(connection, self.source, without_class)
+                unchanged = self._unchanged(connection, without_class)
+                self.repository.suggestions.withdraw(connection, self.source, unchanged)
+            counts.suggested += len(suggestions)
 
         return list(items_by_digest.values())
+
+    def _unchanged(self, connection: Connection, items: Sequence[StoredItem]) -> list[StoredItem]:
+        """Return the items that still have the text that a reply is about.
+
+        Called in the transaction that stores the reply, so that no text can change in between.
+        """
+        stored = self.repository.items.by_id(connection, [item.item_id for item in items])
+        return [item for item in items if stored[item.item_id].digest == item.digest]
 
     def _expected_cost(self, item: StoredItem) -> float:
         """Return what a request may cost at most."""
@@ -464,7 +477,8 @@ class _Run:
             nothing = ModelReply(digest, None, 0, 0, 0.0)
             with self.database.writing() as connection:
                 self.repository.suggestions.add_reply(connection, self.source, nothing)
-                self.repository.suggestions.withdraw(connection, self.source, same_text)
+                unchanged = self._unchanged(connection, same_text)
+                self.repository.suggestions.withdraw(connection, self.source, unchanged)
             counts.refused += len(same_text)
         refusals.texts.clear()
 
@@ -489,19 +503,14 @@ class _Run:
             repository = self.repository.suggestions
             repository.add_reply(connection, self.source, stored)
             is_registered = repository.is_registered(connection, self.source)
+            # A reply says nothing about a text that was changed meanwhile.
+            unchanged = self._unchanged(connection, same_text)
             if reply.label is not None:
-                # A reply says nothing about a text that was changed meanwhile.
-                ids = [item.item_id for item in same_text]
-                stored_items = self.repository.items.by_id(connection, ids)
-                suggestions = [
-                    Suggestion(item.item_id, reply.label)
-                    for item in same_text
-                    if stored_items[item.item_id].digest == item.digest
-                ]
+                suggestions = [Suggestion(item.item_id, reply.label) for item in unchanged]
             if is_registered:
                 repository.write(connection, self.source, suggestions)
             if is_registered and reply.label is None:
-                repository.withdraw(connection, self.source, same_text)
+                repository.withdraw(connection, self.source, unchanged)
 
         counts.paid += 1
         if is_registered:

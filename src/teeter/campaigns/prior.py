@@ -151,12 +151,14 @@ class PriorReader:
             descriptions = repository.descriptions.all(connection)
             encoding = repository.encodings.revision(connection)
             sources = repository.suggestions.revision(connection)
+            # A source says nothing about an item while it is withdrawn.
+            items = repository.items.newest_change(connection) if sources else 0
         texts = {}
         if settings.names:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
 
         # All that the prior depends on: it is read again only if one of these changes.
-        revision = (encoding, sources, tuple(classes), repr(texts), len(keys), scaler.size)
+        revision = (encoding, sources, items, tuple(classes), repr(texts), len(keys), scaler.size)
         if revision == self._revision:
             return self._prior
 

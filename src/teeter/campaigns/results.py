@@ -30,7 +30,7 @@ class ImportResult:
     conflicts: tuple[tuple[str, str, str], ...] = ()
     """Items that have another label than the new one: the id, the new label, and the one kept."""
     audit: int = 0
-    """The size of the audit set now."""
+    """The size of the audit set now, without withdrawn items."""
     encoding: EncodingResult | None = None
     """How the items were encoded; None if all of them came with features."""
     failed: tuple[tuple[str, str], ...] = ()
@@ -103,6 +103,7 @@ class Status:
     """The progress of a campaign."""
 
     items: int
+    """Items of the campaign. Withdrawn ones count in no number but ``withdrawn`` and ``spent``."""
     labelled: int
     by_class: dict[str, int]
     skipped: int

@@ -58,7 +58,9 @@ class RoundState:
     random: frozenset[int]
     """Places of the items that are a random sample of all: control items, and perhaps others."""
     taken: frozenset[int]
-    """Places of items that cannot be picked: answered, skipped, flagged, or assigned now."""
+    """Places of items that cannot be picked: answered, skipped, flagged, withdrawn, or
+    assigned now.
+    """
     version: int
     """The number of the newest model; 0 before the first."""
     weights: bytes | None
@@ -85,3 +87,5 @@ class RoundState:
     """
     prior: ClassPrior | None = None
     """What is known about the classes before the first label."""
+    withdrawn: frozenset[int] = frozenset()
+    """Places of items that were taken out of the campaign. All of them are taken, too."""

@@ -30,7 +30,7 @@ IMPORTED = "import"
 """The annotator of labels that came with the items. They cost nothing, and undo leaves them."""
 
 ROW_ENCODER = "table-rows"
-"""The encoder of campaigns whose items are whole rows of a table."""
+"""The encoder that reads whole rows of a table column by column."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class Settings:
     """How several answers become one label: majority, or dawid-skene, which weights annotators."""
     names: bool = True
     """Whether models learn from the names and descriptions of the classes too."""
+    rows: bool = False
+    """Whether items are whole rows of a table. Then ``auto`` stands for the encoder table-rows."""
 
     def __post_init__(self) -> None:
         """Raise InputError or UnknownNameError if a value is invalid."""
@@ -83,6 +85,11 @@ class Settings:
         _require_choice("head", self.head, ClassifierKind)
         _require_choice("consensus", self.consensus, ConsensusMethod)
 
+        if self.rows and self.kind != ItemKind.TEXT:
+            raise InputError(
+                f"Rows of a table are shown as texts, but kind is {self.kind}: leave out one of "
+                f"them."
+            )
         if not 0 <= self.control < 1:
             raise InputError(
                 f"control is {self.control}: the random share of a batch must be at least 0 and "
@@ -110,7 +117,8 @@ class Settings:
     @property
     def has_rows(self) -> bool:
         """Whether items are whole rows of a table, which are shown as cards."""
-        return self.encoder == ROW_ENCODER
+        # No other items have the columns that this encoder reads, so naming it is enough.
+        return self.rows or self.encoder == ROW_ENCODER
 
     def require_strategy(self) -> None:
         """Check that the strategy and its options exist, and that the head serves it.

@@ -86,6 +86,20 @@ class CampaignSnapshot:
         undecided = [item for item in disagreements if item not in settled]
         return [(item, disagreements[item]) for item in sorted(undecided, key=self.confidence)]
 
+    def without_withdrawn(self) -> CampaignSnapshot:
+        """Return the snapshot without withdrawn items, for statistics of the campaign."""
+        if not self.withdrawn:
+            return self
+
+        out = self.withdrawn
+        return replace(
+            self,
+            answers=[answer for answer in self.answers if answer.item not in out],
+            decisions={item: made for item, made in self.decisions.items() if item not in out},
+            consensus={item: label for item, label in self.consensus.items() if item not in out},
+            left_out=self.left_out - out,
+        )
+
     def confidence(self, item: str) -> float:
         """Return how sure the label of an item is, from 0 to 1; 0 for an item without a label."""
         if item in self.left_out or item not in self.consensus:
@@ -142,7 +156,8 @@ def campaign_status(
     repository: CampaignRepository, connection: Connection, settings: Settings
 ) -> Status:
     """Return the numbers of a campaign, with advice on whether to continue."""
-    snapshot = read_snapshot(repository, connection, settings)
+    full_snapshot = read_snapshot(repository, connection, settings)
+    snapshot = full_snapshot.without_withdrawn()
     models = repository.models.summaries(connection)
 
     by_class = dict.fromkeys(repository.classes.names(connection), 0)
@@ -154,11 +169,11 @@ def campaign_status(
     for answer in snapshot.answers:
         items_by_kind[answer.kind].add(answer.item)
 
-    progress = _measure_progress(snapshot, [model.facts for model in models], settings)
+    progress = _measure_progress(full_snapshot, [model.facts for model in models], settings)
     newest_facts = models[-1].facts if models else {}
     current = repository.encodings.current(connection)
     return Status(
-        items=repository.items.count(connection),
+        items=repository.items.count(connection) - len(snapshot.withdrawn),
         labelled=len(snapshot.consensus),
         by_class=by_class,
         skipped=len(items_by_kind[AnswerKind.SKIP]),
@@ -201,11 +216,11 @@ def _measure_progress(
 
     cost = None
     if settings.cost is not None:
-        # Labels that came with the items cost nothing.
+        # Labels that came with the items cost nothing. Those of withdrawn items were paid for.
         cost = settings.cost * len(_without_imports(snapshot.answers))
 
     return Progress(
-        labels=len(snapshot.consensus),
+        labels=len(snapshot.without_withdrawn().consensus),
         accuracy=accuracies[-1] if accuracies else None,
         accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
         kappa=newest.get("kappa"),
@@ -439,16 +454,17 @@ def annotator_stats(
 ) -> list[AnnotatorStats]:
     """Return how fast and how accurate every annotator is, by name."""
     snapshot = read_snapshot(repository, connection, settings)
-    answers = _without_imports(snapshot.answers)
-    decided = {item: decision.label for item, decision in snapshot.decisions.items()}
+    measured = snapshot.without_withdrawn()
+    decided = {item: decision.label for item, decision in measured.decisions.items()}
 
     random_items = repository.picks.control_items(connection)
     random_items |= repository.items.audit_set(connection)
-    accuracies = accuracy_of_annotators(answers, decided, random_items)
+    accuracies = accuracy_of_annotators(_without_imports(measured.answers), decided, random_items)
 
     times_by_annotator = repository.answers.times_by_annotator(connection)
     times_by_annotator.pop(IMPORTED, None)  # a file is no annotator
-    live_counts = Counter(answer.annotator for answer in answers)
+    # All of them: what an annotator did stays done when an item is withdrawn.
+    live_counts = Counter(answer.annotator for answer in _without_imports(snapshot.answers))
 
     stats = []
     for name in sorted(times_by_annotator):

@@ -393,7 +393,7 @@ class SourceReport:
     kind: SourceKind
     detail: Mapping[str, Any]
     items: int
-    """Items that it has said something about."""
+    """Items that it has said something about, without withdrawn ones."""
     accuracy: AccuracyEstimate | None
     """Share of its suggestions on control and audit items that equal the label.
 
@@ -480,6 +480,7 @@ def measure_sources(
         return []
 
     snapshot = snapshot or read_snapshot(repository, connection, settings)
+    snapshot = snapshot.without_withdrawn()
     random_items = repository.picks.control_items(connection)
     random_items |= repository.items.audit_set(connection)
     # Random items of what was left are no sample of all, and no picks of the strategy either.

@@ -246,6 +246,7 @@ def new(
 
     Control items (see --control) are drawn at random from all items, including those already
     labelled. The audit set holds at most half of the items, and grows when you add items later.
+    Withdrawn items do not count in its size: the next items that you add fill it up again.
     When an annotator answers an item, the leases on their other items are renewed. With --consensus
     dawid-skene, the answers of more accurate annotators count more.
 
@@ -1075,22 +1076,17 @@ def create_campaign(
 def _complete_settings(
     settings: Settings, items: Path, *, image_folder: Path | None, rows: bool
 ) -> Settings:
-    """Return settings with the kind and the folder of the items, and the encoder of whole rows.
+    """Return settings with the kind and the folder of the items, and whether they are whole rows.
 
     What annotators see follows from the source, so there is no option for it.
     """
     from teeter.campaigns.import_export import detect_kind
-    from teeter.campaigns.settings import ROW_ENCODER
 
     if items.is_dir():
         return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
     if image_folder is not None:
         return replace(settings, kind="image", folder=str(image_folder))
-
-    encoder = settings.encoder
-    if rows and encoder == "auto":
-        encoder = ROW_ENCODER
-    return replace(settings, kind=detect_kind(items), encoder=encoder)
+    return replace(settings, kind=detect_kind(items), rows=rows)
 
 
 def _report_encoding(encoding: EncodingResult, location: str) -> None:

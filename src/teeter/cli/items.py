@@ -90,8 +90,8 @@ def withdraw(
 ) -> None:
     """Take items out of a campaign. Nothing is deleted.
 
-    Withdrawn items are not asked about and not trained on. Exports have them with left_out. They
-    keep their answers, and put-back takes the withdrawal back.
+    Withdrawn items are not asked about, not trained on, and count in no statistic. Exports have
+    them with left_out. They keep their answers, and put-back takes the withdrawal back.
     """
     with open_campaign(file) as opened:
         count = opened.withdraw(items, reason=reason)

@@ -479,11 +479,12 @@ def list_changed_predictions(
 
 @router.get("/campaigns/{slug}/map", response_class=Response)
 def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Response:
-    """Return a map of all items in binary form: the number of items, then columns of four bytes.
+    """Return a map of the items in binary form: the number of items, then columns of four bytes.
 
     The number is an int32. PCA and t-SNE have the columns x and y (float32) and the index of the
-    predicted class (int32, -1 for none); ``ldm`` has the LDM (float32). Maps are drawn in the
-    background: repeat the request while the status is 202.
+    predicted class (int32, -1 for none); ``ldm`` has the LDM (float32). Items that are not on the
+    map, such as withdrawn ones, have NaN. Maps are drawn in the background: repeat the request
+    while the status is 202.
     """
     service = require_permission(request, slug, Permission.REVIEW)
     drawing = get_workspace(request).draw_map(service, kind)
@@ -501,7 +502,7 @@ def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Respons
 
 @router.get("/campaigns/{slug}/labels")
 def list_labels(request: Request, slug: str) -> LabelsOut:
-    """Return the labels of the items on the map."""
+    """Return the labels of the items on the map, and which items are withdrawn."""
     return require_permission(request, slug, Permission.REVIEW).labels_on_map()
 
 

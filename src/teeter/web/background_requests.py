@@ -233,6 +233,8 @@ class MapFile:
 
     file: str
     version: int
+    change: int
+    """The newest change of the items that it shows, from ``ItemRepository.newest_change``."""
 
 
 @dataclass(frozen=True)

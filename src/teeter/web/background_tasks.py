@@ -25,10 +25,9 @@ from teeter.campaigns.items import Item
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature
-from teeter.campaigns.settings import ROW_ENCODER, Settings, settings_from_json
+from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
-from teeter.encoders import AUTO
 from teeter.errors import InputError
 from teeter.threads import limit_threads
 from teeter.web import projection
@@ -293,18 +292,24 @@ class TaskHandlers:
 
     def _draw_map(self, request: DrawMap, report: ReportStatus) -> MapFile:
         report(StatusReport(Activity.DRAWING_MAP))
-        state = self.campaign(request.campaign).load_state()
+        campaign = self.campaign(request.campaign)
+        # Read before the items: a change in between makes the next request draw the map again.
+        with campaign.database.reading() as connection:
+            change = campaign.repository.items.newest_change(connection)
+        state = campaign.load_state()
         path = Path(tempfile.mkdtemp(dir=request.folder)) / "map.bin"
 
         match request.kind:
             case MapKind.LDM:
                 projection.write_ldm(path, state)
             case MapKind.PCA:
-                projection.write_map(path, state, projection.project_pca(state.features))
+                coordinates = projection.project_items(state, projection.project_pca)
+                projection.write_map(path, state, coordinates)
             case MapKind.TSNE:
-                projection.write_map(path, state, projection.project_tsne(state.features))
+                coordinates = projection.project_items(state, projection.project_tsne)
+                projection.write_map(path, state, coordinates)
 
-        return MapFile(str(path), state.version)
+        return MapFile(str(path), state.version, change)
 
 
 def _load_classifier(entry: _OpenCampaign) -> Classifier:
@@ -360,9 +365,9 @@ def create_campaign(
             source, text=columns.text, key=columns.id, label=columns.label, rows=columns.rows
         )
         folder = str(source.resolve()) if source.is_dir() else None
-        settings = replace(request.settings, kind=detect_kind(source), folder=folder)
-        if columns.rows and settings.encoder in (None, AUTO):
-            settings = replace(settings, encoder=ROW_ENCODER)
+        settings = replace(
+            request.settings, kind=detect_kind(source), folder=folder, rows=columns.rows
+        )
 
     imported = Campaign.make(
         target,

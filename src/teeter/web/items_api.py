@@ -189,6 +189,8 @@ class SettingsOut(BaseModel):
     people: int
     show: list[str]
     consensus: str
+    rows: bool
+    """Whether items are whole rows of a table."""
 
 
 @router.post("/items")
@@ -431,4 +433,5 @@ def _change_settings(
 def _describe_settings(service: CampaignService) -> SettingsOut:
     settings = service.campaign.settings
     values = {name: getattr(settings, name) for name in SettingsOut.model_fields}
+    values["rows"] = settings.has_rows
     return SettingsOut(**values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from teeter.campaigns.rounds import RoundState
 from teeter.errors import MissingExtraError
 from teeter.files import atomic_write
 
-__all__ = ["project_pca", "project_tsne", "write_ldm", "write_map"]
+__all__ = ["project_items", "project_pca", "project_tsne", "write_ldm", "write_map"]
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -29,6 +30,23 @@ _INSIDE = 0.995
 """Share of the points that the scale of the map fits; the others are drawn at the edge."""
 
 _EDGE = 1.1
+
+
+def project_items(state: RoundState, project: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """Project the items of a campaign. Withdrawn ones are not on the map, and do not shape it.
+
+    Args:
+        state: the items.
+        project: ``project_pca`` or ``project_tsne``.
+
+    Returns:
+        (N, 2) coordinates; NaN for items that are not on the map.
+    """
+    coordinates = np.full((len(state.features), 2), np.nan, dtype=np.float32)
+    rows = _mapped_rows(state)
+    if len(rows):
+        coordinates[rows] = project(state.features[rows])
+    return coordinates
 
 
 def project_pca(features: FloatArray) -> FloatArray:
@@ -96,6 +114,7 @@ def write_map(path: Path, state: RoundState, coordinates: FloatArray) -> None:
         # Items that were added after the training have no prediction yet.
         predicted_before = load(state.weights)["predicted"]
         predicted[: len(predicted_before)] = predicted_before
+    predicted[sorted(state.withdrawn)] = -1
 
     x = coordinates[:, 0].astype("<f4")
     y = coordinates[:, 1].astype("<f4")
@@ -105,6 +124,11 @@ def write_map(path: Path, state: RoundState, coordinates: FloatArray) -> None:
 def write_ldm(path: Path, state: RoundState) -> None:
     """Write the number of rows (int32), then the LDM of each (float32)."""
     _write_columns(path, _compute_ldm(state).astype("<f4"))
+
+
+def _mapped_rows(state: RoundState) -> npt.NDArray[np.int64]:
+    """Return the rows of the items that are on the map, in ascending order."""
+    return np.setdiff1d(np.arange(len(state.features)), sorted(state.withdrawn))
 
 
 def _sample_rows(count: int) -> npt.NDArray[np.int64]:
@@ -126,7 +150,10 @@ def _scale_to_map(coordinates: FloatArray) -> FloatArray:
 
 
 def _compute_ldm(state: RoundState) -> FloatArray:
-    """Return the LDM of all rows by the saved head; NaN without a linear head of these features."""
+    """Return the LDM of the items by the saved head.
+
+    It is NaN for withdrawn items, and for all without a linear head of these features.
+    """
     ldm = np.full(len(state.features), np.nan, dtype=np.float32)
     if state.weights is None:
         return ldm
@@ -136,8 +163,9 @@ def _compute_ldm(state: RoundState) -> FloatArray:
         return ldm
 
     # The LDM of a row is relative to the rows it is computed with.
-    for start in range(0, len(ldm), MAX_ROWS):
-        rows = slice(start, start + MAX_ROWS)
+    mapped = _mapped_rows(state)
+    for start in range(0, len(mapped), MAX_ROWS):
+        rows = mapped[start : start + MAX_ROWS]
         ldm[rows] = teeter.ldm(state.features[rows], arrays["weight"], arrays["bias"], rays=_RAYS)
     return ldm
 

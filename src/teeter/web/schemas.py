@@ -471,6 +471,8 @@ class LabelsOut(BaseModel):
     classes: list[str]
     labels: list[tuple[int, int]]
     """The index of each labelled item on the map, and the index of its class."""
+    withdrawn: list[int]
+    """The indices of withdrawn items, which a map shows if it was drawn before."""
 
 
 # Answers

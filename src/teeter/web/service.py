@@ -98,7 +98,10 @@ _TEAM_CHECK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ItemCounts:
-    """How many items a campaign has, and how many have answers of each kind."""
+    """How many items a campaign has, and how many have answers of each kind.
+
+    Withdrawn items do not count.
+    """
 
     items: int
     labelled: int
@@ -504,7 +507,7 @@ class CampaignService:
     @cached_by(_newest_change)
     def measure_agreement(self, connection: Connection) -> Agreement:
         """Return how far annotators agree."""
-        answers = self.read_snapshot(connection).answers
+        answers = self.read_snapshot(connection).without_withdrawn().answers
         return measure_agreement(answers, self.campaign.repository.classes.names(connection))
 
     @cached_by(_newest_change)
@@ -524,8 +527,9 @@ class CampaignService:
         """Return how many items there are, and how many have answers of each kind."""
         with self.campaign.database.reading() as connection:
             by_kind = self.campaign.repository.answers.count_items_by_kind(connection)
+            n_withdrawn = self.campaign.repository.items.count_withdrawn(connection)
             return ItemCounts(
-                items=self._count_all_items(connection),
+                items=self._count_all_items(connection) - n_withdrawn,
                 labelled=by_kind[AnswerKind.LABEL],
                 skipped=by_kind[AnswerKind.SKIP],
                 unsure=by_kind[AnswerKind.UNSURE],
@@ -685,12 +689,19 @@ class CampaignService:
             row = self.campaign.repository.items.get_by_row_id(connection, row_ids[index])
         return row.item_id
 
+    def newest_item_change(self) -> int:
+        """Return a number that grows when a text changes, or items are withdrawn or put back."""
+        with self.campaign.database.reading() as connection:
+            return self.campaign.repository.items.newest_change(connection)
+
     def labels_on_map(self) -> LabelsOut:
-        """Return the indices of labelled items on the map, with the indices of their classes."""
+        """Return which items on the map are labelled or withdrawn, by their indices."""
         classes = list(self.campaign.classes)
         with self.campaign.database.reading() as connection:
-            labels = self.read_snapshot(connection).labels
-            rows = self.campaign.repository.items.by_id(connection, list(labels))
+            snapshot = self.read_snapshot(connection)
+            labels = snapshot.without_withdrawn().labels
+            shown_items = [*labels, *snapshot.withdrawn]
+            rows = self.campaign.repository.items.by_id(connection, shown_items)
             row_ids = self._mapped_row_ids(connection)
 
         index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
@@ -702,7 +713,13 @@ class CampaignService:
             index = index_of_row.get(rows[item].row_id)
             if index is not None:
                 points.append((index, index_of_class[label]))
-        return LabelsOut(classes=classes, labels=points)
+
+        withdrawn = [index_of_row.get(rows[item].row_id) for item in snapshot.withdrawn]
+        return LabelsOut(
+            classes=classes,
+            labels=points,
+            withdrawn=sorted(index for index in withdrawn if index is not None),
+        )
 
     # Progress
 
@@ -735,11 +752,15 @@ class CampaignService:
             row_ids = self._mapped_row_ids(connection)
             # Items that were added between the two models have only one prediction.
             size = min(len(after), len(before), len(row_ids))
-            indices = np.flatnonzero(after[:size] != before[:size])[:count].tolist()
+            is_changed = after[:size] != before[:size]
+            snapshot = self.read_snapshot(connection)
+            withdrawn = repository.items.by_id(connection, list(snapshot.withdrawn))
+            withdrawn_row_ids = [row.row_id for row in withdrawn.values()]
+            is_changed &= ~np.isin(row_ids[:size], withdrawn_row_ids)
+            indices = np.flatnonzero(is_changed)[:count].tolist()
 
             rows = repository.items.by_row_id(connection, [row_ids[index] for index in indices])
             answers = repository.answers.for_items(connection, list(rows))
-            snapshot = self.read_snapshot(connection)
 
         changed = []
         for index in indices:

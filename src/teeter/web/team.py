@@ -154,7 +154,8 @@ class TeamService:
 
         with campaign.database.reading() as connection:
             # From the cached snapshot: combining all answers takes most of the time of this page.
-            tallies = _compare_with_consensus(self.service.read_snapshot(connection))
+            snapshot = self.service.read_snapshot(connection).without_withdrawn()
+            tallies = _compare_with_consensus(snapshot)
             open_items = campaign.repository.picks.count_open_by_annotator(connection)
 
         # The others labelled before the campaign had members, or were removed since.

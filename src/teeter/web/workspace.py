@@ -588,11 +588,11 @@ class Workspace:
         return describe()
 
     def draw_map(self, service: CampaignService, kind: MapKind) -> JobStatus[MapFile]:
-        """Return the newest map, and start to draw it again if there is a newer model.
+        """Return the newest map, and start to draw it again if a model or the items are newer.
 
         An outdated map is returned until the new one is ready.
         """
-        version = service.newest_model().version
+        newest = (service.newest_model().version, service.newest_item_change())
         with self._lock:
             drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
             if drawings.next is not None and drawings.next.done():
@@ -606,7 +606,9 @@ class Workspace:
 
         # t-SNE fails if its package is missing, and would fail again.
         is_hopeless = status.state is JobState.FAILED and kind is MapKind.TSNE
-        is_outdated = status.result is None or status.result.version != version
+        is_outdated = True
+        if status.result is not None:
+            is_outdated = (status.result.version, status.result.change) != newest
         if is_outdated and drawings.next is None and not is_hopeless:
             # PCA is fast. The others would delay the next model.
             worker = self.trainer if kind is MapKind.PCA else self.slow_worker

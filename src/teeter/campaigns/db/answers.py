@@ -407,10 +407,10 @@ class AnswerRepository:
         return self.count(connection) - int(model.facts["answers"])
 
     def count_items_by_kind(self, connection: Connection) -> dict[AnswerKind, int]:
-        """Return how many items have a live answer of each kind."""
+        """Return how many items have a live answer of each kind, without withdrawn items."""
         query = (
             self._select_columns(ANSWERS.kind, func.count(ANSWERS.item_id.distinct()))
-            .where(ANSWERS.live)
+            .where(ANSWERS.live, ITEMS.withdrawn.is_(None))
             .group_by(ANSWERS.kind)
         )
         counts = dict.fromkeys(AnswerKind, 0)

@@ -84,7 +84,10 @@ class StoredItem:
 
 
 class ItemFilter(StrEnum):
-    """What a list of items can be narrowed to."""
+    """What a list of items can be narrowed to.
+
+    Withdrawn items are listed by ``all`` and ``withdrawn`` only.
+    """
 
     ALL = "all"
     LABELLED = "labelled"
@@ -214,8 +217,13 @@ class ItemRepository:
         return [alike[row_id] for row_id in sorted(alike)]
 
     def count(self, connection: Connection) -> int:
-        """Return the number of items."""
+        """Return the number of items, withdrawn or not."""
         return count_rows(connection, select(ITEMS.id).where(self._in_campaign()))
+
+    def count_withdrawn(self, connection: Connection) -> int:
+        """Return the number of items that were taken out of the campaign."""
+        is_withdrawn = ITEMS.withdrawn.is_not(None)
+        return count_rows(connection, select(ITEMS.id).where(self._in_campaign(), is_withdrawn))
 
     def newest_row_id(self, connection: Connection) -> int:
         """Return the largest row id of an item; it changes whenever items are added.
@@ -363,6 +371,8 @@ class ItemRepository:
 
         if query.state == ItemFilter.WITHDRAWN:
             conditions.append(ITEMS.withdrawn.is_not(None))
+        elif query.state != ItemFilter.ALL:
+            conditions.append(ITEMS.withdrawn.is_(None))
 
         return conditions
 

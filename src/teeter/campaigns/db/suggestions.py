@@ -229,6 +229,9 @@ class SuggestionRepository:
 
         rows = []
         for suggestion in suggestions:
+            # A class may have been renamed since the source was asked.
+            if suggestion.label not in class_ids:
+                class_ids[suggestion.label] = self._classes.row_id(connection, suggestion.label)
             row = {
                 "campaign_id": self._scope.campaign_id,
                 "source_id": source.row_id,
@@ -291,8 +294,10 @@ class SuggestionRepository:
         )
 
     def of_source(self, connection: Connection, source: Source) -> list[Suggestion]:
-        """Return all suggestions of a source, in the order of the items."""
-        query = self._select().where(SUGGESTIONS.source_id == source.row_id)
+        """Return the suggestions of a source, in the order of the items, without withdrawn ones."""
+        query = self._select().where(
+            SUGGESTIONS.source_id == source.row_id, ITEMS.withdrawn.is_(None)
+        )
         rows = connection.execute(query.order_by(SUGGESTIONS.item_id))
         return [_suggestion(row) for row in rows]
 

@@ -45,7 +45,7 @@ class WebhookEvent(StrEnum):
     PROMISE_REACHED = "promise_reached"
     """A certificate of the accuracy was issued."""
     FINISHED = "finished"
-    """Every item has an answer that is not a skip."""
+    """Every item has an answer that is not a skip, or was withdrawn."""
 
 
 _EVENT_OF_LINE = {
@@ -186,18 +186,19 @@ class WebhookRepository:
             return 0
 
         rows = []
-        has_answers = False
+        may_be_last = False
         for line in lines:
             detail = json.loads(line.detail)
             event = _EVENT_OF_LINE.get(line.what)
-            has_answers = has_answers or event is WebhookEvent.LABELLED
+            if event is WebhookEvent.LABELLED or line.what == "withdrawn":
+                may_be_last = True
             # A skip, a doubt or a flag is an answer too, but gives no label.
             if event is WebhookEvent.LABELLED and detail.get("label") is None:
                 continue
             if event in webhook.events:
                 rows.append(self._delivery(webhook, event, line, detail))
 
-        if WebhookEvent.FINISHED in webhook.events and has_answers:
+        if WebhookEvent.FINISHED in webhook.events and may_be_last:
             rows += self._finished_delivery(connection, webhook, lines[-1])
         if rows:
             connection.execute(insert(schema.webhook_deliveries), rows)
@@ -244,10 +245,11 @@ class WebhookRepository:
                 WEBHOOK_DELIVERIES.event == WebhookEvent.FINISHED,
             )
         )
-        # Items that were added since make it a new end.
+        # Items that were added or put back since make it a new end.
         added = connection.scalar(
             select(func.max(HISTORY.id)).where(
-                HISTORY.campaign_id == self._scope.campaign_id, HISTORY.what == "added"
+                HISTORY.campaign_id == self._scope.campaign_id,
+                HISTORY.what.in_(("added", "put back")),
             )
         )
         if last_finish is not None and last_finish > (added or 0):
@@ -259,6 +261,7 @@ class WebhookRepository:
         query = (
             select(ITEMS.id)
             .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.id.not_in(answered))
+            .where(ITEMS.withdrawn.is_(None))
             .limit(1)
         )
         return connection.scalar(query) is not None

@@ -20,6 +20,7 @@ const context = canvas.getContext("2d");
 let points = null;  // count, x, y and predicted class of every item
 let ldm = null;  // LDM of every item, NaN where it is not known
 let labels = new Map();  // index of an item -> index of its class
+let withdrawn = new Set();  // indices of items that were withdrawn after the map was drawn, too
 let view = { x: 0, y: 0, zoom: 1 };
 let opened = -1;  // index of the item that is shown beside the map
 let latestLoad = 0;  // a newer load makes an older one stop
@@ -61,7 +62,9 @@ async function load() {
     if (!response) return;
 
     points = readPoints(await response.arrayBuffer());
-    labels = new Map((await requestJson(apiUrl("/labels"))).labels);
+    const known = await requestJson(apiUrl("/labels"));
+    labels = new Map(known.labels);
+    withdrawn = new Set(known.withdrawn.filter((index) => index < points.count));
     const version = response.headers.get("x-model-version");
     byId("status").textContent = describeMap(version);
     draw();
@@ -82,7 +85,8 @@ async function loadLdm(load) {
 
 function describeMap(version) {
   const model = version === "0" ? "no model yet" : `model ${version}`;
-  return `${points.count.toLocaleString()} items, ${labels.size.toLocaleString()} labelled, ${model}.`;
+  const count = points.count - withdrawn.size;
+  return `${count.toLocaleString()} items, ${labels.size.toLocaleString()} labelled, ${model}.`;
 }
 
 // ---- Drawing
@@ -117,6 +121,7 @@ function groupPoints() {
   const groups = new Map();
 
   for (let index = 0; index < points.count; index++) {
+    if (withdrawn.has(index)) continue;
     let colour = rest;
     let size = 2;
 
@@ -217,6 +222,7 @@ function nearestPoint(x, y) {
   let least = (CLICK_RADIUS * pixelRatio()) ** 2;
 
   for (let index = 0; index < points.count; index++) {
+    if (withdrawn.has(index)) continue;
     const [px, py] = position(index);
     const distance = (px - x) ** 2 + (py - y) ** 2;
     if (distance < least) {
