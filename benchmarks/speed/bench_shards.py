@@ -283,7 +283,8 @@ def is_worker(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return command.startswith(b"ray::") or b"spawn_main" in command
+    is_local_worker = b"multiprocessing.forkserver" in command or b"spawn_main" in command
+    return is_local_worker or command.startswith(b"ray::")
 
 
 def measure_all(options: argparse.Namespace) -> None:

@@ -14,9 +14,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "shards_cpu.json"
-SUBSPACE_RESULT = ROOT / "benchmarks" / "rays" / "results" / "shards_epyc.json"
-"""The same pool with isotropic rays, as in ``RESULT``, and with rays in subspaces."""
-
 PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
 BLOCK = re.compile(r"<!-- measured: a billion rows -->\n.*?<!-- end -->", flags=re.DOTALL)
 CORES = (16, 64, 256, 1024)
@@ -94,10 +91,6 @@ def build_block(result: dict[str, Any]) -> str:
     model = find_engine(result, "local", "model")
     speed = local["rows a second and core"]
 
-    subspace_result = json.loads(SUBSPACE_RESULT.read_text(encoding="utf-8"))
-    isotropic_seconds = subspace_result["old"]["engines"][0]["seconds"]
-    subspace_seconds = subspace_result["new"]["engines"][0]["seconds"]
-
     setup = result["facts"]
     commit = str(setup["commit"])
     changed = " with uncommitted changes" if commit.endswith("-dirty") else ""
@@ -120,9 +113,6 @@ def build_block(result: dict[str, Any]) -> str:
             f"- Selecting {result['n']:,} rows took {local['seconds']:,.0f} s with local processes and "
             f"{ray['seconds']:,.0f} s on Ray. All processes together used",
             f"  {local['peak GB']:.1f} GB of memory locally and {ray['peak GB']:.1f} GB on Ray.",
-            "- These times are of isotropic rays. In a later measurement with local processes on the same kind of "
-            f"machine, selecting took {isotropic_seconds:,.0f} s with",
-            f"  isotropic rays and {subspace_seconds:,.0f} s with rays in subspaces, which are now the default.",
             f"- A worker uses at most {needs.worker / 1e9:.1f} GB, whatever the size of the pool.",
             f"- LDM-Seeding read {local['rows fetched']:,} rows for {result['n']:,} picks. On the machine that starts "
             "the job, drawing the picks takes",
