@@ -12,7 +12,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from teeter.campaigns.selection import choose_picks
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.stopping import estimate_accuracy
 from teeter.campaigns.training import train_model
+from teeter.encoders import encode_texts
 from teeter.version import __version__, commit
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -87,13 +88,19 @@ def read_dataset(name: str, folder: Path, repetition: int) -> Dataset:
         read = {"sms_spam": read_sms_spam, "banking77": read_banking77}[name]
         texts = read(folder, repetition)
         rows = np.concatenate([texts.pool, texts.test])
-        features = texts.features[rows]
+        features = encode_once(tuple(texts.texts))[rows]
         labels = np.array([texts.classes.index(texts.labels[row]) for row in rows])
 
     order = np.random.default_rng(repetition).permutation(len(labels))
     test_rows = order[: len(labels) // 3]
     pool_rows = order[len(labels) // 3 :]
     return Dataset(features[pool_rows], labels[pool_rows], features[test_rows], labels[test_rows])
+
+
+@cache
+def encode_once(texts: tuple[str, ...]) -> Vectors:
+    """Return the TF-IDF features of texts, computed once for all repetitions."""
+    return encode_texts(list(texts))
 
 
 def simulate(case: Case, data: Dataset, seed: int) -> list[dict[str, float]]:
