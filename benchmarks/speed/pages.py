@@ -92,7 +92,8 @@ def format_seconds(value: float | str) -> str:
 
 def format_short_time(value: float) -> str:
     """Return seconds, or milliseconds below one second."""
-    if value >= 1:
+    # From here on, three digits of milliseconds would be rounded to 1e+03.
+    if value >= 0.9995:
         return f"{value:.2g} s"
     return f"{value * 1000:.3g} ms"
 
