@@ -254,6 +254,11 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
     assert len(questions) == 6
     assert all("?" not in (question.content or "") for question in questions)
 
+    (broken,) = result.encoding.unreadable
+    campaign.withdraw([broken])
+    status = campaign.status()
+    assert (status.items, status.withdrawn, status.unreadable) == (6, 1, 0)
+
 
 def test_changed_weights_encode_all_items_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
