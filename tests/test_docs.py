@@ -208,6 +208,7 @@ def test_the_page_on_the_paper_s_runs_is_made_from_the_runs() -> None:
 def test_the_page_of_speed_is_made_from_the_results() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
     assert made["PAGE"].read_text() == made["build_page"](), "run python benchmarks/speed/pages.py"
+    assert "e+0" not in made["build_page"](), "large numbers are written in full"
     measured = {
         row["strategy"] for row in json.loads((RESULTS / "growth_cpu.json").read_text())["growth"]
     }

@@ -92,10 +92,19 @@ def format_seconds(value: float | str) -> str:
 
 def format_short_time(value: float) -> str:
     """Return seconds, or milliseconds below one second."""
-    # From here on, three digits of milliseconds would be rounded to 1e+03.
+    if value >= 9.95:
+        return f"{value:,.0f} s"
+    # What rounds to 1,000 ms is a second.
     if value >= 0.9995:
         return f"{value:.2g} s"
     return f"{value * 1000:.3g} ms"
+
+
+def format_ratio(value: float) -> str:
+    """Return a ratio with three digits, or all digits of a whole number from 1,000 on."""
+    if value >= 999.5:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def format_whole(value: float | str, unit: str) -> str:
@@ -206,7 +215,7 @@ def build_side_by_side_row(row: dict[str, Any]) -> list[str]:
             other_cells = [
                 f"{format_short_time(row[f'{other} (s)'])}, {other}",
                 f"{row[f'{other} (MB)']:,.0f} MB",
-                f"**{row[f'times faster than {other}']:.3g}**",
+                f"**{format_ratio(row[f'times faster than {other}'])}**",
             ]
             break
 

@@ -254,6 +254,22 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
     assert len(questions) == 6
     assert all("?" not in (question.content or "") for question in questions)
 
+    (broken,) = result.encoding.unreadable
+    campaign.withdraw([broken])
+    status = campaign.status()
+    assert (status.items, status.withdrawn, status.unreadable) == (6, 1, 0)
+
+
+@pytest.mark.parametrize("settings", [Settings(rows=True), Settings(encoder="table-rows")])
+def test_auto_stands_for_the_encoder_of_rows_after_a_switch(
+    tmp_path: Path, settings: Settings
+) -> None:
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ("low", "high"), settings)
+    campaign.add([{"age": age, "city": ("Graz", "Wien")[age % 2]} for age in range(12)])
+    assert campaign.encode("tfidf").encoder == "tfidf"
+
+    assert campaign.encode("auto").encoder == "table-rows"
+
 
 def test_changed_weights_encode_all_items_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

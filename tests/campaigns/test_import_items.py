@@ -313,6 +313,15 @@ def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path
     assert len(audit_set(campaign)) == 38, "items that are put back are still in it"
 
 
+def test_an_audit_set_of_half_of_all_items_does_not_grow_after_a_withdrawal(tmp_path: Path) -> None:
+    campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
+    others = sorted(set(range(40)) - audit_set(campaign))
+    campaign.withdraw([f"i{k}" for k in others[:10]])
+
+    assert campaign.add(make_items(40, 50)).audit == 20, "half of the 40 items that are left"
+    assert campaign.add(make_items(50, 60)).audit == 25
+
+
 def test_a_campaign_is_created_with_all_its_items_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "c.teeter"
     assert Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS).new == 5

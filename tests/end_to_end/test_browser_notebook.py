@@ -73,13 +73,17 @@ def write_notebook(path: Path) -> None:
 
 
 def run_first_cell(page: Any) -> None:
-    """Run the cell, again if need be: JupyterLab drops what comes before its session is ready."""
+    """Run the cell until it has shown something.
+
+    JupyterLab drops what comes before its session is ready, sometimes after it has begun to run it.
+    """
     cell = page.locator(".jp-Notebook .jp-CodeCell").first
     deadline = time.monotonic() + PATIENCE / 1000
-    while cell.locator(".jp-InputPrompt").inner_text() == "[ ]:":
+    while page.locator(".jp-OutputArea iframe").count() == 0:
         assert time.monotonic() < deadline, "the cell does not run"
-        cell.locator(".cm-content").click()
-        page.keyboard.press("Control+Enter")
+        if cell.locator(".jp-InputPrompt").inner_text() == "[ ]:":
+            cell.locator(".cm-content").click()
+            page.keyboard.press("Control+Enter")
         page.wait_for_timeout(1000)
 
 

@@ -87,8 +87,9 @@ class Annotator(threading.Thread):
     def sent(
         self, client: httpx.Client, method: str, path: str, body: object = None
     ) -> httpx.Response | None:
-        """Return the answer to a request, which is sent again while there is no server; None at the
-        end.
+        """Return the answer to a request, or None at the end.
+
+        It is sent again while there is no server, and while the server is too busy (status 503).
         """
         while True:
             try:
@@ -97,6 +98,9 @@ class Annotator(threading.Thread):
                 self.cut_off += 1
                 if self.stop.is_set():
                     return None
+                time.sleep(0.02)
+                continue
+            if answer.status_code == 503 and not self.stop.is_set():
                 time.sleep(0.02)
                 continue
             if answer.status_code != 200:

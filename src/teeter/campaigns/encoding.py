@@ -128,7 +128,7 @@ def prepare_encoder(
         )
 
     name = name or settings.encoder
-    if settings.rows and name in (None, AUTO):
+    if settings.has_rows and name in (None, AUTO):
         name = ROW_ENCODER
     choice = resolve_encoder(name, settings.kind)
     # The name may come from a campaign file that another person wrote.

@@ -307,6 +307,8 @@ def _extend_audit_set(
     if was_full and n_before:
         # Rounding up at random keeps the share on average, also for items that come one by one.
         growth = int(size / n_before * n_added + generator.random())
+        # A withdrawal of other items may have left it with more than half of all.
+        growth = min(growth, max(0, len(items) // 2 - size))
         added = {item.item_id for item in items[n_before:]}
         drawn += _draw([item for item in unseen if item.item_id in added], growth, generator)
 

@@ -103,7 +103,10 @@ class Status:
     """The progress of a campaign."""
 
     items: int
-    """Items of the campaign. Withdrawn ones count in no number but ``withdrawn`` and ``spent``."""
+    """Items of the campaign.
+
+    Withdrawn ones count in no number but ``withdrawn``, ``spent`` and ``unencoded``.
+    """
     labelled: int
     by_class: dict[str, int]
     skipped: int
@@ -123,7 +126,7 @@ class Status:
     encoder: str | None = None
     """Name of the current encoder; None before the first items are added."""
     unencoded: int = 0
-    """Items without features. They are not picked until they are encoded."""
+    """Items without features, withdrawn or not. They are not picked until they are encoded."""
     unreadable: int = 0
     """Items that could not be read. They are never picked."""
     comparison: EncoderComparison | None = None

@@ -91,13 +91,13 @@ class CampaignSnapshot:
         if not self.withdrawn:
             return self
 
-        out = self.withdrawn
+        withdrawn = self.withdrawn
         return replace(
             self,
-            answers=[answer for answer in self.answers if answer.item not in out],
-            decisions={item: made for item, made in self.decisions.items() if item not in out},
-            consensus={item: label for item, label in self.consensus.items() if item not in out},
-            left_out=self.left_out - out,
+            answers=[answer for answer in self.answers if answer.item not in withdrawn],
+            decisions=_without(self.decisions, withdrawn),
+            consensus=_without(self.consensus, withdrawn),
+            left_out=self.left_out - withdrawn,
         )
 
     def confidence(self, item: str) -> float:
@@ -172,6 +172,7 @@ def campaign_status(
     progress = _measure_progress(full_snapshot, [model.facts for model in models], settings)
     newest_facts = models[-1].facts if models else {}
     current = repository.encodings.current(connection)
+    unreadable = repository.encodings.unreadable(connection).keys() - snapshot.withdrawn
     return Status(
         items=repository.items.count(connection) - len(snapshot.withdrawn),
         labelled=len(snapshot.consensus),
@@ -187,7 +188,7 @@ def campaign_status(
         spent=progress.cost,
         encoder=None if current is None else current.encoder,
         unencoded=count_unencoded(repository, connection),
-        unreadable=len(repository.encodings.unreadable(connection)),
+        unreadable=len(unreadable),
         comparison=compare_encoders(newest_facts),
         withdrawn=len(snapshot.withdrawn),
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.campaigns.columns import ColumnType
 from teeter.cli.campaign import open_campaign
 from teeter.cli.options import CampaignArgument
 from teeter.cli.output import pluralize, printable_line, spinner
 from teeter.errors import InputError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.columns import ColumnType
 
 __all__ = ["change", "put_back", "rename_class", "withdraw"]
 
@@ -67,6 +69,8 @@ def _split_change(change: str) -> tuple[str, str]:
 
 def _parse_value(value: str, column_type: ColumnType | None) -> Any:
     """Return the value that an option stands for in a column; None as the type of a new one."""
+    from teeter.campaigns.columns import ColumnType
+
     if column_type is ColumnType.TEXT and value != "null":
         return value
 

@@ -93,6 +93,9 @@ def project_tsne(features: FloatArray) -> FloatArray:
             "The t-SNE map needs openTSNE: pip install 'teeter[report]'."
         ) from None
 
+    if len(features) == 1:
+        return np.zeros((1, 2), dtype=np.float32)
+
     rows = _sample_rows(len(features))
     # openTSNE looks for three times as many neighbours as the perplexity.
     perplexity = max(2.0, min(30.0, (len(rows) - 1) / 3))

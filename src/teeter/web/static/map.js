@@ -20,7 +20,7 @@ const context = canvas.getContext("2d");
 let points = null;  // count, x, y and predicted class of every item
 let ldm = null;  // LDM of every item, NaN where it is not known
 let labels = new Map();  // index of an item -> index of its class
-let withdrawn = new Set();  // indices of items that were withdrawn after the map was drawn, too
+let withdrawn = new Set();  // indices of withdrawn items, also of those that the map still shows
 let view = { x: 0, y: 0, zoom: 1 };
 let opened = -1;  // index of the item that is shown beside the map
 let latestLoad = 0;  // a newer load makes an older one stop
@@ -62,9 +62,9 @@ async function load() {
     if (!response) return;
 
     points = readPoints(await response.arrayBuffer());
-    const known = await requestJson(apiUrl("/labels"));
-    labels = new Map(known.labels);
-    withdrawn = new Set(known.withdrawn.filter((index) => index < points.count));
+    const response = await requestJson(apiUrl("/labels"));
+    labels = new Map(response.labels);
+    withdrawn = new Set(response.withdrawn.filter((index) => index < points.count));
     const version = response.headers.get("x-model-version");
     byId("status").textContent = describeMap(version);
     draw();
