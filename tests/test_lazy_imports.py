@@ -155,3 +155,26 @@ def test_commands_that_read_a_list_or_a_database_do_not_load_torch(tmp_path: Pat
         "        assert not stopped.code, command",
         "    assert 'torch' not in sys.modules, command",
     )
+
+
+def test_the_command_line_needs_the_core_dependencies_alone() -> None:
+    """Packages of extras cannot be imported here; without extras they are not installed."""
+    extras = [
+        "fastapi",
+        "httpx",
+        "jinja2",
+        "matplotlib",
+        "PIL",
+        "pyarrow",
+        "sqlalchemy",
+    ]
+    lines = [f"sys.modules[{name!r}] = None" for name in extras]
+    lines += [
+        "from typer.testing import CliRunner",
+        "from teeter.cli import app",
+        "for command in (['--help'], ['strategies'], ['doctor']):",
+        "    result = CliRunner().invoke(app, command)",
+        "    assert result.exit_code == 0, (command, result.output)",
+    ]
+    program = "\n".join(["import sys", *lines])
+    subprocess.run([sys.executable, "-c", program], check=True)

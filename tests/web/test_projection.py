@@ -79,6 +79,11 @@ def test_tsne_lays_out_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isfinite(coordinates).all(axis=1).sum() == 30
 
 
+def test_tsne_puts_a_single_row_in_the_centre() -> None:
+    pytest.importorskip("openTSNE")
+    assert project_tsne(make_features(1)).tolist() == [[0.0, 0.0]]
+
+
 def test_tsne_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openTSNE", None)
     with pytest.raises(MissingExtraError, match="teeter\\[report\\]"):

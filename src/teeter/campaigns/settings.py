@@ -87,8 +87,8 @@ class Settings:
 
         if self.rows and self.kind != ItemKind.TEXT:
             raise InputError(
-                f"Rows of a table are shown as texts, but kind is {self.kind}: set kind to text, or "
-                "rows to False."
+                f"Rows of a table are shown as texts, but kind is {self.kind}: set kind to text, "
+                "or rows to False."
             )
         if not 0 <= self.control < 1:
             raise InputError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,8 @@ __all__ = [
     "read_snapshot",
 ]
 
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True)
 class CampaignSnapshot:
@@ -105,6 +107,11 @@ class CampaignSnapshot:
         if item in self.left_out or item not in self.consensus:
             return 0.0
         return self.consensus[item].confidence
+
+
+def _without(values: Mapping[str, Value], items: Container[str]) -> dict[str, Value]:
+    """Return values by item without those of some items."""
+    return {item: value for item, value in values.items() if item not in items}
 
 
 def read_snapshot(
