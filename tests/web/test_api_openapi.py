@@ -30,6 +30,10 @@ from web.servers import make_text_campaign, use_inline_workers
 )
 @pytest.mark.parametrize("kind", stores_in_groups("requests"))
 def test_no_request_breaks_the_server(kind: str, examples: int, tmp_path: Path) -> None:
+    if kind == "postgresql":
+        # Requests are checked before they reach a store, so fewer of them serve the second one.
+        examples = min(examples, 100)
+
     schemathesis = pytest.importorskip("schemathesis")
     file = make_text_campaign(tmp_path / "texts.teeter", 40, overlap=0.5)
     campaign = Campaign.open(file)
