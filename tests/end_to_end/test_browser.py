@@ -163,7 +163,7 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     page.keyboard.press("f")
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
     campaign = Campaign.open(tmp_path / "texts.teeter")
-    assert campaign.history()[-1]["comment"] == "12 f u"
+    wait_until(lambda: any(line.get("comment") == "12 f u" for line in campaign.history()))
     campaign.database.close()
     page.keyboard.press("?")
     sync_api.expect(page.locator("#help")).to_be_visible()
