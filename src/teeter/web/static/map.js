@@ -62,9 +62,9 @@ async function load() {
     if (!response) return;
 
     points = readPoints(await response.arrayBuffer());
-    const response = await requestJson(apiUrl("/labels"));
-    labels = new Map(response.labels);
-    withdrawn = new Set(response.withdrawn.filter((index) => index < points.count));
+    const marks = await requestJson(apiUrl("/labels"));
+    labels = new Map(marks.labels);
+    withdrawn = new Set(marks.withdrawn.filter((index) => index < points.count));
     const version = response.headers.get("x-model-version");
     byId("status").textContent = describeMap(version);
     draw();
