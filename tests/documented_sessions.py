@@ -36,6 +36,10 @@ def mask(line: str, texts: Collection[str] = ()) -> str:
     """
     if line in texts:
         return "A MESSAGE"
+    if "\t" in line:
+        return " ".join(mask(field, texts) for field in line.split("\t"))
+    if re.fullmatch(r"[0-9a-f]{12}", line):
+        return "AN ID"
 
     # Classes are listed by the number of their labels, so their order depends on it.
     if re.fullmatch(r"(?:[\w-]+ \d+,? ?)+", line):

@@ -177,7 +177,8 @@ def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
     size = 40 << 20  # beyond it nothing is kept, and balls are found each time
     with working_memory(size):
         peak = taken(lambda: probcover(features, radius, 20))
-    assert peak < min(12 * members, 2 * size) + (60 << 20)
+    # The pairs of all rows would take 100 MB as booleans. Loaded code counts too: about 60 MB.
+    assert peak < min(12 * members, 2 * size) + (80 << 20)
 
 
 @pytest.mark.gpu
