@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -154,8 +155,10 @@ def test_an_unknown_class_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_sentence_says_whether_names_are_used(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
     def explain(classes: list[str], **settings: object) -> str:
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.teeter"
+        path = tmp_path / f"{next(numbers)}.teeter"
         campaign = Campaign.create(path, "a", classes, Settings(**settings))  # type: ignore[arg-type]
         return explain_names(campaign)
 
