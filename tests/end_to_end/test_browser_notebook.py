@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign
 from web.browsers import MARKS, PATIENCE, sync_api
 from web.servers import make_text_campaign
@@ -31,10 +31,12 @@ CELL = "import teeter\nteeter.Campaign.open('texts.teeter').show(height=640)"
 @contextmanager
 def running_jupyter(folder: Path) -> Iterator[str]:
     """Yield the address of a JupyterLab in a folder."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    options = [f"--ServerApp.port={port}", f"--IdentityProvider.token={TOKEN}", "--no-browser"]
+    port = ReservedPort()
+    options = [
+        f"--ServerApp.port={port.number}",
+        f"--IdentityProvider.token={TOKEN}",
+        "--no-browser",
+    ]
     options += ["--allow-root", "--ServerApp.ip=127.0.0.1", "--LabApp.news_url="]
     environment = {**os.environ, "HOME": str(folder), "JUPYTER_RUNTIME_DIR": str(folder / "run")}
     process = subprocess.Popen(
@@ -44,9 +46,9 @@ def running_jupyter(folder: Path) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://127.0.0.1:{port.number}"
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE / 1000
         while not answers(f"{address}/api"):
             assert process.poll() is None, "JupyterLab ended"
             assert time.monotonic() < deadline, "JupyterLab did not start"
