@@ -13,7 +13,6 @@ import json
 import multiprocessing
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -138,7 +137,7 @@ def annotate_on_page(url: str, token: str, limit: Limit, log_path: Path) -> None
     """
     log = AnnotatorLog()
     headers = {"authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=url, headers=headers, timeout=600) as client:
         ask_started = time.perf_counter()
         while not limit.is_reached(log):
             try:
@@ -177,8 +176,8 @@ def run_server(location: str) -> Iterator[str]:
         try:
             yield read_url(process)
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.terminate()
+            process.wait()
             if process.stdout is not None:
                 process.stdout.close()
 

@@ -167,7 +167,7 @@ def main(out: Path, answers: int = 160) -> None:
             take_pictures(address, out, messages, answers)
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait()
             server.stdout.close()
 
 

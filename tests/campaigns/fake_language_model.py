@@ -34,13 +34,15 @@ class FakeLanguageModel(ThreadingHTTPServer):
         """Texts that it answers with status 400."""
         self.hold: threading.Event | None = None
         """Responses wait for this event."""
+        self.responses_before_hold = 0
+        """So many responses do not wait."""
         self.requests: list[dict[str, Any]] = []
         self.arrivals = threading.Semaphore(0)
         """Released once for each request."""
         self.charged: Counter[str] = Counter()
         """How often each text was charged for. An idempotency key is charged for once."""
         self._keys: set[str] = set()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -52,7 +54,7 @@ class FakeLanguageModel(ThreadingHTTPServer):
         return [request["text"] for request in self.requests]
 
     def charge(self, key: str, text: str) -> None:
-        with self._lock:
+        with self.lock:
             if key not in self._keys:
                 self._keys.add(key)
                 self.charged[text] += 1
@@ -72,10 +74,12 @@ class _Handler(BaseHTTPRequestHandler):
         text = json.loads(body["messages"][-1]["content"])["text"]
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = {"path": self.path, "headers": headers, "text": text, "body": body}
-        self.server.requests.append(request)
+        with self.server.lock:
+            self.server.requests.append(request)
+            number = len(self.server.requests)
         self.server.arrivals.release()
 
-        if self.server.hold is not None:
+        if self.server.hold is not None and number > self.server.responses_before_hold:
             self.server.hold.wait()
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if self.server.refused_fields & set(body) or text in self.server.refused_texts:

@@ -150,6 +150,8 @@ def test_a_response_that_takes_too_long_is_given_up(
     monkeypatch.setattr(chat_client, "MAX_ATTEMPTS", 2)
     with pytest.raises(ServerUnavailableError, match="timed out"):
         client.ask(PROMPT, "win")
+    for _ in range(2):
+        assert server.arrivals.acquire(timeout=300), "both attempts arrive, perhaps late"
     server.hold.set()
     assert len(server.requests) == 2
 

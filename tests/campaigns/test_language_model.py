@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -379,7 +378,12 @@ def test_a_stopped_run_makes_no_further_attempt(
     assert len(server.requests) == 2
 
 
-def test_ctrl_c_makes_no_further_attempt(campaign: Campaign, server: FakeLanguageModel) -> None:
+def test_ctrl_c_makes_no_further_attempt(
+    campaign: Campaign, server: FakeLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However late the interrupt comes, attempts are not due before it.
+    monkeypatch.setattr(chat_client, "FIRST_PAUSE", 600.0)
+
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -465,14 +469,20 @@ def test_a_killed_command_is_resumed_by_the_same_command(
     ]
 
     # The first replies come, the next ones are held back until the process is dead.
-    server.statuses = [200, 200, 200]
+    server.hold = threading.Event()
+    server.responses_before_hold = 3
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     campaign = Campaign.open(path)
+    deadline = time.monotonic() + 600
     while not stored_suggestions(campaign):
         assert process.poll() is None, "the command ended before it was killed"
-    os.kill(process.pid, signal.SIGKILL)
+        assert time.monotonic() < deadline, "no suggestion was stored"
+        time.sleep(0.05)
+    process.kill()
     process.wait()
+    server.hold.set()
     stored = stored_suggestions(campaign)
+    assert len(stored) <= 3
 
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     run = json.loads(done.stdout)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from campaigns.ports import ReservedPort
 from teeter.campaigns import outbound_http
 from teeter.campaigns.outbound_http import PrivateAddressError, send_request
 from teeter.errors import InputError, ServerError, TeeterError
@@ -163,10 +164,9 @@ def test_only_http_addresses_are_used(url: str) -> None:
 
 
 def test_a_server_that_is_away_is_an_error_of_ours() -> None:
-    with running_server() as port:
-        pass
+    unused = ReservedPort()
     with pytest.raises(TeeterError, match="does not answer"):
-        send_request("GET", f"http://127.0.0.1:{port}/", allow_private=True)
+        send_request("GET", f"http://127.0.0.1:{unused.number}/", allow_private=True)
 
 
 def test_other_characters_in_an_address_are_sent_in_ascii() -> None:
@@ -212,15 +212,17 @@ def test_a_header_that_cannot_be_sent_is_an_error_of_ours() -> None:
 def dripping_server(start: bytes) -> Iterator[int]:
     """Yield the port of a server that sends a byte now and then for as long as it is read."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(60)  # the client may give up before it connects
     stopped = threading.Event()
 
     def drip() -> None:
-        connection, _ = listener.accept()
-        with connection, contextlib.suppress(OSError):
-            connection.recv(10_000)
-            connection.sendall(start)
-            while not stopped.wait(0.05):
-                connection.sendall(b"x")
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(start)
+                while not stopped.wait(0.05):
+                    connection.sendall(b"x")
 
     thread = threading.Thread(target=drip)
     thread.start()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from campaigns.fake_clock import FakeClock
+from campaigns.killed_process import Report, kill_after, needs_fork
+from campaigns.ports import ReservedPort
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from campaigns.webhook_receiver import running_receiver
 from teeter.campaigns import Campaign, Settings, webhooks
@@ -96,8 +95,8 @@ def campaign_is_waiting(campaign: Campaign) -> bool:
 def test_pauses_grow_and_end_after_three_days(tmp_path: Path) -> None:
     clock = FakeClock()
     campaign = Campaign.open(make_campaign(tmp_path / "c.teeter"), clock=clock)
-    with running_receiver() as receiver:
-        url = receiver.url
+    unused = ReservedPort()
+    url = f"http://127.0.0.1:{unused.number}/hook"
     add_webhook(campaign, url, ["labelled"], allow_private=True)
     campaign.tell("i0", "good")
 
@@ -184,8 +183,8 @@ def test_a_dead_receiver_does_not_keep_the_others_waiting(
     place = new_place(kind, tmp_path)
     campaign = Campaign.create(place, "c", ["good", "poor"], Settings(kind="features"))
     campaign.add([{"id": f"i{k}", "features": [k, 1.0]} for k in range(12)])
-    with running_receiver() as dead:
-        url = dead.url
+    unused = ReservedPort()
+    url = f"http://127.0.0.1:{unused.number}/hook"
     add_webhook(campaign, url, ["labelled"], allow_private=True)
     for number in range(8):
         campaign.tell(f"i{number}", "good")
@@ -258,38 +257,38 @@ def test_every_database_keeps_deliveries(kind: str, tmp_path: Path) -> None:
     campaign.database.close()
 
 
-_KILLED = """
-import os, signal, sys
-from teeter.campaigns import Campaign
-from teeter.campaigns import webhooks
-
-campaign = Campaign.open(sys.argv[1])
-for number in range(4):
-    campaign.tell(f"i{number}", "good")
-
-send = webhooks.send_request
-def send_and_die(*arguments, **options):
-    send(*arguments, **options)
-    # The receiver has confirmed, and we die before it is noted.
-    os.kill(os.getpid(), signal.SIGKILL)
-
-webhooks.send_request = send_and_die
-webhooks.deliver_due(campaign)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_sender_repeats_what_it_had_not_noted(tmp_path: Path) -> None:
+@needs_fork
+def test_a_killed_sender_repeats_what_it_had_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = make_campaign(tmp_path / "c.teeter")
-    clock = FakeClock()
-    campaign = Campaign.open(path)
+
+    def send_and_be_killed(report: Report) -> None:
+        campaign = Campaign.open(path)
+        for number in range(4):
+            campaign.tell(f"i{number}", "good")
+
+        send = webhooks.send_request
+
+        def send_and_wait(*arguments: Any, **options: Any) -> None:
+            send(*arguments, **options)
+            # The receiver has confirmed, and the kill comes before it is noted.
+            report("sent")
+            threading.Event().wait()
+
+        monkeypatch.setattr(webhooks, "send_request", send_and_wait)
+        deliver_due(campaign)
+
     with running_receiver() as receiver:
+        campaign = Campaign.open(path)
         add_webhook(campaign, receiver.url, ["labelled"], allow_private=True)
-        done = subprocess.run([sys.executable, "-c", _KILLED, str(path)], env=os.environ)
-        assert done.returncode == -signal.SIGKILL
+        campaign.database.close()  # before the fork
+
+        assert kill_after(send_and_be_killed, reports=1) == ["sent"]
         assert len(receiver.requests) == 1
 
         # The lock of the killed process expires.
+        clock = FakeClock()
         clock.wait(24 * 60)
         later = Campaign.open(path, clock=clock)
         deliver_due(later)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from campaigns.ports import ReservedPort
 from teeter.encoders import endpoint
 from teeter.encoders.endpoint import EndpointEncoder
 from teeter.errors import ServerError, ServerUnavailableError
@@ -116,9 +117,9 @@ def test_refusals_say_what_to_do(
         EndpointEncoder(server.encoder_name).encode(["a"])
 
 
-def test_a_server_that_is_not_there_is_named(server: EmbeddingsServer) -> None:
-    name = server.encoder_name
-    server.server_close()
+def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_FIRST_PAUSE", 0.0)
+    unused = ReservedPort()
 
     with pytest.raises(ServerUnavailableError, match=r"127\.0\.0\.1.* is not available"):
-        EndpointEncoder(name).encode(["a"])
+        EndpointEncoder(f"http://127.0.0.1:{unused.number}/v1#small").encode(["a"])

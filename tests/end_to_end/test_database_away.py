@@ -27,6 +27,9 @@ pytestmark = pytest.mark.xdist_group("servers")
 
 AT = "/api/v1/campaigns/texts"
 PEOPLE = 6
+QUOTA = 10
+"""So many answers a person may give between two outages: fast people do not use up the items."""
+
 PATIENCE = 600_000
 """Milliseconds. On a busy machine the trainer, which is nice to others, takes minutes to start."""
 
@@ -40,7 +43,7 @@ def database() -> Iterator[PostgresServer]:
 @pytest.fixture
 def place(database: PostgresServer, tmp_path: Path) -> str:
     """A campaign on the database's server."""
-    return begin_on(database, tmp_path, 600)
+    return begin_on(database, tmp_path, 900)
 
 
 def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
@@ -71,6 +74,8 @@ class Annotator(threading.Thread):
         super().__init__(daemon=True)
         self.address, self.token, self.stop = address, token, stop
         self.told: list[str] = []
+        self.limit = 0
+        """It answers no more when it has told so much, but goes on asking."""
         self.answers: Counter[int] = Counter()
         self.sentences: set[str] = set()
 
@@ -83,6 +88,8 @@ class Annotator(threading.Thread):
                 found = self.noted(client.get(f"{AT}/questions?n=5"))
                 self.noted(client.get("/c/texts/progress"))
                 for one in found.json().get("questions", []) if found.status_code == 200 else []:
+                    if len(self.told) >= self.limit:
+                        break
                     body = {"item": one["item"], "label": "ham"}
                     if self.noted(client.post(f"{AT}/answers", json=body)).status_code == 200:
                         self.told.append(one["item"])
@@ -137,6 +144,8 @@ def test_the_page_goes_on_by_itself(
 
 def wait_for_more(people: list[Annotator], count: int = 3) -> None:
     """Wait until everybody has had more answers acknowledged."""
+    for person in people:
+        person.limit = len(person.told) + QUOTA
     goals = [len(person.told) + count for person in people]
     ends = time.monotonic() + PATIENCE / 1000
     while any(len(person.told) < goal for person, goal in zip(people, goals, strict=True)):

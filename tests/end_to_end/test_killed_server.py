@@ -68,7 +68,9 @@ def label(address: str, told: list[str], ready: threading.Event, gone: threading
             client.headers["x-csrf-token"] = csrf
             ready.set()
             while True:
-                questions = client.get(f"{at}/questions?n=20").json()["questions"]
+                response = client.get(f"{at}/questions?n=20")
+                is_busy = response.status_code == 503
+                questions = [] if is_busy else response.json()["questions"]
                 if not questions:
                     time.sleep(0.05)
                 for one in questions:
@@ -77,6 +79,9 @@ def label(address: str, told: list[str], ready: threading.Event, gone: threading
                             return
                     body = {"item": one["item"], "label": truth(one["item"])}
                     answer = client.post(f"{at}/answers", json=body)
+                    while answer.status_code == 503:  # the database is busy
+                        time.sleep(0.02)
+                        answer = client.post(f"{at}/answers", json=body)
                     assert answer.status_code == 200, answer.text
                     told.append(one["item"])
         except httpx.TransportError:

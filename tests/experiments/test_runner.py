@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from campaigns.killed_process import Report, kill_after, needs_fork
 from experiments.killed_runs import run_until_killed
 from experiments.tiny_runs import TINY, results_without_times
 from teeter.errors import InputError, UnknownNameError
@@ -97,20 +95,6 @@ def test_strategies_and_repetitions_can_be_added(whole: Run, tmp_path: Path) -> 
         assert ours[2] == pytest.approx(theirs[2], abs=0.02)
 
 
-KILLED = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-import torch
-sys.path.insert(0, {tests!r})
-from experiments.tiny_runs import TINY
-from teeter.experiments.runner import run_setting
-torch.set_num_threads(1)
-print("ready", flush=True)
-run_setting(TINY, Path(sys.argv[1]), device="cpu")
-"""
-
-
 @pytest.mark.slow
 def test_killed_when_some_rounds_are_on_disk_it_goes_on(whole: Run, tmp_path: Path) -> None:
     run_until_killed(TINY, tmp_path, rounds=9)
@@ -120,29 +104,39 @@ def test_killed_when_some_rounds_are_on_disk_it_goes_on(whole: Run, tmp_path: Pa
     ) == results_without_times(whole)
 
 
-@pytest.mark.slow
+@needs_fork
 def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
     whole: Run, tmp_path: Path
 ) -> None:
-    script = KILLED.format(tests=str(Path(__file__).parents[1]))
     moments = random.Random(3)
-    kills = 0
-    for _ in range(60):
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE
+    done = 0
+    killed = 0
+    while killed < 10 and len(whole.rounds) - done >= 2:
+        kill_after(
+            partial(run_and_report_rounds, tmp_path),
+            reports=moments.randint(1, 2),
+            pause=moments.uniform(0, 0.003),
         )
-        assert child.stdout is not None
-        child.stdout.readline()
-        if kills < 10:
-            time.sleep(moments.uniform(0.0, 0.6))
-            if child.poll() is None:
-                child.send_signal(signal.SIGKILL)
-                kills += 1
-        child.stdout.close()
-        if child.wait() == 0:
-            break
-    assert kills == 10 or read_run(tmp_path).finished
-    assert results_without_times(read_run(tmp_path)) == results_without_times(whole)
+        killed += 1
+        rounds = len(read_run(tmp_path).rounds)
+        assert rounds > done, "what was done is not done again"
+        done = rounds
+
+    assert killed >= 2, "the run ended before the second kill"
+    finished = run_setting(TINY, tmp_path, device="cpu")
+    assert results_without_times(finished) == results_without_times(whole)
+
+
+def run_and_report_rounds(folder: Path, report: Report) -> None:
+    """Run the tiny setting in a process that will be killed, and report each stored round."""
+    append = RunFolder.append
+
+    def append_and_report(self: RunFolder, result: Round, memory: dict[str, Any]) -> None:
+        append(self, result, memory)
+        report("round")
+
+    RunFolder.append = append_and_report  # type: ignore[method-assign]
+    run_setting(TINY, folder, device="cpu")
 
 
 @pytest.mark.slow

@@ -63,7 +63,6 @@ def test_a_campaign_runs_on_a_server(url: str) -> None:
     again.database.close()
 
 
-@pytest.mark.slow
 def test_after_a_crash_of_the_server_acknowledged_answers_are_there_and_work_continues(
     own_server: Server,
 ) -> None:
