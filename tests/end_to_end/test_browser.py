@@ -263,7 +263,6 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     first = opened(browser, server.address, [])
     first.locator("#stage .words").wait_for()
     second = first.context.new_page()
-    second.set_default_timeout(PATIENCE)
     second.goto(server.address)
     second.locator("#stage .words").wait_for()
     server.kill()
@@ -280,7 +279,6 @@ def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -
     sync_api.expect(second.locator("#saved")).to_have_text("All saved")
     assert unsent(second) == 4
     first = second.context.new_page()
-    first.set_default_timeout(PATIENCE)
     first.goto(server.address)
     sync_api.expect(first.locator("#saved")).to_have_text("All saved")
     assert unsent(first) == 0
@@ -334,7 +332,6 @@ def test_a_name_that_is_changed_in_another_tab_takes_no_answers(
     page = opened(browser, server.address, [])
     page.locator("#stage .words").wait_for()
     other = page.context.new_page()
-    other.set_default_timeout(PATIENCE)
     other.goto(f"{server.address}/c/texts/export")
     other.locator(".who summary").click()
     other.locator(".who input[name=annotator]").fill("zoe")

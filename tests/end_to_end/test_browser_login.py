@@ -125,6 +125,7 @@ def test_labels_are_saved_under_the_address_and_logging_out_ends_it(
 ) -> None:
     log_in(page, address, "/c/texts")
     page.wait_for_url("**/c/texts")
+    page.locator("#stage .words").wait_for()
     page.keyboard.press("1")
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
 

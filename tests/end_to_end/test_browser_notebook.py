@@ -95,6 +95,7 @@ def test_a_cell_shows_the_page_and_an_answer_in_it_is_saved(browser: Any, tmp_pa
 
     with running_jupyter(tmp_path) as address:
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
+        page.set_default_timeout(PATIENCE)
         page.goto(f"{address}/lab/tree/label.ipynb?token={TOKEN}")
         # A cell that runs before the kernel is connected does nothing.
         idle = page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")

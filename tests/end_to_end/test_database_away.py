@@ -176,7 +176,9 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
     server = Server(tmp_path / "home", place).start()
     try:
         with sync_api.sync_playwright() as player:
-            browser = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            browser = player.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE
+            )
             page = browser.new_page()
             page.set_default_timeout(PATIENCE)
             page.goto(server.address)

@@ -33,6 +33,10 @@ pytestmark = [
 
 COMMAND = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "sync"]
 ENVIRONMENT = {**os.environ, "LABEL_STUDIO_API_KEY": LEGACY_TOKEN, "OMP_NUM_THREADS": "1"}
+
+PATIENCE = 600.0
+"""Seconds that a test waits for a response or a process."""
+
 ANN, BOB = "ann@example.com", "bob@example.com"
 
 ExpectedAnswers = dict[tuple[str, str], str]
@@ -46,7 +50,11 @@ def studio() -> Iterator[RealLabelStudio]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario_with_a_real_server(name: str, studio: RealLabelStudio, tmp_path: Path) -> None:
+def test_scenario_with_a_real_server(
+    name: str, studio: RealLabelStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine Label Studio may take longer than users should wait.
+    monkeypatch.setattr("teeter.campaigns.label_studio.client.TIMEOUT", PATIENCE)
     with real_backend(tmp_path, studio, name) as backend:
         SCENARIOS[name](backend)
 
@@ -58,7 +66,7 @@ def run_sync(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert LEGACY_TOKEN not in process.stdout + process.stderr

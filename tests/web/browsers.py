@@ -43,7 +43,9 @@ PHONE = {"width": 390, "height": 800}
 def chromium() -> Iterator[Any]:
     """A browser, closed in the end."""
     with sync_api.sync_playwright() as player:
-        launched = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        launched = player.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE
+        )
         yield launched
         launched.close()
 
@@ -85,8 +87,9 @@ def page_server(
 
 def window(browser: Any, problems: list[str], **options: Any) -> Any:
     """A new window; whatever goes wrong in it is noted."""
-    page = browser.new_context(**options).new_page()
-    page.set_default_timeout(PATIENCE)
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE)  # Also of pages that are opened in it later.
+    page = context.new_page()
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     return page

@@ -307,17 +307,19 @@ def test_over_real_sockets_heads_that_drip_are_not_waited_for() -> None:
 def is_cut_off(port: int, start: bytes) -> bool:
     """Send a byte now and then, and return whether the server closes the connection in the end."""
     deadline = time.monotonic() + PATIENCE
-    with socket.create_connection(("127.0.0.1", port), timeout=0.1) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         try:
             client.sendall(start)
+            client.settimeout(0.1)
             while time.monotonic() < deadline:
                 try:
+                    if start:
+                        client.sendall(b"x")
                     if client.recv(100) == b"":
                         return True
                 except TimeoutError:
-                    if start:
-                        client.sendall(b"x")
-        except OSError:
+                    continue  # The server holds the connection open.
+        except ConnectionError:
             return True
     return False
 

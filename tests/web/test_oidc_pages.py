@@ -10,7 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -23,6 +26,7 @@ pytest.importorskip("joserfc")
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
+from teeter.web import oidc_pages
 from teeter.web.auth import LoginConfig, SecurityConfig
 from teeter.web.tokens import Tokens
 from web.auth.mock_oidc_provider import (
@@ -35,13 +39,19 @@ from web.auth.mock_oidc_provider import (
 )
 from web.auth.requests import TOKEN
 from web.labelled_campaigns import AT
-from web.servers import BASE, find_csrf_token, make_text_campaign, serve_campaigns
+from web.servers import BASE, PATIENCE, find_csrf_token, make_text_campaign, serve_campaigns
 
 
 @pytest.fixture(scope="module")
 def _shared_provider() -> Iterator[MockProvider]:
     with running_provider() as provider:
         yield provider
+
+
+@pytest.fixture(autouse=True)
+def _patience_with_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server wait for the provider, which is slow on a busy machine."""
+    monkeypatch.setattr("teeter.web.auth.oidc._TIMEOUT", PATIENCE)
 
 
 @pytest.fixture
@@ -91,7 +101,12 @@ def begin(client: TestClient, next_page: str = "/") -> str:
     """Begin a login, and return the address that the provider sends the browser back to."""
     sent_to = client.get("/login/oidc", params={"next": next_page}, follow_redirects=False)
     assert sent_to.status_code == 303
-    return httpx.get(sent_to.headers["location"]).headers["location"]
+    return visit_provider(sent_to.headers["location"])
+
+
+def visit_provider(address: str) -> str:
+    """Open the provider's login page, and return the address that it sends the browser back to."""
+    return httpx.get(address, timeout=PATIENCE).headers["location"]
 
 
 def log_in(client: TestClient, next_page: str = "/") -> httpx.Response:
@@ -164,7 +179,7 @@ def test_over_tls_no_sibling_domain_can_set_the_cookies(
             assert {"secure", "path=/"} <= set(cookie.lower().split("; "))
             assert "domain" not in cookie.lower()
 
-        answer = httpx.get(sent_to.headers["location"]).headers["location"]
+        answer = visit_provider(sent_to.headers["location"])
         planted = {name.removeprefix("__Host-"): client.cookies[name] for name in names}
         client.cookies.clear()
         client.cookies.update(planted)
@@ -174,10 +189,15 @@ def test_over_tls_no_sibling_domain_can_set_the_cookies(
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-30, 30])
 def test_clocks_may_differ_by_less_than_a_minute(
-    client: TestClient, provider: MockProvider, seconds: int
+    client: TestClient, provider: MockProvider, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
-    now = int(time.time()) + seconds
-    provider.changed_claims = {"iat": now, "nbf": now, "exp": min(now, int(time.time())) + 5}
+    # The clock of the server stands still, so that the token does not expire during a slow login.
+    now = int(time.time())
+    monkeypatch.setattr(jwt, "JWTClaimsRegistry", partial(jwt.JWTClaimsRegistry, now=now))
+
+    issued_at = now + seconds
+    expires_at = min(issued_at, now) + 5
+    provider.changed_claims = {"iat": issued_at, "nbf": issued_at, "exp": expires_at}
     assert log_in(client).status_code == 200
 
 
@@ -198,7 +218,7 @@ def test_addresses_of_the_provider_are_used_as_published(
 
     sent_to = client.get("/login/oidc", follow_redirects=False).headers["location"]
     assert "/authorize?policy=lab&response_type=code" in sent_to
-    assert client.get(httpx.get(sent_to).headers["location"]).status_code == 200
+    assert client.get(visit_provider(sent_to)).status_code == 200
 
 
 def test_a_new_key_of_the_provider_is_fetched(client: TestClient, provider: MockProvider) -> None:
@@ -276,8 +296,8 @@ def test_a_key_that_is_no_longer_published_is_refused_after_an_hour(
     assert log_in(client).status_code == 200
     client.cookies.clear()
     provider.keys = KeySet([rsa_key("second")])
-    now = time.monotonic()
-    monkeypatch.setattr("teeter.web.auth.oidc.time.monotonic", lambda: now + 3601)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3601)
+    monkeypatch.setattr("teeter.web.auth.oidc.time", later)
     assert "InvalidKeyIdError" in refused(log_in(client), client)
 
 
@@ -287,8 +307,8 @@ def test_a_session_ends_after_its_hours(
 ) -> None:
     log_in(client)
     assert is_logged_in(client)
-    now = time.time()
-    monkeypatch.setattr("teeter.web.auth.authenticator.time.time", lambda: now + 13 * 3600)
+    later = SimpleNamespace(time=lambda: time.time() + 13 * 3600)
+    monkeypatch.setattr("teeter.web.auth.authenticator.time", later)
     assert not is_logged_in(client)
 
 
@@ -357,9 +377,11 @@ def test_a_forged_or_old_attempt_is_refused(
         response = client.get(address, headers={"cookie": f"{name}={forged}"})
         refused(response, client)
 
-    now = time.time()
-    monkeypatch.setattr("itsdangerous.timed.time.time", lambda: now + 700)
-    assert "too long ago" in refused(client.get(address), client)
+    # The cookie that was given, which the client has dropped since.
+    later = SimpleNamespace(time=lambda: time.time() + 700)
+    monkeypatch.setattr("itsdangerous.timed.time", later)
+    response = client.get(address, headers={"cookie": f"{name}={value}"})
+    assert "too long ago" in refused(response, client)
 
 
 @pytest.mark.slow
@@ -747,7 +769,7 @@ def test_any_answer_but_the_right_one_is_an_error_of_the_provider(
     provider.changed_responses[path] = body
     response = client.get("/login/oidc", follow_redirects=False)
     if path == "/keys":
-        response = client.get(httpx.get(response.headers["location"]).headers["location"])
+        response = client.get(visit_provider(response.headers["location"]))
     assert "did not respond as expected" in refused(response, client, 502)
 
 
@@ -764,7 +786,8 @@ def test_an_answer_that_trickles_is_cut_off(
 ) -> None:
     """Each piece comes in time, but they never end."""
     clock = iter(range(0, 1000, 6))
-    monkeypatch.setattr("teeter.web.auth.oidc.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("teeter.web.auth.oidc._TIMEOUT", 10.0)
+    monkeypatch.setattr("teeter.web.auth.oidc.time", SimpleNamespace(monotonic=lambda: next(clock)))
     provider.changed_responses["/.well-known/openid-configuration"] = b" " * 900_000
     response = client.get("/login/oidc", follow_redirects=False)
     assert "takes too long" in refused(response, client, 502)
@@ -790,27 +813,36 @@ def test_a_silent_provider_does_not_stop_the_server(
 ) -> None:
     """Anybody can begin logins. Threads that wait for the provider must not be all."""
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
-    monkeypatch.setattr("teeter.web.auth.oidc._TIMEOUT", 2.0)
+    monkeypatch.setattr("teeter.web.auth.oidc._TIMEOUT", 10 * PATIENCE)
     monkeypatch.setattr("teeter.web.oidc_pages._QUEUE_SECONDS", 0.2)
 
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
-        provider = MockProvider(silent.getsockname()[1])
-        with serve_campaigns(file, security=security_config(provider)) as client:
-            statuses: list[int] = []
+    silent = socket.create_server(("127.0.0.1", 0), backlog=100)
+    security = security_config(MockProvider(silent.getsockname()[1]))
+    with serve_campaigns(file, security=security) as client:
+        statuses: SimpleQueue[int] = SimpleQueue()
 
-            def begin_login() -> None:
-                statuses.append(client.get("/login/oidc", follow_redirects=False).status_code)
+        def begin_login() -> None:
+            statuses.put(client.get("/login/oidc", follow_redirects=False).status_code)
 
-            threads = [threading.Thread(target=begin_login) for _ in range(50)]
-            for thread in threads:
-                thread.start()
+        threads = [threading.Thread(target=begin_login) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+
+        try:
+            # Most logins are refused, while some wait for the provider.
+            for _ in range(50 - oidc_pages._MAX_CONCURRENT):
+                assert statuses.get(timeout=PATIENCE) == 502
             headers = {"authorization": f"Bearer {TOKEN}"}
             assert client.get(AT, headers=headers).status_code == 200
-            assert len(statuses) < 50, "some still wait"
-
+            assert statuses.empty(), "some still wait"
+        finally:
+            # Resets the connections that wait to be accepted, so that their logins fail.
+            silent.close()
             for thread in threads:
                 thread.join()
-            assert set(statuses) == {502}
+
+        for _ in range(oidc_pages._MAX_CONCURRENT):
+            assert statuses.get_nowait() == 502
 
 
 def test_the_pages_exist_only_with_a_provider(tmp_path: Path) -> None:

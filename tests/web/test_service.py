@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_a_second_annotator_makes_a_team_that_stays(
 ) -> None:
     service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
     now = 1000.0
-    monkeypatch.setattr("teeter.web.service.time.monotonic", lambda: now)
+    monkeypatch.setattr("teeter.web.service.time", SimpleNamespace(monotonic=lambda: now))
     campaign = Campaign.open(file)
     campaign.tell("t1", "ham", "ann")
     assert not service.is_team()

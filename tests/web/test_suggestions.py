@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.language_model import LanguageModel
 from teeter.campaigns.suggestions import is_answered_blind
 from web.labelled_campaigns import AT, LabelledCampaign, get_questions, true_label
-from web.servers import make_text_campaign, serve_campaigns
+from web.servers import PATIENCE, make_text_campaign, serve_campaigns
 
 PAGE = "/c/texts"
 
@@ -127,7 +127,8 @@ def test_wrong_uploads_are_refused_in_one_sentence(client: TestClient) -> None:
 def test_descriptions_are_edited_and_shown_escaped(client: TestClient) -> None:
     body = {"classes": {"spam": {"description": "<b>Ads</b>", "examples": ["Win & win"]}}}
     classes = client.post(f"{AT}/classes/describe", json=body).json()
-    assert classes[0]["description"] == "<b>Ads</b>" or classes[1]["description"] == "<b>Ads</b>"
+    descriptions = {entry["name"]: entry["description"] for entry in classes}
+    assert descriptions == {"spam": "<b>Ads</b>", "ham": ""}
 
     page = client.get(PAGE).text
     assert "&lt;b&gt;Ads&lt;/b&gt;" in page
@@ -229,10 +230,10 @@ def test_a_language_model_in_trouble_is_reported_on_the_page(
         assert get_questions(client), "people can go on labelling"
 
 
-def wait_until(is_true: object, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        if is_true():  # type: ignore[operator]
+        if is_true():
             return
         time.sleep(0.05)
     raise AssertionError("it did not happen in time")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -35,7 +37,7 @@ def test_wrong_tokens_in_the_form_are_slowed_down(token_client: TestClient) -> N
 
 def test_failures_are_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(login_limit.time, "monotonic", lambda: now)
+    monkeypatch.setattr(login_limit, "time", SimpleNamespace(monotonic=lambda: now))
     limit = FailedLoginLimit(attempts=2, seconds=60)
     assert [limit.record_failure("192.0.2.1") for _ in range(3)] == [False, False, True]
     assert not limit.record_failure("192.0.2.2"), "another client"
