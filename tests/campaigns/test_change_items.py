@@ -244,6 +244,34 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
     assert campaign.agreement().items == 6
 
 
+def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) -> None:
+    settings = Settings(kind="features", consensus="dawid-skene")
+    campaign = Campaign.create(tmp_path / "a.teeter", "a", ["x", "y"], settings)
+    campaign.add([{"id": f"i{k}", "features": [k]} for k in range(12)])
+    for k in range(12):
+        truth = "xy"[k % 2]
+        for annotator in ("ann", "bob"):
+            campaign.tell(f"i{k}", truth, annotator)
+        # Careful on the first items, and wrong about all later ones.
+        campaign.tell(f"i{k}", truth if k < 4 else "yx"[k % 2], "cat")
+
+    with_all = campaign.labels()
+    campaign.withdraw([f"i{k}" for k in range(4, 12)])
+    after = campaign.labels()
+
+    assert set(after) == {f"i{k}" for k in range(4)}
+    only_kept = Campaign.create(tmp_path / "b.teeter", "b", ["x", "y"], settings)
+    only_kept.add([{"id": f"i{k}", "features": [k]} for k in range(4)])
+    for k in range(4):
+        for annotator in ("ann", "bob", "cat"):
+            only_kept.tell(f"i{k}", "xy"[k % 2], annotator)
+    assert after == only_kept.labels()
+    assert after["i0"] != with_all["i0"], "they did count while the items were in the campaign"
+
+    campaign.put_back([f"i{k}" for k in range(4, 12)])
+    assert campaign.labels() == with_all
+
+
 def test_models_do_not_learn_from_suggestions_about_withdrawn_items(campaign: Campaign) -> None:
     rows = [{"id": f"t{n}", "label": ("ham", "spam")[n % 2]} for n in range(8)]
     campaign.add_predictions(rows, "model")

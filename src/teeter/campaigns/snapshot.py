@@ -27,7 +27,7 @@ from teeter.campaigns.annotator_stats import (
     accuracy_of_annotators,
     pace_of,
 )
-from teeter.campaigns.consensus import ConsensusLabel, combine_answers
+from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod, combine_answers
 from teeter.campaigns.db import (
     Answer,
     CampaignRepository,
@@ -133,8 +133,15 @@ def read_snapshot(
 
     # A decision on a class overrules flags, and a decision that an item does not belong, labels.
     flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
-    consensus = combine_answers(answers, classes, settings.consensus, decided_labels)
     withdrawn = frozenset(repository.items.withdrawn(connection))
+    counted = [answer for answer in answers if answer.item not in withdrawn]
+    consensus = combine_answers(counted, classes, settings.consensus, decided_labels)
+    if withdrawn:
+        # A withdrawn item keeps a label, but its answers must not change the labels of other items,
+        # as they would through the weights that Dawid-Skene gives to annotators.
+        set_aside = [answer for answer in answers if answer.item in withdrawn]
+        consensus = combine_answers(set_aside, classes, ConsensusMethod.MAJORITY) | consensus
+
     left_out = (flagged - set(decided_labels)) | decided_out | withdrawn
     return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out), withdrawn)
 

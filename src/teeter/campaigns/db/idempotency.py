@@ -26,7 +26,7 @@ _HOURS_KEPT = 48
 _LONGEST_ANSWER_SECONDS = 1800.0
 """A request that was noted before and has no answer is no longer being answered."""
 
-_NOBODY = ""
+_NO_HOLDER = ""
 """The holder of a request that is no longer being answered, and has no answer."""
 
 
@@ -66,7 +66,7 @@ class IdempotencyRepository:
         state = RequestState.ANSWERED
         if row.response is None:
             is_overdue = row.at < self._scope.time_after(-_LONGEST_ANSWER_SECONDS)
-            is_interrupted = is_overdue or row.holder == _NOBODY or has_crashed(row.holder)
+            is_interrupted = is_overdue or row.holder == _NO_HOLDER or has_crashed(row.holder)
             state = RequestState.INTERRUPTED if is_interrupted else RequestState.RUNNING
         return StoredRequest(row.fingerprint, state, row.response)
 
@@ -114,7 +114,7 @@ class IdempotencyRepository:
     def interrupt(self, connection: Connection, key: str, holder: str) -> None:
         """Remember that a request has no answer, and that it may have been done."""
         statement = update(schema.answered_requests).where(self._is_held(key, holder))
-        connection.execute(statement.values(holder=_NOBODY))
+        connection.execute(statement.values(holder=_NO_HOLDER))
 
     def forget(self, connection: Connection, key: str, holder: str) -> None:
         """Forget a request that failed, so that it can be sent again."""
