@@ -216,7 +216,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 }
 
 
-def filled(text: str) -> str:
+def fill_figures(text: str) -> str:
     """Return a page with its figures filled in."""
     block = re.compile(r"<!-- figures: (.*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
     return block.sub(
@@ -226,4 +226,4 @@ def filled(text: str) -> str:
 
 if __name__ == "__main__":
     for page in PAGES:
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(fill_figures(page.read_text(encoding="utf-8")), encoding="utf-8")

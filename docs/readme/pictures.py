@@ -92,17 +92,20 @@ def true_labels(sample: Sample, folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def served_sample(name: str, folder: Path) -> Iterator[str]:
+def serve_sample(name: str, folder: Path) -> Iterator[str]:
     """Run ``teeter try`` and yield the address of its page."""
     command = [sys.executable, "-c", "from teeter.cli import main; main()", "try", name]
     command += ["--no-open", "--folder", str(folder / "try")]
+
     environment = {
         **os.environ,
         "TEETER_HOME": str(folder / "home"),
         "PYTHONUNBUFFERED": "1",
     }
+
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
+
     try:
         addresses = (re.search(r"http://\S+", line) for line in server.stdout)
         yield next(match[0] for match in addresses if match)
@@ -180,9 +183,8 @@ def wait_for_model(page: Page) -> None:
     page.locator("#why .odds").first.wait_for()
 
 
-def film_labelling(browser: Any, address: str, labels: dict[str, str], path: Path) -> None:
+def film_labelling(page: Page, address: str, labels: dict[str, str], path: Path) -> None:
     """Label a batch, look at the map and the progress, and write the animation."""
-    page = open_page(browser, VIEW)
     page.goto(address)
     shown_item(page)
 
@@ -201,7 +203,6 @@ def film_labelling(browser: Any, address: str, labels: dict[str, str], path: Pat
     page.locator("svg").first.wait_for()
     film.take(page, 2800)
     film.save(path)
-    page.context.close()
 
 
 def draw_map(page: Page, address: str) -> None:
@@ -213,9 +214,8 @@ def draw_map(page: Page, address: str) -> None:
     page.wait_for_timeout(1500)
 
 
-def photograph(browser: Any, address: str, folder: Path) -> None:
+def photograph(page: Page, address: str, folder: Path) -> None:
     """Take the pictures of a text campaign."""
-    page = open_page(browser, GALLERY_VIEW)
     page.goto(address)
     wait_for_model(page)
     page.screenshot(path=folder / "label_texts.png")
@@ -235,7 +235,6 @@ def photograph(browser: Any, address: str, folder: Path) -> None:
         page.goto(f"{address}/{name}")
         page.locator("h1").wait_for()
         page.screenshot(path=folder / f"{name}.png")
-    page.context.close()
 
 
 def main(animation_folder: Path = HERE, gallery: Path = GALLERY) -> None:
@@ -249,12 +248,16 @@ def main(animation_folder: Path = HERE, gallery: Path = GALLERY) -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
 
-        with served_sample("texts", folder) as address:
+        with serve_sample("texts", folder) as address:
             labels = true_labels(texts, folder)
-            film_labelling(browser, address, labels, animation_folder / ANIMATION)
-            photograph(browser, address, gallery)
+            # One page for both: a second browser would be warned of the first.
+            page = open_page(browser, VIEW)
+            film_labelling(page, address, labels, animation_folder / ANIMATION)
+            page.set_viewport_size(GALLERY_VIEW)
+            photograph(page, address, gallery)
+            page.context.close()
 
-        with served_sample("images", folder) as address:
+        with serve_sample("images", folder) as address:
             page = open_page(browser, GALLERY_VIEW)
             page.goto(address)
             wait_for_model(page)

@@ -213,7 +213,7 @@ def test_the_encoder_is_switched_on_the_page_of_progress(labelled: LabelledCampa
 
     page = labelled.client.get("/c/texts/progress").text
     assert "With tfidf+tfidf, models correctly predict" in page
-    assert "<b>tfidf+tfidf</b> is the encoder" in page
+    assert "The encoder is <b>tfidf+tfidf</b>." in page
 
 
 def test_a_server_encodes_the_items_that_are_left(
@@ -226,7 +226,7 @@ def test_a_server_encodes_the_items_that_are_left(
     Campaign.make(path, ("a", "b"), texts, encode_all=False)
 
     with serve_campaigns(path) as client:
-        assert "30 items not encoded yet" in client.get("/c/texts/progress").text
+        assert "30 items are not encoded yet." in client.get("/c/texts/progress").text
         assert "when all items are encoded" in client.post("/c/texts/train").text
         client.app.state.workspace.warm_up([path])  # type: ignore[attr-defined]
         assert "not encoded yet" not in client.get("/c/texts/progress").text

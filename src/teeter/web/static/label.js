@@ -13,6 +13,7 @@ const isDeciding = start.mode === "decide";
 const FETCHED = 40;  // items that one request asks for
 const LOW = 12;  // fetch more when fewer are left
 const PRELOADED = 6;  // images that the browser loads in advance
+const MAX_COLUMNS = 5;  // class buttons in a row
 const RECENT = 10;  // answers listed beside the item
 const POLL = 3000;  // milliseconds between two looks at the campaign's state
 
@@ -636,7 +637,14 @@ async function poll() {
   if (isDeciding) fetchItems();
 }
 
+// Rows of equal length: six classes are two rows of three, not one of five and one of one.
+function balancedColumns(count) {
+  const rows = Math.ceil(count / MAX_COLUMNS);
+  return Math.ceil(count / rows);
+}
+
 byId("choices").append(...buttons);
+byId("choices").style.setProperty("--columns", balancedColumns(buttons.length));
 document.addEventListener("keydown", onKey);
 addEventListener("beforeunload", (event) => { if (outbox.length) event.preventDefault(); });
 

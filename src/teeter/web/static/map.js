@@ -11,6 +11,10 @@ const CLASS_COLOURS = [
 const LDM_COLOURS = [
   "#d7301f", "#e6550d", "#f16913", "#fd8d3c", "#fdae6b", "#c6b5a5", "#9eb5c8", "#7fa7c4", "#6a97ba", "#5a86ab",
 ];
+const SMALLEST_POINT = 1.5;  // in pixels of the page, as all sizes here
+const LARGEST_POINT = 7;
+const ROUND_FROM = 4;  // smaller points are drawn as squares, which is faster and looks the same
+const LABELLED_SCALE = 1.6;
 const CLICK_RADIUS = 14;
 const DRAG_DISTANCE = 6;
 
@@ -113,6 +117,12 @@ function rankLdm() {
   return ranks;
 }
 
+// Few points are large and easy to hit; many are small and leave the structure visible.
+function pointSize(count) {
+  const size = 200 / Math.sqrt(count);
+  return Math.max(SMALLEST_POINT, Math.min(LARGEST_POINT, size));
+}
+
 // Groups of points of one colour and size, so that the context changes its colour only a few times. Large ones come last.
 function groupPoints() {
   const mode = byId("colour").value;
@@ -123,23 +133,23 @@ function groupPoints() {
   for (let index = 0; index < points.count; index++) {
     if (withdrawn.has(index)) continue;
     let colour = rest;
-    let size = 2;
+    let scale = 1;
 
     if (mode === "label" && labels.has(index)) {
       colour = classColour(labels.get(index));
-      size = 4;
+      scale = LABELLED_SCALE;
     } else if (mode === "predicted" && points.predicted[index] >= 0) {
       colour = classColour(points.predicted[index]);
     } else if (mode === "ldm" && ranks && ranks[index] >= 0) {
       colour = LDM_COLOURS[ranks[index]];
     }
 
-    const key = `${size} ${colour}`;
-    if (!groups.has(key)) groups.set(key, { size, colour, indices: [] });
+    const key = `${scale} ${colour}`;
+    if (!groups.has(key)) groups.set(key, { scale, colour, indices: [] });
     groups.get(key).indices.push(index);
   }
 
-  return [...groups.values()].sort((first, second) => first.size - second.size);
+  return [...groups.values()].sort((first, second) => first.scale - second.scale);
 }
 
 function draw() {
@@ -148,21 +158,30 @@ function draw() {
   canvas.height = box.height * pixelRatio();
   if (!points) return;
 
-  const density = points.count > 20000 ? 0.75 : 1.25;
-  const factor = pixelRatio() * Math.min(2, Math.sqrt(view.zoom)) * density;
-  for (const { size, colour, indices } of groupPoints()) drawPoints(indices, colour, size * factor);
+  const size = pointSize(points.count) * Math.min(2, Math.sqrt(view.zoom));
+  for (const { scale, colour, indices } of groupPoints()) drawPoints(indices, colour, scale * size);
 
   if (opened >= 0) drawRing(opened);
   drawLegend();
 }
 
-function drawPoints(indices, colour, side) {
+function drawPoints(indices, colour, size) {
+  const side = size * pixelRatio();
+  const isRound = size >= ROUND_FROM;
   context.fillStyle = colour;
 
   for (const index of indices) {
     const [x, y] = position(index);
-    const isVisible = x > -5 && y > -5 && x < canvas.width + 5 && y < canvas.height + 5;
-    if (isVisible) context.fillRect(x - side / 2, y - side / 2, side, side);
+    const isVisible = x > -side && y > -side && x < canvas.width + side && y < canvas.height + side;
+    if (!isVisible) continue;
+
+    if (isRound) {
+      context.beginPath();
+      context.arc(x, y, side / 2, 0, 2 * Math.PI);
+      context.fill();
+    } else {
+      context.fillRect(x - side / 2, y - side / 2, side, side);
+    }
   }
 }
 
