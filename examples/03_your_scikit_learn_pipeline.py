@@ -6,7 +6,7 @@ from sklearn.pipeline import make_pipeline
 
 import teeter
 
-known = [
+labelled = [
     "the cat purrs",
     "a dog barks",
     "my cat sleeps",
@@ -25,7 +25,7 @@ pool = [
     "a quiet afternoon",
 ]
 
-pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(known, animals)
+pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(labelled, animals)
 outputs = teeter.observe(pipeline, pool)
 for row in teeter.select("ldm-s", outputs, 3):
     print(pool[row])

@@ -11,9 +11,9 @@ import teeter
 from teeter.adapters import Images, labels_of
 
 digits = load_digits()
-drawn = [Pictures.fromarray(np.uint8(255 - 15 * image)) for image in digits.images[:300]]
-known = [int(label) if row < 60 else -1 for row, label in enumerate(digits.target[:300])]
-table = Dataset.from_dict({"image": drawn, "label": known}).cast_column("image", Image())
+pictures = [Pictures.fromarray(np.uint8(255 - 15 * image)) for image in digits.images[:300]]
+given_labels = [int(label) if row < 60 else -1 for row, label in enumerate(digits.target[:300])]
+table = Dataset.from_dict({"image": pictures, "label": given_labels}).cast_column("image", Image())
 
 # A small classifier that needs no download. Yours comes from a name or a folder instead:
 # processor, model = (cls.from_pretrained(NAME) for cls in (AutoImageProcessor,
@@ -27,7 +27,8 @@ sizes = {
 }
 config = ViTConfig(image_size=16, patch_size=4, num_labels=10, **sizes)
 
-pool, labels = Images(table, processor), labels_of(table)
+pool = Images(table, processor)
+labels = labels_of(table)
 training = teeter.TrainingConfig(epochs=10, learning_rate=2e-3, batch_size=20)
 learner = teeter.Learner(
     lambda seed: ViTForImageClassification(config), pool, classes=10, training=training

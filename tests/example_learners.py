@@ -32,7 +32,7 @@ def network(seed: int) -> nn.Sequential:
     return mlp(4, 3, seed=seed, hidden=8)
 
 
-def make(
+def make_learner(
     model: Any = network, strategy: Any = "ldm-s", data: Any = ROWS, **options: Any
 ) -> Learner:
     return Learner(
@@ -40,22 +40,24 @@ def make(
     )
 
 
-def taught(
+def make_fitted_learner(
     model: Any = network, strategy: Any = "ldm-s", *, rows: Any = range(12), **options: Any
 ) -> Learner:
-    learner = make(model, strategy, **options)
+    learner = make_learner(model, strategy, **options)
     learner.tell(rows, TRUTH[list(rows)])
     learner.fit()
     return learner
 
 
-def answer(learner: Learner, n: int = 5) -> list[int]:
+def answer_batch(learner: Learner, n: int = 5) -> list[int]:
     rows = learner.ask(n)
     learner.tell(rows, TRUTH[rows])
     return rows.tolist()
 
 
-both = pytest.mark.parametrize("model", [network, LOGISTIC], ids=["torch", "scikit-learn"])
+with_both_models = pytest.mark.parametrize(
+    "model", [network, LOGISTIC], ids=["torch", "scikit-learn"]
+)
 
 
 @dataclass(kw_only=True)
@@ -70,7 +72,7 @@ class Probe(Strategy):
         return torch.arange(n)
 
 
-def probe(look: Callable[[Context], None], *needed: str) -> Probe:
+def make_probe(look: Callable[[Context], None], *needed: str) -> Probe:
     cls = type("ProbeFor" + "And".join(needed), (Probe,), {"needs": frozenset(needed)})
     return cls(look=look)
 

@@ -1,4 +1,4 @@
-"""Runs that nobody ran: made-up curves in the shape of results, to compare and report."""
+"""Runs that never took place: made-up curves in the shape of results, to compare and report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def fake_accuracy(
     rng = np.random.default_rng(seed)
     steps = np.arange(rounds)
     start = 0.45 + 0.01 * rng.normal(size=repetitions)
-    found = {}
+
+    accuracy = {}
     for name in names:
         rise = (
             0.45 + 0.45 * (1 - np.exp(-steps / 5)) + LIFTS.get(name, 0.0) * (1 - np.exp(-steps / 3))
@@ -40,9 +41,11 @@ def fake_accuracy(
         noise = 0.006 * rng.normal(size=(repetitions, rounds)) + 0.004 * rng.normal(
             size=(repetitions, 1)
         )
-        found[name] = np.round(np.clip(rise + noise, 0, 1), 4)
-        found[name][:, 0] = start.round(4)
-    return found
+
+        accuracy[name] = np.round(np.clip(rise + noise, 0, 1), 4)
+        accuracy[name][:, 0] = start.round(4)
+
+    return accuracy
 
 
 def fake_setting(**values: Any) -> Setting:
@@ -69,6 +72,7 @@ def fake_run(
     """A run of these accuracies, (R, T) by strategy."""
     accuracy = fake_accuracy() if accuracy is None else accuracy
     setting = fake_setting(**values)
+
     rounds = tuple(
         Round(
             strategy=name,
@@ -86,6 +90,7 @@ def fake_run(
         for r, curve in enumerate(runs)
         for t, value in enumerate(curve)
     )
+
     repetitions = max((len(runs) for runs in accuracy.values()), default=0)
     facts = {"teeter": "0.1.0", "commit": None, "torch": "2.9", "hardware": "a thread", "seed": 0}
     return Run(

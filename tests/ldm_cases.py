@@ -35,11 +35,14 @@ def make_case(
     rows: int = 24, width: int = 3, classes: int = 3, *, seed: int = 0, bias: bool = True
 ) -> Case:
     generator = torch.Generator().manual_seed(seed)
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
     return Case(draw(rows, width), draw(classes, width), draw(classes) if bias else None)
 
 
-def drawn(seed: int, count: int, case: Case) -> list[tuple[Tensor, Tensor | None]]:
+def draw_directions(seed: int, count: int, case: Case) -> list[tuple[Tensor, Tensor | None]]:
     return list(ray_directions(seed, count, *case.head()))
 
 

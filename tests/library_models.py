@@ -1,5 +1,5 @@
 """Small models of other libraries, made from settings since no hub is asked: a model, 48 rows and
-what it says of them.
+what it predicts for them.
 
 Libraries are imported when a model is made, so that where one is missing only its own tests are
 left out.
@@ -72,8 +72,8 @@ def tokenizer() -> Any:
 
 
 def text_classifier(name: str, **settings: Any) -> Any:
-    """A small classifier of texts, whose weights are far enough from 0 that it says different
-    things.
+    """A small classifier of texts, whose weights are far enough from 0 that it predicts different
+    classes.
     """
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed: the extra hf"
@@ -101,21 +101,22 @@ def image_processor() -> Any:
 def pictures() -> list[Any]:
     """Images of different sizes and kinds."""
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: the extra images")
-    drawn = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     sizes = [(int(12 + row % 9), int(12 + row % 5)) for row in range(48)]
-    found = [
-        image.fromarray(drawn.integers(0, 256, size=(*size, 3), dtype=np.uint8)) for size in sizes
+    rgb_images = [
+        image.fromarray(rng.integers(0, 256, size=(*size, 3), dtype=np.uint8)) for size in sizes
     ]
-    return [one.convert(("RGB", "L", "RGBA")[row % 3]) for row, one in enumerate(found)]
+    return [
+        picture.convert(("RGB", "L", "RGBA")[row % 3]) for row, picture in enumerate(rgb_images)
+    ]
 
 
 def table(**columns: Any) -> Any:
-    found = pytest.importorskip(
+    # A module of the package, since our folder of tests is called datasets, too.
+    arrow_dataset = pytest.importorskip(
         "datasets.arrow_dataset", reason="datasets is not installed: the extra hf"
     )
-    return found.Dataset.from_dict(
-        columns
-    )  # a part of it, since our folder of tests has its name, too
+    return arrow_dataset.Dataset.from_dict(columns)
 
 
 def _spread(make: Callable[[], nn.Module]) -> nn.Module:
@@ -161,10 +162,8 @@ def skorch_classifier(**settings: Any) -> Any:
     class Network(nn.Module):
         def __init__(self, ending: str = "none") -> None:
             super().__init__()
-            self.body, self.head = (
-                nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2)),
-                nn.Linear(8, 4),
-            )
+            self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2))
+            self.head = nn.Linear(8, 4)
             self.end: nn.Module = nn.Softmax(dim=1) if ending == "softmax" else nn.Identity()
 
         def forward(self, X: Tensor) -> Tensor:
@@ -228,7 +227,7 @@ def scaled_skorch() -> Any:
     return seeded_fit(make_pipeline(StandardScaler(), skorch_classifier()), ROWS)
 
 
-def transformer_says(model: Any, data: Any) -> Tensor:
+def predict_with_transformer(model: Any, data: Any) -> Tensor:
     """Each row alone, as a batch of one, which needs no padding."""
     model.eval()
     suited = data.adapt_to(model)
@@ -240,27 +239,30 @@ def transformer_says(model: Any, data: Any) -> Tensor:
     return torch.stack(answers).argmax(dim=1)
 
 
-def module_says(model: Any, data: Any) -> Tensor:
+def predict_with_module(model: Any, data: Any) -> Tensor:
     model.eval()
     with torch.no_grad():
         return model(torch.as_tensor(data)).argmax(dim=1)
 
 
-def estimator_says(model: Any, data: Any) -> Any:
+def predict_with_estimator(model: Any, data: Any) -> Any:
     return model.predict(data)
 
 
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[Any, Any], Any]]] = {
-    **{name: (partial(text_classifier, name), texts, transformer_says) for name in TEXT_MODELS},
-    "ViT": (image_classifier, images, transformer_says),
-    "a Lightning module": (partial(_spread, lightning_module), lambda: ROWS, module_says),
-    "skorch": (lambda: seeded_fit(skorch_classifier(), ROWS), lambda: ROWS, estimator_says),
+    **{
+        name: (partial(text_classifier, name), texts, predict_with_transformer)
+        for name in TEXT_MODELS
+    },
+    "ViT": (image_classifier, images, predict_with_transformer),
+    "a Lightning module": (partial(_spread, lightning_module), lambda: ROWS, predict_with_module),
+    "skorch": (lambda: seeded_fit(skorch_classifier(), ROWS), lambda: ROWS, predict_with_estimator),
     "skorch with a softmax": (
         lambda: seeded_fit(skorch_classifier(module__ending="softmax", criterion=nn.NLLLoss), ROWS),
         lambda: ROWS,
-        estimator_says,
+        predict_with_estimator,
     ),
-    "a pipeline that ends in skorch": (scaled_skorch, lambda: ROWS, estimator_says),
-    "a sentence encoder and a head": (pipeline_with_encoder, sentences, estimator_says),
+    "a pipeline that ends in skorch": (scaled_skorch, lambda: ROWS, predict_with_estimator),
+    "a sentence encoder and a head": (pipeline_with_encoder, sentences, predict_with_estimator),
 }
-"""How to make a model, its data, and what it says of them itself."""
+"""How to make a model, its data, and its predictions for them."""

@@ -95,13 +95,14 @@ def write_picture_table(path: Path, pictures: list[Any], labels: list[int], **mo
     from pyarrow import parquet
 
     names = more.get("names")
-    image, label = more.get("image", "image"), more.get("label", "label")
+    image = more.get("image", "image")
+    label = more.get("label", "label")
     table = pyarrow.table(
-        {image: [{"bytes": one, "path": None} for one in pictures], label: labels}
+        {image: [{"bytes": content, "path": None} for content in pictures], label: labels}
     )
     if names:
-        told = {"info": {"features": {label: {"names": names, "_type": "ClassLabel"}}}}
-        table = table.replace_schema_metadata({"huggingface": json.dumps(told)})
+        metadata = {"info": {"features": {label: {"names": names, "_type": "ClassLabel"}}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(metadata)})
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path, row_group_size=2)
 

@@ -46,6 +46,7 @@ def select_from(home: Path, pool: str, n: int = 30, **options: Any) -> Selection
         if pool.startswith("features")
         else {"model": home / "model.safetensors"}
     )
+
     defaults = {
         **source,
         "executor": LocalExecutor(1),
@@ -53,13 +54,14 @@ def select_from(home: Path, pool: str, n: int = 30, **options: Any) -> Selection
         "reference": 300,
         "rays": 32,
     }
+
     return select_from_shards(home / pool, n, **{**defaults, **options})
 
 
-def assert_same(one: Selection, other: Selection) -> None:
+def assert_same(first: Selection, second: Selection) -> None:
     """Check that two selections picked the same rows and say the same of them."""
-    assert one.provenance.classes == other.provenance.classes
-    for left, right in zip(one.picks, other.picks, strict=True):
+    assert first.provenance.classes == second.provenance.classes
+    for left, right in zip(first.picks, second.picks, strict=True):
         assert (left.row, left.predicted) == (right.row, right.predicted)
         for name in ("ldm", "score", "margin"):
             assert getattr(left, name) == pytest.approx(getattr(right, name), abs=1e-6)

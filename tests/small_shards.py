@@ -53,15 +53,12 @@ def ldm_values(selection: Selection) -> np.ndarray:
 def select_rows(pool: Path | str, n: int = 30, **options: Any) -> Selection:
     """Select from a pool in this process, with the head beside the pool."""
     home = Path(pool).parent
-    return select_from_shards(
-        pool,
-        n,
-        **{
-            "head": home / "head.npz",
-            "executor": LocalExecutor(1),
-            "work": home / "work",
-            "reference": 400,
-            "rays": 32,
-            **options,
-        },
-    )
+    defaults = {
+        "head": home / "head.npz",
+        "executor": LocalExecutor(1),
+        "work": home / "work",
+        "reference": 400,
+        "rays": 32,
+    }
+
+    return select_from_shards(pool, n, **{**defaults, **options})

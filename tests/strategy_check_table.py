@@ -29,11 +29,11 @@ strategy also passes the checks in `teeter.checks`.
 
 def marks() -> dict[str, list[tuple[str, str]]]:
     """Return, for each strategy, what it is checked against and by which test file."""
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    checks: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for names, against, path in _marked():
         for name in names:
-            found[name].append((against, path))
-    return found
+            checks[name].append((against, path))
+    return checks
 
 
 def _marked() -> Iterator[tuple[list[str], str, str]]:

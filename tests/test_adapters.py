@@ -1,4 +1,4 @@
-"""What an adapter says where its library is not installed."""
+"""The error of an adapter whose library is not installed."""
 
 from __future__ import annotations
 

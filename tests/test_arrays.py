@@ -38,12 +38,12 @@ def test_exact_products_hold_for_all_threads_and_are_put_back() -> None:
     try:
         entered, leave = threading.Event(), threading.Event()
 
-        def stay() -> None:
+        def hold_full_precision() -> None:
             with full_precision_matmul():
                 entered.set()
                 leave.wait(SECONDS_TO_WAIT)
 
-        other = threading.Thread(target=stay)
+        other = threading.Thread(target=hold_full_precision)
         other.start()
         assert entered.wait(SECONDS_TO_WAIT)
         with full_precision_matmul():

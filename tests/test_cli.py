@@ -30,17 +30,20 @@ def test_picks_come_out_in_utf_8_and_the_summary_apart(tmp_path: Path) -> None:
     np.savez(
         pool, features=features, ids=np.array([f"é{row}" for row in range(50)]), weight=np.eye(2)
     )
+
     command = [sys.executable, "-c", "from teeter.cli import main; main()"]
     environment = {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "TERM": "dumb",
         "PYTHONIOENCODING": "ascii",
     }
+
     done = subprocess.run(
         [*command, "select", str(pool), "-n", "2", "--strategy", "random"],
         env=environment,
         capture_output=True,
         check=True,
     )
+
     assert [line.split(",")[1][0] for line in done.stdout.decode().splitlines()] == ["i", "é", "é"]
     assert done.stderr.startswith(b"Picked 2 of 50 candidates by random")

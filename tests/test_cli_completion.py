@@ -43,6 +43,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         f'#!/bin/sh\nexec {sys.executable} -c "from teeter.cli import main; main()" "$@"\n'
     )
     command.chmod(0o755)
+
     return {
         "HOME": str(tmp_path),
         "PATH": os.pathsep.join([str(command.parent), os.environ["PATH"]]),
@@ -78,11 +79,12 @@ def teeter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str
 def test_it_is_installed_where_the_shell_looks(
     shell: str, tmp_path: Path, teeter: Callable[..., str]
 ) -> None:
-    said = teeter("--install-completion", shell)
+    printed = teeter("--install-completion", shell)
     script, finder = (tmp_path / name for name in INSTALLED[shell])
-    assert str(script) in said
+    assert str(script) in printed
     assert teeter("--show-completion", shell).strip() == script.read_text().strip()
     assert finder.exists()
+
     before = finder.read_text()
     teeter("--install-completion", shell)
     assert finder.read_text().count("_TEETER_COMPLETE") == before.count("_TEETER_COMPLETE"), (
@@ -94,8 +96,10 @@ def test_it_is_installed_where_the_shell_looks(
 def test_the_shell_completes(shell: str, tmp_path: Path, environment: dict[str, str]) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
+
     script = tmp_path / "script"
     script.write_text(run("teeter", "--show-completion", shell, environment=environment))
+
     for line, expected, other in [
         ("teeter se", "select serve", "demo"),
         ("teeter campaign un", "undo", "tell"),

@@ -151,8 +151,8 @@ def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
     assert len(opener.keys) == 4
     assert opener.keys[0] == opener.keys[1] != opener.keys[2]
     assert campaign.row("3") == {"customer": "ACME"}
-    found = [row["item"] for row in campaign.items(column="customer=ACME")]
-    assert found == ["3"]
+    matches = [row["item"] for row in campaign.items(column="customer=ACME")]
+    assert matches == ["3"]
     assert len(list(campaign.items())) == 125
 
 
@@ -182,14 +182,17 @@ def test_errors_of_the_server_are_errors_here(opener: TestOpener, campaign: Remo
 
 def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter")
-    opened = Campaign.open(file)
-    token = opened.people.add("olga", "owner")
-    opened.database.close()
+    owned_campaign = Campaign.open(file)
+    token = owned_campaign.people.add("olga", "owner")
+    owned_campaign.database.close()
+
     with serve_campaigns(file) as client:
         opener = TestOpener(client)
         monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
+
         with pytest.raises(PermissionDeniedError):
             teeter.connect("http://127.0.0.1:8765", "wrong")
+
         campaign = teeter.connect("http://127.0.0.1:8765/c/texts", token)
         assert campaign.tell("t1", "ham").recorded
         assert not campaign.tell("t1", "ham").recorded, "it was there already"
@@ -222,12 +225,15 @@ def test_decisions_and_descriptions(campaign: RemoteCampaign) -> None:
     assert campaign.decide("t1", "ham")
     assert not campaign.decide("t1", "ham")
     assert campaign.labels()["t1"].label == "ham", "a decision without an answer"
+
     undone = campaign.undo_decision()
     assert isinstance(undone, Decision)
     assert (undone.item, undone.label) == ("t1", "ham")
+
     campaign.describe({"spam": "Advertisements."})
     assert campaign.descriptions == {"spam": ClassDescription("Advertisements.")}
     assert campaign.agreement().items == 0
+
     encoded = campaign.encode()
     assert isinstance(encoded, EncodingResult)
     assert (encoded.encoded, encoded.unencoded) == (0, 0)
@@ -248,9 +254,9 @@ def test_items_and_classes_are_changed_as_in_a_campaign(
     assert campaign.classes == ("ads", "ham")
     assert campaign.descriptions == {"ads": ClassDescription("Offers.")}
 
-    whats = [line["what"] for line in campaign.history()]
-    assert whats[0] == "created"
-    assert whats[-6:] == [
+    events = [line["what"] for line in campaign.history()]
+    assert events[0] == "created"
+    assert events[-6:] == [
         "item changed",
         "columns changed",
         "withdrawn",
@@ -387,17 +393,18 @@ def test_a_folder_of_images_is_unpacked(
 def test_the_token_does_not_follow_a_redirect() -> None:
     tokens: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class RedirectingHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             tokens.append(self.headers["authorization"])
             self.send_response(302)
-            self.send_header("location", f"http://localhost:{self.server.server_port}/other")  # type: ignore[attr-defined]
+            port = self.server.server_port  # type: ignore[attr-defined]
+            self.send_header("location", f"http://localhost:{port}/other")
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RedirectingHandler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

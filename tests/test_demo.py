@@ -27,9 +27,11 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, one_thread: Non
     result = run_demo(
         folder, setting=SMALL, on_step=lambda done, total: steps.append((done, total))
     )
+
     assert steps[-1] == (12, 12)
     assert result.labels == 60
     assert [row.strategy for row in result.rows] == ["ldm-s", "random"]
+
     text = result.page.read_text()
     for part in (
         "ldm-s",
@@ -40,6 +42,7 @@ def test_a_small_demonstration_has_all_its_parts(tmp_path: Path, one_thread: Non
         "teeter 0.",
     ):
         assert part in text
+
     results = json.loads((folder / "results.json").read_text())
     assert np.shape(results["accuracy"]["ldm-s"]) == (2, 3)
     assert results["lines"][0]["gain"]["mean"] == pytest.approx(result.row("ldm-s").gain.mean)

@@ -34,13 +34,13 @@ LIBRARIES = {
 OPTIONAL = [
     word for library, words in LIBRARIES.items() if find_spec(library) is None for word in words
 ]
-"""What tells a snippet that shows a library which is not here: it is left out."""
+"""A snippet with one of these words needs a library that is not installed, and is left out."""
 
 
-def snippets(page: Path) -> str:
+def read_snippets(page: Path) -> str:
     """Return the page's Python, in order, as one script."""
-    found = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    return "\n".join(one for one in found if not any(name in one for name in OPTIONAL))
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return "\n".join(block for block in blocks if not any(name in block for name in OPTIONAL))
 
 
 def pages_with_snippets() -> list[Any]:
@@ -53,9 +53,10 @@ def pages_with_snippets() -> list[Any]:
         "run_the_benchmark.md",
         "when_to_stop.md",
     }
+
     cases = []
     for page in PAGES:
-        if snippets(page):
+        if read_snippets(page):
             marks = [pytest.mark.slow] if page.name in expensive else []
             cases.append(pytest.param(page, marks=marks, id=page.name))
     return cases
@@ -65,7 +66,7 @@ def pages_with_snippets() -> list[Any]:
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
-    exec(compile(snippets(page), str(page), "exec"), {"__name__": "snippet"})
+    exec(compile(read_snippets(page), str(page), "exec"), {"__name__": "snippet"})
 
 
 @pytest.mark.parametrize("name", ["from_modal.md", "from_scikit_activeml.md"])
@@ -74,21 +75,25 @@ def test_what_you_write_here_runs_in_the_order_of_the_table(
 ) -> None:
     page = ROOT / "docs" / "how_to" / name
     monkeypatch.chdir(tmp_path)
+
     before, table = re.split(
         r"^\| (?:modAL|scikit-activeml) \| teeter \|\n", page.read_text(), flags=re.MULTILINE
     )
-    setting_up = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)[-1]
+
+    setup = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)[-1]
+
     rows = [line.strip("| ").split(" | ") for line in table.split("\n\n")[0].splitlines()[1:]]
     assert len(rows) > 10
     assert all(len(row) == 2 for row in rows)
-    space: dict[str, object] = {}
-    exec(setting_up, space)
-    for here in [code for row in rows for code in re.findall(r"`([^`]+)`", row[1])]:
-        if here in ("needs", "choose"):
+
+    namespace: dict[str, object] = {}
+    exec(setup, namespace)
+    for code in [code for row in rows for code in re.findall(r"`([^`]+)`", row[1])]:
+        if code in ("needs", "choose"):
             continue
-        if re.fullmatch(r'"[a-z-]+"', here):
-            assert here.strip('"') in strategies.names()
-        exec(here, space)
+        if re.fullmatch(r'"[a-z-]+"', code):
+            assert code.strip('"') in strategies.names()
+        exec(code, namespace)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -129,49 +134,52 @@ def test_the_animation_is_small_and_moves() -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/how_to/choose.md"])
 def test_figures_come_from_committed_results(name: str) -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "readme" / "figures.py"))
+    script = runpy.run_path(str(ROOT / "docs" / "readme" / "figures.py"))
     page = ROOT / name
-    assert page in made["PAGES"]
+    assert page in script["PAGES"]
     text = page.read_text(encoding="utf-8")
     assert "<!-- figures: " in text
-    assert text == made["filled"](text), f"{name}: run python docs/readme/figures.py"
+    assert text == script["fill_figures"](text), f"{name}: run python docs/readme/figures.py"
 
 
 def test_speed_figures_are_the_committed_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
-    for page in made["PAGES_WITH_RAYS_TABLE"]:
-        assert made["build_rays_table"]() in page.read_text(), (
+    script = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
+    for page in script["PAGES_WITH_RAYS_TABLE"]:
+        assert script["build_rays_table"]() in page.read_text(), (
             f"{page.name}: run python benchmarks/speed/pages.py"
         )
 
 
 def test_tables_of_rays_in_subspaces_are_the_committed_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "rays" / "page.py"))
-    text = made["PAGE"].read_text(encoding="utf-8")
-    for head in made["TABLES"]:
+    script = runpy.run_path(str(ROOT / "benchmarks" / "rays" / "page.py"))
+    text = script["PAGE"].read_text(encoding="utf-8")
+    for head in script["TABLES"]:
         assert text.count(head) == 1
-    assert text == made["filled"](text), "run python benchmarks/rays/page.py"
+    assert text == script["filled"](text), "run python benchmarks/rays/page.py"
 
 
 @pytest.mark.parametrize("name", ["all_cpu", "all_h200"])
-def test_floors_are_those_that_the_benchmark_reckons(
+def test_floors_are_those_that_the_benchmark_estimates(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(RESULTS.parent))
-    made = runpy.run_path(str(RESULTS.parent / "bench_all.py"))
+    script = runpy.run_path(str(RESULTS.parent / "bench_all.py"))
     result = json.loads((RESULTS / f"{name}.json").read_text())
+
     for row in result["table"]:
-        case = made["SelectionCase"](*(row[size] for size in ("strategy", "N", "D", "C", "n")))
-        again = made["build_row"](
+        case = script["SelectionCase"](*(row[size] for size in ("strategy", "N", "D", "C", "n")))
+
+        estimated = script["build_row"](
             case,
-            made["Cost"](seconds=row["teeter (s)"], peak_mb=0.0),
+            script["Cost"](seconds=row["teeter (s)"], peak_mb=0.0),
             {},
             result["rates"],
             subspace=result.get("subspace"),  # results from before there were any have none
         )
+
         assert (row["floor (s)"], row["times the floor"]) == (
-            again["floor (s)"],
-            again["times the floor"],
+            estimated["floor (s)"],
+            estimated["times the floor"],
         )
         assert row["floor (s)"] is None or row["times the floor"] >= 1, (
             "nothing is faster than the floor"
@@ -201,14 +209,16 @@ def test_the_table_of_checks_is_made_from_the_tests() -> None:
 
 @pytest.mark.slow
 def test_the_page_on_the_paper_s_runs_is_made_from_the_runs() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "paper" / "pages.py"))
-    assert made["PAGE"].read_text() == made["page"](), "run python benchmarks/paper/pages.py"
+    script = runpy.run_path(str(ROOT / "benchmarks" / "paper" / "pages.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run python benchmarks/paper/pages.py"
 
 
 def test_the_page_of_speed_is_made_from_the_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
-    assert made["PAGE"].read_text() == made["build_page"](), "run python benchmarks/speed/pages.py"
-    assert "e+0" not in made["build_page"](), "large numbers are written in full"
+    script = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
+    assert script["PAGE"].read_text() == script["build_page"](), (
+        "run python benchmarks/speed/pages.py"
+    )
+    assert "e+0" not in script["build_page"](), "large numbers are written in full"
     measured = {
         row["strategy"] for row in json.loads((RESULTS / "growth_cpu.json").read_text())["growth"]
     }
@@ -216,103 +226,112 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
 
 
 def test_the_page_of_campaigns_is_made_from_the_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    assert made["PAGE"].read_text() == made["build_page"](), (
+    script = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    assert script["PAGE"].read_text() == script["build_page"](), (
         "run python benchmarks/campaigns/simulate.py page"
     )
-    for name in made["SECTIONS"]:
-        assert set(made["read_result"](name)["curves"]) == set(made["STRATEGIES"])
+    for name in script["SECTIONS"]:
+        assert set(script["read_result"](name)["curves"]) == set(script["STRATEGIES"])
 
 
 def test_the_page_of_encoders_is_made_from_the_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "encoders" / "measure.py"))
-    assert made["PAGE"].read_text() == made["build_page"](), (
+    script = runpy.run_path(str(ROOT / "benchmarks" / "encoders" / "measure.py"))
+    assert script["PAGE"].read_text() == script["build_page"](), (
         "run python benchmarks/encoders/measure.py page"
     )
-    for name in made["measured_datasets"]():
-        kind = made["DATASETS"][name].kind
-        assert set(made["read_result"](name)["curves"]) == set(made["ENCODERS"][kind])
-        assert (made["PAGE"].parent / f"encoders_{name}.svg").is_file()
+    for name in script["measured_datasets"]():
+        kind = script["DATASETS"][name].kind
+        assert set(script["read_result"](name)["curves"]) == set(script["ENCODERS"][kind])
+        assert (script["PAGE"].parent / f"encoders_{name}.svg").is_file()
 
 
 def test_the_page_of_priors_is_made_from_the_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "priors" / "simulate.py"))
-    assert made["PAGE"].read_text() == made["build_page"](), (
+    script = runpy.run_path(str(ROOT / "benchmarks" / "priors" / "simulate.py"))
+    assert script["PAGE"].read_text() == script["build_page"](), (
         "run python benchmarks/priors/simulate.py page"
     )
-    for name in made["SECTIONS"]:
-        result = made["read_result"](name)
-        assert set(result["curves"]) == set(made["ARMS"])
-        for arm in made["BAD_ARMS"]:
-            gains = made["gains_at"](result, arm, made["JUDGED_LABELS"])
+    for name in script["SECTIONS"]:
+        result = script["read_result"](name)
+        assert set(result["curves"]) == set(script["ARMS"])
+        for arm in script["BAD_ARMS"]:
+            gains = script["gains_at"](result, arm, script["JUDGED_LABELS"])
             assert gains.mean() > -1, f"{arm} may cost at most 1 point"
 
 
 def test_the_page_of_estimates_is_made_from_the_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "estimates.py"))
-    assert made["PAGE"].read_text() == made["build_page"](), (
+    script = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "estimates.py"))
+    assert script["PAGE"].read_text() == script["build_page"](), (
         "run python benchmarks/campaigns/estimates.py page"
     )
 
 
 def test_the_page_of_promises_is_made_from_the_results() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "promise" / "page.py"))
-    assert made["PAGE"].read_text() == made["build_page"](), "run python benchmarks/promise/page.py"
-    for summary in made["read_result"]()["datasets"].values():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "promise" / "page.py"))
+    assert script["PAGE"].read_text() == script["build_page"](), (
+        "run python benchmarks/promise/page.py"
+    )
+    for summary in script["read_result"]()["datasets"].values():
         # What the page and the README claim.
         assert summary["campaigns"] >= 950
         for mode in ("random", "mixed"):
             assert summary[mode]["broken_ever"] <= 0.05
-    assert (made["PAGE"].parent / "promise.svg").is_file()
+    assert (script["PAGE"].parent / "promise.svg").is_file()
 
 
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
-    for name in made["SECTIONS"]:
-        drawn = made["draw_figure"](name, tmp_path)
-        shown, again = (
+    script = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    for name in script["SECTIONS"]:
+        drawn = script["draw_figure"](name, tmp_path)
+        committed_numbers, drawn_numbers = (
             [float(number) for number in re.findall(r"-?\d+\.\d+", path.read_text())]
-            for path in (made["PAGE"].parent / drawn.name, drawn)
+            for path in (script["PAGE"].parent / drawn.name, drawn)
         )
-        assert shown == pytest.approx(again, abs=0.1), f"{drawn.name} is of other results"
+        assert committed_numbers == pytest.approx(drawn_numbers, abs=0.1), (
+            f"{drawn.name} is of other results"
+        )
 
 
 def test_the_reference_is_made_from_the_docstrings_and_the_help() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
-    for page in made["PAGES"]:
+    script = runpy.run_path(str(ROOT / "docs" / "reference" / "generate.py"))
+
+    for page in script["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["fill_entries"](text), (
+        assert text == script["fill_entries"](text), (
             f"{page.name} is out of date: run python docs/reference/generate.py"
         )
+
     names = re.findall(
         r"^<!-- (teeter[^>]*) -->$",
-        "".join(page.read_text() for page in made["PAGES"]),
+        "".join(page.read_text() for page in script["PAGES"]),
         re.MULTILINE,
     )
     assert len(set(names)) == len(names)
-    told = {f"teeter.{name}" for name in teeter.__all__} - {
+
+    public_names = {f"teeter.{name}" for name in teeter.__all__} - {
         "teeter.TeeterError",
         "teeter.__version__",
         "teeter.strategies",
     }
-    assert told <= set(names), "every public name has its entry"
+    assert public_names <= set(names), "every public name has its entry"
+
     for file in sorted((ROOT / "src" / "teeter" / "adapters").glob("[a-z]*.py")):
-        (public,) = re.findall(
+        (exports,) = re.findall(
             r"^__all__ = \[(.*)\]$", file.read_text(encoding="utf-8"), re.MULTILINE
         )
+
         ends = {name.rpartition(".")[2] for name in names if name.startswith("teeter.adapters.")}
         hidden = {"Table", "columns_of", "read_cells"}  # of a file that others here use
-        assert set(re.findall(r'"(\w+)"', public)) - hidden <= ends, (
+        assert set(re.findall(r'"(\w+)"', exports)) - hidden <= ends, (
             f"every public name of {file.name} has its entry"
         )
 
 
 def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "how_to" / "measure.py"))
-    for page in made["PAGES"]:
+    script = runpy.run_path(str(ROOT / "docs" / "how_to" / "measure.py"))
+    for page in script["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert text == made["fill_tables"](text), (
+        assert text == script["fill_tables"](text), (
             f"{page.name} is out of date: run python docs/how_to/measure.py"
         )
 
@@ -333,10 +352,11 @@ def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None
 
 def test_the_architecture_page_names_files_and_functions_that_exist() -> None:
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
-    for path, names in re.findall(r"`((?:\w+/)*\w+\.(?:py|html\.jinja))(?:: (\w+))?`", text):
+    for path, name in re.findall(r"`((?:\w+/)*\w+\.(?:py|html\.jinja))(?:: (\w+))?`", text):
         if path.startswith("tests/"):
             assert (ROOT / path).exists()
             continue
+
         files = [
             file
             for file in (ROOT / "src" / "teeter").rglob(Path(path).name)
@@ -344,9 +364,10 @@ def test_the_architecture_page_names_files_and_functions_that_exist() -> None:
         ]
         assert len(files) == 1, path
         (file,) = files
-        if names:
-            assert re.search(rf"(def|class) {names}\b", file.read_text(encoding="utf-8")), (
-                f"{path} has no {names}"
+
+        if name:
+            assert re.search(rf"(def|class) {name}\b", file.read_text(encoding="utf-8")), (
+                f"{path} has no {name}"
             )
 
 

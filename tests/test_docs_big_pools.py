@@ -51,30 +51,37 @@ def test_the_requirements_follow_from_the_rates(page_script: dict[str, Any]) -> 
         "drawing": {"rows": 10**6, "seconds": 3.6, "bytes a row": 40.0},
         "engines": [{"engine": "local", "rows are": "features", **engine}],
     }
-    needs = page_script["estimate_requirements"](result)
+
+    requirements = page_script["estimate_requirements"](result)
     groups = 10_000
     passes = 1 + sum(1 - math.exp(-rows / groups) for rows in (50_000, 4000, 4000, 1000))
-    assert needs.passes == pytest.approx(passes)
-    assert needs.stored == pytest.approx(1e12)
-    assert needs.scoring == pytest.approx(1e5 / 3600)
-    assert needs.fetching == pytest.approx((passes - 1) * 1e4 / 3600)
-    assert needs.drawing == pytest.approx(1.0)
-    assert needs.driver == pytest.approx(40e9)
-    assert needs.rate == pytest.approx(10e6)
-    assert needs.hours(100) == pytest.approx((needs.scoring + needs.fetching) / 100 + 1)
+
+    assert requirements.passes == pytest.approx(passes)
+    assert requirements.stored == pytest.approx(1e12)
+    assert requirements.scoring == pytest.approx(1e5 / 3600)
+    assert requirements.fetching == pytest.approx((passes - 1) * 1e4 / 3600)
+    assert requirements.drawing == pytest.approx(1.0)
+    assert requirements.driver == pytest.approx(40e9)
+    assert requirements.rate == pytest.approx(10e6)
+    assert requirements.hours(100) == pytest.approx(
+        (requirements.scoring + requirements.fetching) / 100 + 1
+    )
 
 
 def test_the_model_s_line_runs_after_the_snippet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+
     text = PAGE.read_text(encoding="utf-8")
     first, second = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     (line,) = re.findall(r"^teeter (select images.npy .*)$", text, flags=re.MULTILINE)
-    space: dict[str, Any] = {}
-    exec(compile(first, str(PAGE), "exec"), space)
-    exec(compile(second, str(PAGE), "exec"), space)
+
+    namespace: dict[str, Any] = {}
+    exec(compile(first, str(PAGE), "exec"), namespace)
+    exec(compile(second, str(PAGE), "exec"), namespace)
+
     result = CliRunner().invoke(app, [*shlex.split(line), "--workers", "1"])
     assert result.exit_code == 0, result.output
     picked = [int(row.split(",")[2]) for row in Path("picks.csv").read_text().splitlines()[1:]]
-    assert picked == space["selection"].rows.tolist()
+    assert picked == namespace["selection"].rows.tolist()

@@ -1,5 +1,5 @@
-"""Files of tensors and a header: what was written comes back, and what cannot be read is said in a
-sentence.
+"""Files of tensors and a header: what was written comes back, and what cannot be read is
+reported in a sentence.
 """
 
 from __future__ import annotations
@@ -56,23 +56,25 @@ def tensors(draw: st.DrawFn) -> Tensor:
     numbers = torch.randint(
         0, 99, shape, generator=torch.Generator().manual_seed(draw(st.integers(0, 99)))
     )
-    made = numbers.to(draw(st.sampled_from(DTYPES)))
-    return made.T if made.ndim == 2 and draw(st.booleans()) else made
+    tensor = numbers.to(draw(st.sampled_from(DTYPES)))
+    return tensor.T if tensor.ndim == 2 and draw(st.booleans()) else tensor
 
 
-def alike(first: Any, second: Any) -> bool:
+def are_alike(first: Any, second: Any) -> bool:
     if isinstance(first, Tensor):
         return (
             isinstance(second, Tensor)
             and first.dtype == second.dtype
             and torch.equal(first, second)
         )
+
     if isinstance(first, np.ndarray):
         return (
             isinstance(second, np.ndarray)
             and first.dtype == second.dtype
             and np.array_equal(first, second)
         )
+
     return type(first) is type(second) and first == second
 
 
@@ -93,7 +95,7 @@ def test_what_was_written_comes_back(
     again, back = read_state(folder / "state")
     assert again == {"format": files.FORMAT, **header}
     assert back.keys() == held.keys()
-    assert all(alike(value, back[name]) for name, value in held.items())
+    assert all(are_alike(value, back[name]) for name, value in held.items())
 
 
 @given(
@@ -108,14 +110,14 @@ def test_a_dictionary_of_plain_values_and_arrays_comes_back(
     header, held = split_arrays(memory, "memory.")
     write_state(folder / "memory", {"memory": header}, {"other": torch.ones(1), **held})
     again, back = read_state(folder / "memory")
-    found = merge_arrays(again["memory"], back, "memory.")
-    assert found.keys() == memory.keys()
-    assert all(alike(value, found[name]) for name, value in memory.items())
+    merged = merge_arrays(again["memory"], back, "memory.")
+    assert merged.keys() == memory.keys()
+    assert all(are_alike(value, merged[name]) for name, value in memory.items())
 
 
 def test_tensors_that_share_memory_are_written_apart(tmp_path: Path) -> None:
-    whole = torch.arange(6.0)
-    write_state(tmp_path / "state", {}, {"whole": whole, "part": whole[2:4], "again": whole})
+    numbers = torch.arange(6.0)
+    write_state(tmp_path / "state", {}, {"whole": numbers, "part": numbers[2:4], "again": numbers})
     _, back = read_state(tmp_path / "state")
     assert back["part"].tolist() == [2, 3]
     assert torch.equal(back["whole"], back["again"])
@@ -253,7 +255,7 @@ DAMAGES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, damage: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, damage: str) -> None:
     make, message = DAMAGES[damage]
     make(tmp_path / "state")
     with pytest.raises(FileError, match=message) as error:
@@ -262,7 +264,8 @@ def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path, damage: str
 
 
 def test_weights_go_to_the_network_they_came_from() -> None:
-    network, other = nn.Linear(3, 2), nn.Linear(3, 2)
+    network = nn.Linear(3, 2)
+    other = nn.Linear(3, 2)
     held = {f"model.1.{name}": value for name, value in network.state_dict().items()}
     load_weights(other, {"model.0.weight": torch.zeros(9, 9), **held}, "model.1.")
     assert torch.equal(other.weight, network.weight)
@@ -281,7 +284,7 @@ def test_text_is_written_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == b"\xc3\xa9\n1\r\n"
 
 
-def test_two_who_write_the_same_file_do_not_meet(tmp_path: Path) -> None:
+def test_two_writers_of_the_same_file_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "shared"
     with atomic_open(path) as first, atomic_open(path) as second:
         first.write(b"one" * 1000)
@@ -290,5 +293,5 @@ def test_two_who_write_the_same_file_do_not_meet(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one" * 1000  # the last to end, and whole
     with pytest.raises(TypeError), atomic_open(path) as file:
         file.write("half")  # type: ignore[call-overload]
-    assert [one.name for one in tmp_path.iterdir()] == ["shared"]
+    assert [path_left.name for path_left in tmp_path.iterdir()] == ["shared"]
     assert path.read_bytes() == b"one" * 1000

@@ -168,6 +168,7 @@ def test_the_command_line_needs_the_core_dependencies_alone() -> None:
         "pyarrow",
         "sqlalchemy",
     ]
+
     lines = [f"sys.modules[{name!r}] = None" for name in extras]
     lines += [
         "from typer.testing import CliRunner",
@@ -176,5 +177,6 @@ def test_the_command_line_needs_the_core_dependencies_alone() -> None:
         "    result = CliRunner().invoke(app, command)",
         "    assert result.exit_code == 0, (command, result.output)",
     ]
+
     program = "\n".join(["import sys", *lines])
     subprocess.run([sys.executable, "-c", program], check=True)

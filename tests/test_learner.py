@@ -1,4 +1,4 @@
-"""The learner: who is asked about, what is told, and what is learned."""
+"""The learner: which rows it asks about, which labels it gets, and what it learns."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from example_learners import (
     ROWS,
     THOROUGH,
     TRUTH,
-    answer,
-    both,
-    make,
+    answer_batch,
+    make_fitted_learner,
+    make_learner,
     network,
-    taught,
+    with_both_models,
 )
 from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, MissingOutputError, TrainingError
@@ -32,11 +32,11 @@ from teeter.learner import fit_learners
 from teeter.models.networks import mlp
 
 
-@both
+@with_both_models
 def test_a_learner_learns_by_asking(model: Any) -> None:
-    learner = make(model, training=THOROUGH)
+    learner = make_learner(model, training=THOROUGH)
     for _ in range(5):
-        answer(learner, 6)
+        answer_batch(learner, 6)
         learner.fit()
     assert learner.rounds == 5
     assert len(learner.pool.labelled) == 30
@@ -46,53 +46,56 @@ def test_a_learner_learns_by_asking(model: Any) -> None:
     assert set(learner.seconds) == {"training", "validation", "evaluation", "outputs", "selection"}
 
 
-@both
+@with_both_models
 @pytest.mark.parametrize("strategy", ["ldm-s", "entropy", "random", "seeding-cosine"])
 def test_only_rows_without_a_label_are_asked_about_and_each_once(model: Any, strategy: str) -> None:
-    learner = make(model, strategy)
+    learner = make_learner(model, strategy)
     asked: list[int] = []
     for _ in range(6):
-        asked += answer(learner, 10)
+        asked += answer_batch(learner, 10)
         learner.fit()
     assert sorted(asked) == list(range(60))
     with pytest.raises(InputError, match="No rows are left to ask about: 60 of 60 are labelled"):
         learner.ask(1)
 
 
-@both
+@with_both_models
 def test_asked_twice_it_answers_the_same(model: Any) -> None:
-    learner = taught(model)
+    learner = make_fitted_learner(model)
     assert learner.ask(5).tolist() == learner.ask(5).tolist()
-    cold = make(model)
+    cold = make_learner(model)
     assert cold.ask(5).tolist() == cold.ask(5).tolist()
 
 
-@both
+@with_both_models
 def test_another_seed_asks_about_other_rows(model: Any) -> None:
-    picks = {tuple(taught(model, seed=seed).ask(8).tolist()) for seed in range(3)}
+    picks = {tuple(make_fitted_learner(model, seed=seed).ask(8).tolist()) for seed in range(3)}
     assert len(picks) == 3
-    assert taught(model, seed=np.int64(1)).ask(8).tolist() == taught(model, seed=1).ask(8).tolist()
+    assert (
+        make_fitted_learner(model, seed=np.int64(1)).ask(8).tolist()
+        == make_fitted_learner(model, seed=1).ask(8).tolist()
+    )
 
 
 def test_the_global_stream_neither_matters_nor_moves() -> None:
-    def unseeded(seed: int) -> nn.Module:
+    def make_unseeded(seed: int) -> nn.Module:
         return nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 3))
 
     before = torch.get_rng_state()
-    first = taught(unseeded).ask(8).tolist()
+    first = make_fitted_learner(make_unseeded).ask(8).tolist()
     assert torch.equal(torch.get_rng_state(), before)
     torch.rand(3)
-    assert taught(unseeded).ask(8).tolist() == first
-    assert taught(unseeded, seed=1).ask(8).tolist() != first
+    assert make_fitted_learner(make_unseeded).ask(8).tolist() == first
+    assert make_fitted_learner(make_unseeded, seed=1).ask(8).tolist() != first
 
 
 def test_before_any_label_rows_are_drawn_at_random() -> None:
-    asked = make().ask(30)
+    asked = make_learner().ask(30)
     assert len(set(asked.tolist())) == 30
     assert (
         asked.tolist()
-        == make(strategy="margin").ask(30).tolist()
-        == make(strategy="random").ask(30).tolist()
+        == make_learner(strategy="margin").ask(30).tolist()
+        == make_learner(strategy="random").ask(30).tolist()
     )
 
 
@@ -100,17 +103,17 @@ def test_a_cold_start_that_needs_a_model_is_refused() -> None:
     with pytest.raises(
         MissingOutputError, match=r"margin needs logits, but there are none.*random"
     ):
-        make(cold_start="margin").ask(3)
+        make_learner(cold_start="margin").ask(3)
 
 
 def test_labels_without_a_fit_are_not_passed_over() -> None:
-    learner = make()
+    learner = make_learner()
     learner.tell([1, 2], ["cat", "dog"])
     with pytest.raises(
         InputError, match="There are 2 labels but no model yet: call fit before ask"
     ):
         learner.ask(3)
-    patient = make(strategy="random")
+    patient = make_learner(strategy="random")
     patient.tell([1, 2], ["cat", "dog"])
     assert len(patient.ask(3)) == 3
 
@@ -121,21 +124,21 @@ def test_without_a_model_nothing_is_predicted(call: Any) -> None:
         InputError,
         match="There is no model yet: call tell with labels of at least two classes, then fit",
     ):
-        call(make())
+        call(make_learner())
 
 
 def test_without_labels_there_is_nothing_to_fit() -> None:
     with pytest.raises(
         InputError, match="There is nothing to fit: call tell with some labels first"
     ):
-        make().fit()
+        make_learner().fit()
 
 
 @pytest.mark.parametrize(
     "exclude", [range(12, 50), set(range(12, 50)), np.arange(12, 50), iter(range(12, 50))]
 )
 def test_excluded_rows_are_passed_over(exclude: Any) -> None:
-    assert sorted(taught().ask(10, exclude=exclude).tolist()) == list(range(50, 60))
+    assert sorted(make_fitted_learner().ask(10, exclude=exclude).tolist()) == list(range(50, 60))
 
 
 @pytest.mark.parametrize(
@@ -149,14 +152,14 @@ def test_excluded_rows_are_passed_over(exclude: Any) -> None:
 )
 def test_what_cannot_be_excluded_is_refused(exclude: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        make().ask(3, exclude=exclude)
+        make_learner().ask(3, exclude=exclude)
 
 
 def test_more_than_there_is_cannot_be_asked_for() -> None:
     with pytest.raises(InputError, match="Cannot pick 49 of 48 candidates: ask for 1 to 48"):
-        taught().ask(49)
+        make_fitted_learner().ask(49)
     with pytest.raises(InputError, match="Cannot pick 3 of 2 candidates"):
-        taught(pool_size=2).ask(3)
+        make_fitted_learner(pool_size=2).ask(3)
 
 
 @pytest.mark.parametrize(
@@ -171,25 +174,25 @@ def test_more_than_there_is_cannot_be_asked_for() -> None:
     ids=["lists", "arrays", "a tensor", "views", "generators"],
 )
 def test_labels_are_told_in_any_kind_of_list(rows: Any, labels: Any) -> None:
-    learner = make()
+    learner = make_learner()
     learner.tell(rows, labels)
     assert learner.pool.labelled.tolist() == [3, 5]
     assert learner.pool.labels.tolist() == [2, 0]
 
 
 def test_one_row_may_be_told_alone() -> None:
-    learner = make()
+    learner = make_learner()
     learner.tell(7, "owl")
     learner.tell(np.int64(8), np.str_("dog"))
     learner.tell(torch.tensor(9), "cat")
     assert learner.pool.labels.tolist() == [2, 1, 0]
-    numbered = make(classes=3)
+    numbered = make_learner(classes=3)
     numbered.tell(torch.arange(3), torch.tensor([2, 0, 1]))
     assert numbered.pool.labels.tolist() == [2, 0, 1]
 
 
 def test_telling_again_changes_the_label() -> None:
-    learner = make()
+    learner = make_learner()
     learner.tell([3, 4], ["owl", "cat"])
     learner.tell([4], ["dog"])
     assert learner.pool.labels.tolist() == [2, 1]
@@ -219,24 +222,25 @@ def test_telling_again_changes_the_label() -> None:
 def test_what_cannot_be_told_is_refused_and_nothing_is_recorded(
     rows: Any, labels: Any, message: str
 ) -> None:
-    learner = make()
+    learner = make_learner()
     with pytest.raises(InputError, match=message):
         learner.tell(rows, labels)
     assert len(learner.pool.labelled) == 0
 
 
 def test_one_class_alone_trains_a_network() -> None:
-    learner = taught(rows=range(0, 12, 3), training=THOROUGH)
+    learner = make_fitted_learner(rows=range(0, 12, 3), training=THOROUGH)
     assert len(learner.models) == 1
     assert set(learner.predict()) == {"cat"}
-    assert len(answer(learner)) == 5
+    assert len(answer_batch(learner)) == 5
 
 
 def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_two(
     caplog: Any,
 ) -> None:
     caplog.set_level("INFO", "teeter")
-    learner = taught(LOGISTIC, rows=range(0, 12, 3), cold_start="seeding-cosine")
+    learner = make_fitted_learner(LOGISTIC, rows=range(0, 12, 3), cold_start="seeding-cosine")
+
     assert learner.models == []
     (record,) = [record for record in caplog.records if "Only one class" in record.message]
     assert record.levelname == "WARNING"
@@ -244,23 +248,26 @@ def test_one_class_alone_leaves_an_estimator_to_the_cold_start_until_there_are_t
         "Only one class is labelled, so no model was trained: seeding-cosine picks rows until "
         "there are two."
     )
+
     with pytest.raises(InputError, match="There is no model yet"):
         learner.predict()
-    answer(learner, 9)
-    answer(learner, 1)
+
+    answer_batch(learner, 9)
+    answer_batch(learner, 1)
     learner.fit()
     assert len(learner.models) == 1
     assert len(learner.ask(3)) == 3
+
     learner.tell(learner.pool.labelled, ["cat"] * 14)
     learner.fit()
     assert learner.models == []
     assert len(learner.ask(3)) == 3
 
 
-@both
+@with_both_models
 def test_a_class_that_was_never_seen_is_never_predicted_and_costs_accuracy(model: Any) -> None:
     seen = [row for row in range(60) if CLASSES[row] != 1]
-    learner = taught(model, rows=seen, training=THOROUGH)
+    learner = make_fitted_learner(model, rows=seen, training=THOROUGH)
     assert set(learner.predict()) == {"cat", "owl"}
     assert learner.predict([0, 2]).tolist() == ["cat", "owl"]
     judged = learner.evaluate(ROWS, TRUTH)
@@ -274,9 +281,9 @@ def test_a_class_that_was_never_seen_is_never_predicted_and_costs_accuracy(model
     "classes",
     [NAMES, 3, (0.5, 1.5, 2.5), (True, False, "unsure"), np.array(["x", "y", "z"]), range(3)],
 )
-@both
+@with_both_models
 def test_what_is_predicted_can_be_told(model: Any, classes: Any) -> None:
-    learner = make(model, classes=classes, training=THOROUGH)
+    learner = make_learner(model, classes=classes, training=THOROUGH)
     names = list(learner.classes)
     learner.tell(range(30), [names[k] for k in CLASSES[:30]])
     learner.fit()
@@ -294,16 +301,16 @@ def test_what_is_predicted_can_be_told(model: Any, classes: Any) -> None:
         ([True, False], "True", "No class is called 'True', a text: the class is True, a boolean"),
     ],
 )
-def test_a_label_of_another_type_is_told_what_the_class_is(
+def test_the_error_for_a_label_of_another_type_names_the_class(
     classes: Any, label: Any, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        make(classes=classes).tell([1], [label])
+        make_learner(classes=classes).tell([1], [label])
 
 
-@both
+@with_both_models
 def test_new_data_is_predicted_like_rows_of_the_pool(model: Any) -> None:
-    learner = taught(model, training=THOROUGH)
+    learner = make_fitted_learner(model, training=THOROUGH)
     rows = np.array([5, 40, 7])
 
     assert learner.predict(ROWS[rows]).tolist() == learner.predict(rows).tolist()
@@ -320,7 +327,7 @@ def test_new_data_is_predicted_like_rows_of_the_pool(model: Any) -> None:
 
 
 def test_a_learner_says_whether_it_used_rows_or_data(caplog: pytest.LogCaptureFixture) -> None:
-    learner = taught(LOGISTIC)
+    learner = make_fitted_learner(LOGISTIC)
     caplog.set_level("INFO", "teeter")
     learner.predict([1, 2])
     assert "Used 2 rows of the pool." in caplog.text
@@ -329,7 +336,7 @@ def test_a_learner_says_whether_it_used_rows_or_data(caplog: pytest.LogCaptureFi
 
 
 def test_one_row_is_predicted_alone() -> None:
-    learner = taught(LOGISTIC)
+    learner = make_fitted_learner(LOGISTIC)
     assert learner.predict(5).tolist() == learner.predict([5]).tolist() == [learner.predict()[5]]
     with pytest.raises(InputError, match="The pool has no row 99"):
         learner.predict([99])
@@ -345,7 +352,7 @@ def test_one_row_is_predicted_alone() -> None:
 )
 def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        taught().evaluate(data, labels)
+        make_fitted_learner().evaluate(data, labels)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +382,7 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        make(**options)
+        make_learner(**options)
 
 
 @pytest.mark.parametrize(
@@ -399,19 +406,19 @@ def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], messag
 )
 def test_what_makes_no_model_is_refused(model: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        taught(model)
+        make_fitted_learner(model)
 
 
 def test_a_network_with_too_few_or_too_many_classes_is_refused() -> None:
     with pytest.raises(TrainingError, match="returns 2 classes, but the labels have 3"):
-        taught(lambda seed: mlp(4, 2))
-    learner = taught(lambda seed: mlp(4, 5))
+        make_fitted_learner(lambda seed: mlp(4, 2))
+    learner = make_fitted_learner(lambda seed: mlp(4, 5))
     with pytest.raises(InputError, match="The network has 5 outputs, but there are 3 classes"):
         learner.predict()
 
 
 def test_a_failed_fit_leaves_the_last_model_and_round() -> None:
-    learner = taught()
+    learner = make_fitted_learner()
     before = learner.predict().tolist(), learner.ask(5).tolist()
     learner.tell([40], ["dog"])
     learner.training = TrainingConfig(optimizer="sgd", learning_rate=1e18, epochs=20)
@@ -420,26 +427,33 @@ def test_a_failed_fit_leaves_the_last_model_and_round() -> None:
     assert learner.rounds == 1
     assert learner.training_rows.tolist() == list(range(12))
     assert learner.predict().tolist() == before[0]
-    learner.pool = taught().pool
+    learner.pool = make_fitted_learner().pool
     assert learner.ask(5).tolist() == before[1]
 
 
 def test_learners_are_fitted_together_and_one_that_fails_leaves_the_others_be() -> None:
-    learners = [make(seed=0), make(seed=1), make(seed=2), make(LOGISTIC)]
+    learners = [
+        make_learner(seed=0),
+        make_learner(seed=1),
+        make_learner(seed=2),
+        make_learner(LOGISTIC),
+    ]
     for learner in (learners[0], learners[2], learners[3]):
         learner.tell(range(12), TRUTH[:12])
+
     errors = fit_learners(learners)
+
     assert list(errors) == [1]
     assert "There is nothing to fit" in str(errors[1])
     assert [learner.rounds for learner in learners] == [1, 0, 1, 1]
-    assert learners[2].predict().tolist() == taught(seed=2).predict().tolist()
+    assert learners[2].predict().tolist() == make_fitted_learner(seed=2).predict().tolist()
 
 
 @pytest.mark.parametrize(
     "name", ["models", "rounds", "memory", "seconds", "training_rows", "validation_accuracy"]
 )
 def test_the_state_of_a_learner_is_only_read(name: str) -> None:
-    learner = taught()
+    learner = make_fitted_learner()
     with pytest.raises(AttributeError):
         setattr(learner, name, None)
     learner.models.clear()
@@ -447,9 +461,9 @@ def test_the_state_of_a_learner_is_only_read(name: str) -> None:
 
 
 def test_a_learner_resumes_with_models_of_an_earlier_one() -> None:
-    learner = taught()
+    learner = make_fitted_learner()
     learner.fit()
-    again = make()
+    again = make_learner()
     again.tell(range(12), TRUTH[:12])
     again.resume(2, {}, models=learner.models)
     assert again.predict().tolist() == learner.predict().tolist()
@@ -458,7 +472,7 @@ def test_a_learner_resumes_with_models_of_an_earlier_one() -> None:
 
 def test_every_fit_starts_from_a_new_model_of_another_seed() -> None:
     seeds: list[int] = []
-    learner = make(lambda seed: seeds.append(seed) or network(seed))
+    learner = make_learner(lambda seed: seeds.append(seed) or network(seed))
     learner.tell(range(12), TRUTH[:12])
     learner.fit()
     first = learner.models[0]
@@ -469,7 +483,7 @@ def test_every_fit_starts_from_a_new_model_of_another_seed() -> None:
 
 def test_an_estimator_is_cloned_and_its_seeds_are_set() -> None:
     forest = make_pipeline(StandardScaler(), RandomForestClassifier(5))
-    first, same, other = (taught(forest, "margin", seed=seed) for seed in (0, 0, 1))
+    first, same, other = (make_fitted_learner(forest, "margin", seed=seed) for seed in (0, 0, 1))
     states = [learner.models[0][-1].random_state for learner in (first, same, other)]
     assert states[0] == states[1] != states[2]
     assert not hasattr(forest, "classes_")

@@ -1,4 +1,4 @@
-"""A learner of whatever people keep data in."""
+"""A learner of data of every usual type."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from example_learners import (
     NAMES,
     ROWS,
     TRUTH,
-    answer,
-    make,
+    answer_batch,
+    make_fitted_learner,
+    make_learner,
     network,
-    taught,
 )
 from teeter import Outputs, TrainingConfig
 from teeter.errors import InputError, MissingOutputError
@@ -44,7 +44,7 @@ from teeter.strategies import Context
     ids=["array", "tensor", "images", "sparse", "dataset"],
 )
 def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
-    learner = make(data=data, cold_start="seeding-l2", seed=3)
+    learner = make_learner(data=data, cold_start="seeding-l2", seed=3)
     context = Context(
         candidates=np.arange(60),
         outputs=Outputs(features=ROWS),
@@ -53,14 +53,14 @@ def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
     assert (
         learner.ask(6).tolist() == teeter.strategies.get("seeding-l2")().select(context, 6).tolist()
     )
-    assert learner.ask(6).tolist() != make(data=data, seed=3).ask(6).tolist()
+    assert learner.ask(6).tolist() != make_learner(data=data, seed=3).ask(6).tolist()
 
 
 def test_words_have_no_features_for_a_cold_start() -> None:
     with pytest.raises(
         InputError, match="cannot use them as features: choose the cold start random"
     ):
-        make(data=["a"] * 9, cold_start="seeding-l2").ask(3)
+        make_learner(data=["a"] * 9, cold_start="seeding-l2").ask(3)
 
 
 MISSING = ROWS.copy()
@@ -93,35 +93,38 @@ GAPS[3, 1] = None
 )
 def test_rows_that_an_estimator_cannot_learn_from_are_explained(data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        taught(LogisticRegression(), data=data)
+        make_fitted_learner(LogisticRegression(), data=data)
 
 
 def test_rows_that_an_estimator_cannot_predict_are_explained() -> None:
-    learner = taught(LOGISTIC, data=MISSING, rows=[0, 1, 2, 4, 5, 6, 7, 8])
+    learner = make_fitted_learner(LOGISTIC, data=MISSING, rows=[0, 1, 2, 4, 5, 6, 7, 8])
     assert len(learner.predict([0, 1, 2])) == 3
+
     for rows, message in (([3], "1 of 1 rows"), (None, "3 of 60 rows")):
         with pytest.raises(
             InputError,
             match=f"{message} contain missing or infinite values, which LogisticRegression",
         ):
             learner.predict(rows)
+
     with pytest.raises(InputError, match="3 of 52 rows contain missing"):
         learner.ask(3)
+
     with pytest.raises(InputError, match="The data contain 'red'"):
         learner.evaluate(MIXED, TRUTH)
 
 
 def test_an_error_that_the_rows_do_not_explain_is_passed_on() -> None:
-    class Broken(LogisticRegression):
+    class BrokenEstimator(LogisticRegression):
         def fit(self, rows: Any, labels: Any) -> Any:
             raise ValueError("not today")
 
     with pytest.raises(ValueError, match="not today"):
-        taught(Broken())
+        make_fitted_learner(BrokenEstimator())
 
 
 def test_missing_values_are_left_to_an_estimator_that_takes_them() -> None:
-    learner = taught(
+    learner = make_fitted_learner(
         HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2), "margin", data=MISSING
     )
     assert len(learner.ask(3)) == 3
@@ -131,9 +134,9 @@ def test_text_is_learned_through_a_pipeline() -> None:
     animals = {"cat": "purrs sleeps", "dog": "barks runs", "owl": "hoots flies"}
     texts = [f"it {animals[name]} {k % 7}" for k, name in enumerate(TRUTH)]
     model = make_pipeline(TfidfVectorizer(), LogisticRegression())
-    learner = make(model, data=texts, validation=(texts[:3], NAMES))
+    learner = make_learner(model, data=texts, validation=(texts[:3], NAMES))
     for _ in range(3):
-        answer(learner, 6)
+        answer_batch(learner, 6)
         learner.fit()
     assert learner.predict([0, 1, 2]).tolist() == list(NAMES)
     assert learner.evaluate(["it barks 99"], ["dog"]).accuracy == 1
@@ -143,7 +146,10 @@ def test_frames_are_learned_by_place() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(ROWS, columns=list("abcd"), index=range(500, 560))
     for model in (network, LOGISTIC):
-        assert taught(model, data=frame).ask(4).tolist() == taught(model).ask(4).tolist()
+        assert (
+            make_fitted_learner(model, data=frame).ask(4).tolist()
+            == make_fitted_learner(model).ask(4).tolist()
+        )
 
 
 @pytest.mark.parametrize(
@@ -157,12 +163,13 @@ def test_frames_are_learned_by_place() -> None:
     ids=["tensor", "float64", "list", "dataset"],
 )
 def test_the_kind_of_data_changes_nothing(data: Any) -> None:
-    learner, plain = taught(data=data), taught()
+    learner = make_fitted_learner(data=data)
+    plain = make_fitted_learner()
     assert learner.ask(6).tolist() == plain.ask(6).tolist()
     assert learner.predict().tolist() == plain.predict().tolist()
 
 
-class TwoInputs(nn.Module):
+class TwoInputsModule(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.head = nn.Linear(4, 3)
@@ -173,46 +180,51 @@ class TwoInputs(nn.Module):
 
 def test_data_of_several_parts_are_learned() -> None:
     parts = {"left": ROWS[:, :2], "right": torch.from_numpy(ROWS[:, 2:])}
-    learner = taught(lambda seed: TwoInputs(), data=parts, validation=(parts, TRUTH))
-    answer(learner)
+    learner = make_fitted_learner(
+        lambda seed: TwoInputsModule(), data=parts, validation=(parts, TRUTH)
+    )
+    answer_batch(learner)
     learner.fit()
     assert learner.predict().shape == (60,)
     with pytest.raises(InputError, match="not numbers"):
-        make(data=parts, cold_start="seeding-l2").ask(3)
+        make_learner(data=parts, cold_start="seeding-l2").ask(3)
 
 
 def test_a_network_without_a_linear_end_serves_strategies_that_need_logits() -> None:
-    class TwoHeads(nn.Module):
+    class TwoHeadsModule(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 3)
+            self.first = nn.Linear(4, 3)
+            self.second = nn.Linear(4, 3)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.first(x) + self.second(x)
 
     with pytest.raises(MissingOutputError, match=r"ldm-s needs features.*you can use .*entropy"):
-        taught(lambda seed: TwoHeads()).ask(3)
-    assert len(taught(lambda seed: TwoHeads(), "entropy").ask(3)) == 3
+        make_fitted_learner(lambda seed: TwoHeadsModule()).ask(3)
+    assert len(make_fitted_learner(lambda seed: TwoHeadsModule(), "entropy").ask(3)) == 3
     with pytest.raises(InputError, match="does not return the output of its layer 'second'"):
-        taught(lambda seed: TwoHeads(), head="second").ask(3)
+        make_fitted_learner(lambda seed: TwoHeadsModule(), head="second").ask(3)
 
 
 def test_a_head_can_be_named() -> None:
     last_layer = str(len(network(0)) - 1)
-    picks = taught(head=last_layer).ask(3)
-    assert picks.tolist() == taught().ask(3).tolist()
+    picks = make_fitted_learner(head=last_layer).ask(3)
+    assert picks.tolist() == make_fitted_learner().ask(3).tolist()
 
 
 def test_validation_rows_choose_the_epoch() -> None:
-    learner = make(
+    learner = make_learner(
         training=TrainingConfig(epochs=8, batch_size=4, optimizer="sgd", learning_rate=0.5),
         validation=(ROWS, TRUTH),
     )
     learner.tell(range(12), TRUTH[:12])
+
     (job,) = learner.prepare_fit()
     assert job.validation is not None
     assert job.validation[1].tolist() == CLASSES.tolist()
-    with_rows = taught(training=learner.training, validation=(ROWS, TRUTH))
-    without = taught(training=learner.training)
+
+    with_rows = make_fitted_learner(training=learner.training, validation=(ROWS, TRUTH))
+    without = make_fitted_learner(training=learner.training)
     assert with_rows.evaluate(ROWS, TRUTH).accuracy >= without.evaluate(ROWS, TRUTH).accuracy
     assert not torch.equal(with_rows.models[0][-1].weight, without.models[0][-1].weight)

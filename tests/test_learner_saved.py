@@ -1,4 +1,4 @@
-"""A saved learner goes on as if nothing had happened, and what is no learner is said to be none."""
+"""A saved learner continues as if nothing had happened, and a file that holds none is refused."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from example_learners import (
     ROWS,
     TRUTH,
     Remembering,
-    answer,
-    make,
+    answer_batch,
+    make_fitted_learner,
+    make_learner,
     network,
-    taught,
 )
 from teeter import Learner
 from teeter.errors import FileError, InputError, UnknownNameError
@@ -42,11 +42,11 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_classes", registry.loaded_classes())
 
 
-def same_course(learner: Learner, other: Learner) -> None:
-    """Both go on alike for two rounds."""
+def assert_same_course(learner: Learner, other: Learner) -> None:
+    """Check that both continue alike for two rounds."""
     for _ in range(2):
         assert learner.predict().tolist() == other.predict().tolist()
-        assert answer(learner) == answer(other)
+        assert answer_batch(learner) == answer_batch(other)
         learner.fit()
         other.fit()
     assert learner.rounds == other.rounds
@@ -80,22 +80,25 @@ def test_a_saved_learner_goes_on_as_if_nothing_had_happened(
     teeter.strategies.register("test-disagreement")(Disagreement)
     teeter.strategies.register("test-remembering")(Remembering)
     model, strategy, options = SAVED[kind]
-    learner = taught(model, strategy, **options)
-    answer(learner)
+
+    learner = make_fitted_learner(model, strategy, **options)
+    answer_batch(learner)
     learner.fit()
     if told_after_the_fit:
-        answer(learner)
+        answer_batch(learner)
+
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", model, ROWS, device="cpu")
+
     assert loaded.training == learner.training
     assert loaded.classes == learner.classes
-    same_course(learner, loaded)
+    assert_same_course(learner, loaded)
 
 
 def test_a_saved_memory_comes_back_in_kind(tmp_path: Path) -> None:
     teeter.strategies.register("test-remembering")(Remembering)
-    learner = taught(strategy="test-remembering")
-    answer(learner)
+    learner = make_fitted_learner(strategy="test-remembering")
+    answer_batch(learner)
     learner.fit()
     learner.save(tmp_path / "learner")
     memory = Learner.load(tmp_path / "learner", network, ROWS).memory
@@ -108,8 +111,8 @@ def test_a_saved_memory_comes_back_in_kind(tmp_path: Path) -> None:
 
 def test_what_is_remembered_of_a_round_under_way_comes_back(tmp_path: Path) -> None:
     teeter.strategies.register("test-remembering")(Remembering)
-    learner = taught(strategy="test-remembering")
-    answer(learner)
+    learner = make_fitted_learner(strategy="test-remembering")
+    answer_batch(learner)
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", network, ROWS, device="cpu")
     assert loaded.memory == learner.memory == {}
@@ -120,7 +123,7 @@ def test_what_is_remembered_of_a_round_under_way_comes_back(tmp_path: Path) -> N
 
 
 def test_a_memory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    learner = make()
+    learner = make_learner()
     learner.resume(0, {"model": nn.Linear(1, 1)})
     with pytest.raises(InputError, match="Cannot save a Linear"):
         learner.save(tmp_path / "learner")
@@ -128,7 +131,7 @@ def test_a_memory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_learner_is_saved_before_it_knows_anything(tmp_path: Path) -> None:
-    learner = make(
+    learner = make_learner(
         cold_start="seeding-l2",
         strategy=teeter.strategies.get("ldm-s")(rays=64),
         passes=3,
@@ -142,18 +145,18 @@ def test_a_learner_is_saved_before_it_knows_anything(tmp_path: Path) -> None:
 
 
 def test_a_learner_of_one_class_is_saved_without_a_model(tmp_path: Path) -> None:
-    learner = taught(LOGISTIC, rows=range(0, 12, 3))
+    learner = make_fitted_learner(LOGISTIC, rows=range(0, 12, 3))
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", LOGISTIC, ROWS)
     assert loaded.models == []
-    assert answer(loaded) == answer(learner)
+    assert answer_batch(loaded) == answer_batch(learner)
     learner.fit()
     loaded.fit()
-    same_course(learner, loaded)
+    assert_same_course(learner, loaded)
 
 
 def test_a_saved_learner_knows_its_labels_and_settings(tmp_path: Path) -> None:
-    learner = make(classes=(3, 1, 2), seed=9, head="7", pool_size=20)
+    learner = make_learner(classes=(3, 1, 2), seed=9, head="7", pool_size=20)
     learner.tell([5, 1], [2, 3])
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", network, ROWS)
@@ -164,7 +167,7 @@ def test_a_saved_learner_knows_its_labels_and_settings(tmp_path: Path) -> None:
 
 
 def test_a_strategy_that_has_no_name_is_refused_when_saved(tmp_path: Path) -> None:
-    learner = make(strategy=Remembering())
+    learner = make_learner(strategy=Remembering())
     with pytest.raises(
         InputError, match=r"Remembering has no registered name.*teeter.strategies.register"
     ):
@@ -175,24 +178,24 @@ def test_a_strategy_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(registry, "_classes", registry.loaded_classes())
         teeter.strategies.register("test-remembering")(Remembering)
-        make(strategy="test-remembering").save(tmp_path / "learner")
+        make_learner(strategy="test-remembering").save(tmp_path / "learner")
     with pytest.raises(UnknownNameError, match="No strategy is called 'test-remembering'"):
         Learner.load(tmp_path / "learner", network, ROWS)
 
 
-def saved(path: Path) -> Path:
-    taught().save(path)
+def save_learner(path: Path) -> Path:
+    make_fitted_learner().save(path)
     return path
 
 
-def cut(path: Path) -> None:
-    saved(path)
+def save_and_cut(path: Path) -> None:
+    save_learner(path)
     path.write_bytes(path.read_bytes()[:-100])
 
 
 UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda path: None, "There is no file"),
-    "damaged": (cut, "is not a saved learner, or it is damaged"),
+    "damaged": (save_and_cut, "is not a saved learner, or it is damaged"),
     "a table": (
         lambda path: path.write_text("id,label\n" * 20),
         "is not a saved learner, or it is damaged",
@@ -213,7 +216,7 @@ UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
-def test_a_file_that_is_no_learner_is_said_to_be_so(kind: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_learner_is_refused(kind: str, tmp_path: Path) -> None:
     spoil, message = UNREADABLE[kind]
     spoil(tmp_path / "learner")
     with pytest.raises(FileError, match=message) as error:
@@ -223,22 +226,22 @@ def test_a_file_that_is_no_learner_is_said_to_be_so(kind: str, tmp_path: Path) -
 
 def test_other_data_than_were_saved_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="was saved with 60 rows, but the data have 59"):
-        Learner.load(saved(tmp_path / "learner"), network, ROWS[:59])
+        Learner.load(save_learner(tmp_path / "learner"), network, ROWS[:59])
 
 
 def test_another_network_than_was_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="The saved weights do not fit this Sequential: pass the make_model"
     ):
-        Learner.load(saved(tmp_path / "learner"), lambda seed: mlp(4, 3, hidden=9), ROWS)
+        Learner.load(save_learner(tmp_path / "learner"), lambda seed: mlp(4, 3, hidden=9), ROWS)
 
 
 def test_a_save_that_fails_leaves_the_old_file_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = saved(tmp_path / "learner")
+    path = save_learner(tmp_path / "learner")
     before = path.read_bytes()
-    learner = taught(rows=range(30))
+    learner = make_fitted_learner(rows=range(30))
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -256,16 +259,17 @@ def test_a_save_that_fails_leaves_the_old_file_whole(
 
 
 def test_saving_changes_nothing(tmp_path: Path) -> None:
-    learner, other = taught(), taught()
+    learner = make_fitted_learner()
+    other = make_fitted_learner()
     learner.save(tmp_path / "learner")
-    same_course(learner, other)
+    assert_same_course(learner, other)
 
 
 @pytest.mark.gpu
 def test_a_learner_lives_on_the_gpu_and_is_read_back_on_the_cpu(tmp_path: Path) -> None:
-    learner = taught(device="cuda")
+    learner = make_fitted_learner(device="cuda")
     assert next(learner.models[0].parameters()).is_cuda
-    answer(learner)
+    answer_batch(learner)
     learner.fit()
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", network, ROWS, device="cpu")

@@ -1,5 +1,5 @@
-"""A model in one file: read back it answers the same, whatever rows come together; what is none is
-said to be none.
+"""A model in one file: read back it answers the same, whatever rows come together; a file that
+holds none is refused.
 """
 
 from __future__ import annotations
@@ -51,13 +51,16 @@ def test_what_is_read_is_what_was_written(
         classes=["a", "b", "c", "d"],
         **options,
     )
+
     assert network.training
-    found = read_model(tmp_path / "m.safetensors")
-    assert (found.name, found.shape, found.classes) == (name, shape, ("a", "b", "c", "d"))
+    model = read_model(tmp_path / "m.safetensors")
+    assert (model.name, model.shape, model.classes) == (name, shape, ("a", "b", "c", "d"))
+
     rows = torch.randn(10, *shape)
     outputs = teeter.observe(network, rows)
-    assert torch.allclose(found.features(rows), outputs.features, rtol=1e-5, atol=1e-6)
-    head = found.head()
+    assert torch.allclose(model.features(rows), outputs.features, rtol=1e-5, atol=1e-6)
+
+    head = model.head()
     assert torch.equal(head.weight, outputs.weight)
     assert head.bias is not None
     assert torch.equal(head.bias, outputs.bias)
@@ -69,12 +72,14 @@ def test_features_of_a_row_do_not_depend_on_the_others(
 ) -> None:
     network = build_network(name, shape, 4, seed=3, **options)
     save_model(tmp_path / "m.safetensors", network, name, shape=shape, classes=4, **options)
-    found = read_model(tmp_path / "m.safetensors")
-    rows = torch.randn(found.chunk + 11, *shape)
-    whole, order = found.features(rows), torch.randperm(len(rows))
-    assert torch.equal(found.features(rows[order]), whole[order])
-    assert torch.equal(found.features(rows[5:6].flatten(1)), whole[5:6])
-    assert not found.network.training
+    model = read_model(tmp_path / "m.safetensors")
+    rows = torch.randn(model.chunk + 11, *shape)
+    expected = model.features(rows)
+    order = torch.randperm(len(rows))
+
+    assert torch.equal(model.features(rows[order]), expected[order])
+    assert torch.equal(model.features(rows[5:6].flatten(1)), expected[5:6])
+    assert not model.network.training
 
 
 def test_batch_statistics_are_written_too(tmp_path: Path) -> None:
@@ -90,7 +95,9 @@ def test_batch_statistics_are_written_too(tmp_path: Path) -> None:
 
 def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    data, labels = rng.standard_normal((40, 6)).astype(np.float32), rng.integers(0, 2, 40)
+    data = rng.standard_normal((40, 6)).astype(np.float32)
+    labels = rng.integers(0, 2, 40)
+
     learner = teeter.Learner(
         lambda seed: build_network("mlp", (6,), 2, seed=seed),
         data,
@@ -99,10 +106,12 @@ def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
     )
     learner.tell(range(40), labels)
     learner.fit()
+
     save_model(
         tmp_path / "m.safetensors", learner.models[0], "mlp", shape=(6,), classes=learner.classes
     )
     assert read_model(tmp_path / "m.safetensors").classes == ("0", "1")
+
     learner.save(tmp_path / "learner.safetensors")
     with pytest.raises(
         FileError, match=r"it is not a model file: write one with teeter\.save_model"
@@ -111,30 +120,42 @@ def test_a_learner_s_network_can_be_written(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    network, path = build_network("mlp", (20,), 4), tmp_path / "m.safetensors"
+    network = build_network("mlp", (20,), 4)
+    path = tmp_path / "m.safetensors"
+
     with pytest.raises(
         InputError, match=r"not those of mlp for rows of shape \(21,\) and 4 classes"
     ):
         save_model(path, network, "mlp", shape=(21,), classes=4)
+
     with pytest.raises(InputError, match="not those of mlp"):
         save_model(path, network, "mlp", shape=(20,), classes=4, hidden=64)
+
     with pytest.raises(InputError, match=r"mlp has no option 'hiden'. Did you mean 'hidden'\?"):
         save_model(path, network, "mlp", shape=(20,), classes=4, hiden=64)
+
     with pytest.raises(InputError, match=r"linear has no option 'hidden'\. It has none\."):
         save_model(path, network, "linear", shape=(20,), classes=4, hidden=64)
+
     with pytest.raises(UnknownNameError, match=r"No network is called 'mpl'\. Did you mean 'mlp'"):
         save_model(path, network, "mpl", shape=(20,), classes=4)
+
     with pytest.raises(InputError, match=r"must end in \.safetensors, but this is"):
         save_model(tmp_path / "m.pt", network, "mlp", shape=(20,), classes=4)
+
     with pytest.raises(InputError, match="has no values"):
         save_model(path, network, "mlp", shape=(), classes=4)
-    other = nn.Sequential(*[nn.Tanh() if isinstance(one, nn.ReLU) else one for one in network])
+
+    other = nn.Sequential(
+        *[nn.Tanh() if isinstance(layer, nn.ReLU) else layer for layer in network]
+    )
     with pytest.raises(InputError, match="This model is not mlp"):
         save_model(path, other, "mlp", shape=(20,), classes=4)
+
     assert not path.exists()
 
 
-def rewritten(path: Path, **changes: Any) -> None:
+def rewrite_model(path: Path, **changes: Any) -> None:
     header, tensors = read_state(path)
     header.pop("format")
     write_state(path, {"model": {**header["model"], **changes}}, tensors)
@@ -142,36 +163,39 @@ def rewritten(path: Path, **changes: Any) -> None:
 
 DAMAGE = {
     "another package's": (
-        lambda path: rewritten(path, network="mlpp"),
+        lambda path: rewrite_model(path, network="mlpp"),
         "No network is called 'mlpp'. Did you mean",
     ),
     "another shape": (
-        lambda path: rewritten(path, shape=[30]),
+        lambda path: rewrite_model(path, shape=[30]),
         "are not those of mlp for rows of shape (30,)",
     ),
     "another layer": (
-        lambda path: rewritten(path, head="1"),
+        lambda path: rewrite_model(path, head="1"),
         "has no last layer '1' for 4 classes",
     ),
-    "a word for a shape": (lambda path: rewritten(path, shape="wide"), "is damaged"),
-    "a shape without end": (lambda path: rewritten(path, shape=[float("inf")]), "is damaged"),
+    "a word for a shape": (lambda path: rewrite_model(path, shape="wide"), "is damaged"),
+    "a shape without end": (lambda path: rewrite_model(path, shape=[float("inf")]), "is damaged"),
     "a shape of terabytes": (
-        lambda path: rewritten(path, shape=[10**13]),
+        lambda path: rewrite_model(path, shape=[10**13]),
         "are not those of mlp for rows of shape",
     ),
     "a width of terabytes": (
-        lambda path: rewritten(path, options={"hidden": 10**9}),
+        lambda path: rewrite_model(path, options={"hidden": 10**9}),
         "are not those of mlp",
     ),
     "a word for a width": (
-        lambda path: rewritten(path, options={"hidden": "x"}),
+        lambda path: rewrite_model(path, options={"hidden": "x"}),
         "are not those of mlp",
     ),
     "less than nothing": (
-        lambda path: rewritten(path, options={"hidden": -3}),
+        lambda path: rewrite_model(path, options={"hidden": -3}),
         "are not those of mlp",
     ),
-    "an odd option": (lambda path: rewritten(path, options={"dropout": 7}), "are not those of mlp"),
+    "an odd option": (
+        lambda path: rewrite_model(path, options={"dropout": 7}),
+        "are not those of mlp",
+    ),
     "weights alone": (
         lambda path: save_file({"weight": torch.ones(2, 2)}, path),
         "is not a model that teeter.save_model wrote: it has no teeter header",
@@ -195,7 +219,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_is_no_model_is_said_to_be_none(damage: str, path: Path) -> None:
+def test_what_is_no_model_is_refused(damage: str, path: Path) -> None:
     harm, sentence = DAMAGE[damage]
     harm(path)
     with pytest.raises(InputError) as caught:
@@ -210,7 +234,7 @@ def test_a_layer_that_is_not_the_last_is_refused(tmp_path: Path) -> None:
     save_model(path, network, "mlp", shape=(20,), classes=8, hidden=8)
     assert read_model(path).layer == "7"
     for middle in ("1", "4"):
-        rewritten(path, head=middle)
+        rewrite_model(path, head=middle)
         with pytest.raises(FileError, match=f"has no last layer '{middle}' for 8 classes"):
             read_model(path)
 

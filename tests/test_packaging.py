@@ -57,7 +57,7 @@ SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """Return what ``command`` prints; fail with all it said if it fails."""
+    """Return what ``command`` prints; fail with its whole output if it fails."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
     } | variables
@@ -65,8 +65,8 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        said = f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        pytest.fail(f"{' '.join(map(str, command))}\n{said}")
+        output = f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        pytest.fail(f"{' '.join(map(str, command))}\n{output}")
     return done.stdout
 
 
@@ -75,8 +75,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The source archive and the wheel that is made from it."""
     folder = tmp_path_factory.mktemp("built")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
-    (archive,), (made,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
-    return archive, made
+    (archive,) = folder.glob("*.tar.gz")
+    (wheel,) = folder.glob("*.whl")
+    return archive, wheel
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +103,12 @@ def empty_environment(wanted: str | Path, *options: str) -> Iterator[Path]:
         pytest.skip(
             "TEETER_OFFLINE=1: installing the wheel in an empty environment needs the network"
         )
+
     with TemporaryDirectory(prefix="teeter-wheel-") as name:
         folder = Path(name)
         run(sys.executable, "-m", "venv", folder / "env", cwd=folder)
         scripts = folder / "env" / SCRIPTS
+
         pip = (
             scripts / "python",
             "-m",
@@ -164,6 +167,7 @@ def test_the_wheel_carries_its_licence(wheel: Path) -> None:
 def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as archive:
         files = {name.partition("/")[2] for name in archive.getnames()}
+
     assert {
         "README.md",
         "LICENSE",
@@ -173,10 +177,12 @@ def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, P
         "PKG-INFO",
     } <= files
     assert {file.split("/")[0] for file in files if "/" in file} == {"src"}
+
     packed = {file.removeprefix("src/") for file in files if file.startswith("src/teeter/")}
     assert packed == {
         file for file in zipfile.ZipFile(built[1]).namelist() if file.startswith("teeter/")
     }
+
     tracked = run("git", "ls-files", "src/teeter", cwd=ROOT).splitlines()
     assert {file.removeprefix("src/") for file in tracked if (ROOT / file).exists()} <= packed
 
@@ -185,17 +191,19 @@ def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, P
 def test_the_metadata_say_where_it_runs(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
-        found = BytesParser().parsebytes(file.read(name))
-    assert found["Requires-Python"] == ">=3.11"
+        metadata = BytesParser().parsebytes(file.read(name))
+
+    assert metadata["Requires-Python"] == ">=3.11"
     versions = [
-        one.rpartition(" ")[2]
-        for one in found.get_all("Classifier")
-        if re.search(r"Python :: 3\.\d+$", one)
+        classifier.rpartition(" ")[2]
+        for classifier in metadata.get_all("Classifier")
+        if re.search(r"Python :: 3\.\d+$", classifier)
     ]
     assert versions == ["3.11", "3.12", "3.13"]
-    assert set(found.get_all("Provides-Extra")) == set(EXTRAS)
-    assert found["Description-Content-Type"] == "text/markdown"
-    assert found["License-Expression"] == "Apache-2.0"
+
+    assert set(metadata.get_all("Provides-Extra")) == set(EXTRAS)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata["License-Expression"] == "Apache-2.0"
 
 
 @builds
@@ -230,7 +238,7 @@ def test_the_public_names_stay() -> None:
 
 
 def test_the_package_is_typed_and_carries_its_licence() -> None:
-    """What the build is told; that the wheel holds it is checked with the wheel."""
+    """The settings of the build; that the wheel holds the files is checked with the wheel."""
     assert (ROOT / "src" / "teeter" / "py.typed").is_file()
     assert (ROOT / "LICENSE").is_file()
     assert PROJECT["license"] == "Apache-2.0"
@@ -256,10 +264,10 @@ def test_the_command_line_needs_the_core_dependencies_alone(
 def test_selecting_needs_the_core_dependencies_alone(installed: Path, tmp_path: Path) -> None:
     rows = [f"{k},{k % 7},{k % 3 if k < 12 else ''}" for k in range(40)]
     (tmp_path / "pool.csv").write_text("\n".join(["a,b,class", *rows]), encoding="utf-8")
-    said = run(
+    printed = run(
         installed / "teeter", "select", "pool.csv", "--labels", "class", "-n", "5", cwd=tmp_path
     )
-    assert len(said.splitlines()) == 6
+    assert len(printed.splitlines()) == 6
 
 
 @builds
@@ -273,9 +281,9 @@ def test_completion_is_part_of_the_wheel(installed: Path, tmp_path: Path) -> Non
 def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -> None:
     with empty_environment(f"{wheel}[report]") as scripts:
         run(scripts / "teeter", "demo", "--help", cwd=tmp_path)
-        said = run(scripts / "teeter", "demo", cwd=tmp_path, OMP_NUM_THREADS="1")
+        printed = run(scripts / "teeter", "demo", cwd=tmp_path, OMP_NUM_THREADS="1")
     pages = list(tmp_path.rglob("*.html"))
-    assert pages, said
+    assert pages, printed
     assert min(page.stat().st_size for page in pages) > 10_000
 
 
@@ -304,6 +312,7 @@ def test_every_requirement_is_pinned_within_its_bounds() -> None:
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     pinned = {canonicalize_name(name): version for name, version in pins.items()}
+
     for extra in [
         PROJECT["dependencies"],
         *(EXTRAS[extra] for extra in FOR_USERS | FOR_DEVELOPERS),

@@ -63,10 +63,10 @@ def test_rows_that_are_not_there_are_refused(bad: int) -> None:
 @given(st.data())
 def test_every_row_is_either_labelled_or_a_candidate(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 30))
-    known = data.draw(st.dictionaries(st.integers(0, size - 1), st.integers(0, 5)))
+    labels = data.draw(st.dictionaries(st.integers(0, size - 1), st.integers(0, 5)))
     excluded = data.draw(st.sets(st.integers(0, size - 1)))
     pool = Pool(size)
-    pool.label(rows(*known), rows(*known.values()))
-    assert dict(zip(pool.labelled.tolist(), pool.labels.tolist(), strict=True)) == known
-    assert pool.candidates().tolist() == sorted(set(range(size)) - set(known))
-    assert pool.candidates(excluded).tolist() == sorted(set(range(size)) - set(known) - excluded)
+    pool.label(rows(*labels), rows(*labels.values()))
+    assert dict(zip(pool.labelled.tolist(), pool.labels.tolist(), strict=True)) == labels
+    assert pool.candidates().tolist() == sorted(set(range(size)) - set(labels))
+    assert pool.candidates(excluded).tolist() == sorted(set(range(size)) - set(labels) - excluded)

@@ -63,11 +63,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Put a folder of packages with their metadata on the path, for this test alone."""
     before = set(sys.modules)
 
-    def put(folder: Path) -> None:
+    def install_folder(folder: Path) -> None:
         monkeypatch.syspath_prepend(folder)
         look_again(monkeypatch)
 
-    yield put
+    yield install_folder
     for name in set(sys.modules) - before:
         if name.startswith("teeter_"):
             del sys.modules[name]
@@ -85,12 +85,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     as pip would.
     """
     folder = tmp_path_factory.mktemp("package")
+
     for name, text in re.findall(
         r"^```(?:python|toml)\n# (\S+)\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "teeter_even" / "__init__.py").touch()
+
     command = [
         sys.executable,
         "-m",
@@ -100,6 +102,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--skip-dependency-check",
         str(folder),
     ]
+
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = (folder / "dist").glob("*.whl")
@@ -113,14 +116,17 @@ def broken(tmp_path: Path) -> Path:
     (site / "teeter_broken").mkdir(parents=True)
     (site / "teeter_broken" / "__init__.py").touch()
     (site / "teeter_broken" / "leaves.py").write_text("import sys\nsys.exit('no licence found')\n")
+
     (site / "teeter_broken" / "short.py").write_text(
         "from teeter.datasets import dataset_from_function\nWORD = 'tiny'\n"
         "def short():\n    return [[1.0]], [0, 1], [[2.0]], [0]\n"
         "SHORT = dataset_from_function(short, about='', train=1, test=1, shape=(1,), classes=2)\n"
     )
+
     info = site / "teeter_broken-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: teeter-broken\nVersion: 1\n")
+
     groups = [
         f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items())
         for group, points in BROKEN.items()
@@ -130,7 +136,7 @@ def broken(tmp_path: Path) -> Path:
 
 
 def by_name(text: str) -> dict[str, Any]:
-    return {one["name"]: one for one in json.loads(text)}
+    return {entry["name"]: entry for entry in json.loads(text)}
 
 
 def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
@@ -138,15 +144,23 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
 ) -> None:
     assert "even-margin" not in run_teeter("strategies").stdout
     install(built)
-    told = by_name(run_teeter("strategies", "--json").stdout)["even-margin"]
-    assert told["about"] == "Rows of small margin, taken from the predicted classes in turn."
-    assert told["needs"] == ["logits"]
-    found = by_name(run_teeter("datasets", "--json").stdout)["rings"]
-    assert (found["train"], found["test"], found["classes"], found["shape"]) == (400, 200, 3, [2])
-    assert found["found"] == "teeter-even"
+
+    strategy = by_name(run_teeter("strategies", "--json").stdout)["even-margin"]
+    assert strategy["about"] == "Rows of small margin, taken from the predicted classes in turn."
+    assert strategy["needs"] == ["logits"]
+
+    dataset = by_name(run_teeter("datasets", "--json").stdout)["rings"]
+    assert (dataset["train"], dataset["test"], dataset["classes"], dataset["shape"]) == (
+        400,
+        200,
+        3,
+        [2],
+    )
+    assert dataset["found"] == "teeter-even"
     assert (
         "rings is already available: teeter-even." in run_teeter("datasets", "get", "rings").stdout
     )
+
     assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny ") == 1
     values = (
         "--set",
@@ -168,6 +182,7 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
         "--device",
         "cpu",
     )
+
     run_teeter("bench", "run", "digits", *values, *wanted)
     run = read_run(tmp_path / "run")
     assert run.finished
@@ -185,6 +200,7 @@ def test_a_package_s_network_can_be_a_model_file(
     np.save(
         tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
     )
+
     arguments = ("select", tmp_path / "pool.npy", "-n", 3, "--model", path)
     in_shards = run_teeter(
         *arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work"
@@ -192,11 +208,12 @@ def test_a_package_s_network_can_be_a_model_file(
     assert (
         len(in_shards.stdout.splitlines()) == len(run_teeter(*arguments).stdout.splitlines()) == 4
     )
+
     monkeypatch.undo()  # where the package is not installed
     look_again(monkeypatch)
-    told = run_teeter(*arguments, fails=2).stderr
-    assert "not installed, or its name is misspelt: No network is called 'tiny'." in told
-    assert len(told.strip().splitlines()) == 1
+    error = run_teeter(*arguments, fails=2).stderr
+    assert "not installed, or its name is misspelt: No network is called 'tiny'." in error
+    assert len(error.strip().splitlines()) == 1
 
 
 def test_nothing_is_imported_before_it_is_asked_for(install: Install, built: Path) -> None:
@@ -212,23 +229,30 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # wide enough for a sentence in one line
     install(broken)
-    told = by_name(run_teeter("strategies", "--json").stdout)
-    assert told["absent"]["about"] == (
+
+    listed_strategies = by_name(run_teeter("strategies", "--json").stdout)
+    assert listed_strategies["absent"]["about"] == (
         "The strategy 'absent' of teeter-broken cannot be loaded: No module named 'no_such_module'."
     )
     assert (
-        told["leaves"]["about"]
+        listed_strategies["leaves"]["about"]
         == "The strategy 'leaves' of teeter-broken cannot be loaded: no licence found."
     )
-    assert told["a-number"]["about"].endswith("is float math:pi: it must be a class of Strategy.")
-    assert "margin" in told
-    found = by_name(run_teeter("datasets", "--json").stdout)
-    assert found["lost"]["get"].startswith("The dataset 'lost' of teeter-broken cannot be loaded")
+    assert listed_strategies["a-number"]["about"].endswith(
+        "is float math:pi: it must be a class of Strategy."
+    )
+    assert "margin" in listed_strategies
+
+    listed_datasets = by_name(run_teeter("datasets", "--json").stdout)
+    assert listed_datasets["lost"]["get"].startswith(
+        "The dataset 'lost' of teeter-broken cannot be loaded"
+    )
     assert (
         "it must be what teeter.datasets.dataset_from_function(...) returns"
-        in found["a-function"]["get"]
+        in listed_datasets["a-function"]["get"]
     )
-    assert found["digits"]["found"] == "scikit-learn"
+    assert listed_datasets["digits"]["found"] == "scikit-learn"
+
     assert "cannot be loaded" in run_teeter("datasets").stdout
     assert "gone|root" in run_teeter("bench", "settings").stdout
 
@@ -257,11 +281,11 @@ def test_asking_for_a_broken_one_gives_a_sentence(
     install: Install, broken: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     install(broken)
-    told = run_teeter(
+    error = run_teeter(
         "bench", "run", "digits", "--out", broken.parent / "run", *arguments, fails=2
     ).stderr
-    assert sentence in told
-    assert len(told.strip().splitlines()) == 1
+    assert sentence in error
+    assert len(error.strip().splitlines()) == 1
 
 
 def test_a_name_of_ours_cannot_be_taken_over(install: Install, tmp_path: Path) -> None:
@@ -272,10 +296,12 @@ def test_a_name_of_ours_cannot_be_taken_over(install: Install, tmp_path: Path) -
         "[teeter.strategies]\nldm-s = math:pi\n[teeter.datasets]\ndigits = "
         "math:pi\n[teeter.networks]\nmlp = math:pi\n"
     )
+
     install(tmp_path)
     assert strategies.get("ldm-s").__module__ == "teeter.strategies.ldm"
     assert catalogue.find_spec("digits").package == "scikit-learn"
     assert catalogue.names().count("digits") == network_registry.network_names().count("mlp") == 1
+
     with pytest.raises(PluginError):
         network_registry.plugins.get("mlp")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -10,17 +12,12 @@ from teeter.seeds import normal, stream
 
 
 def test_streams_depend_on_seed_and_name_alone() -> None:
-    draw = lambda *name: torch.rand(3, generator=seeds.stream(*name)).tolist()  # noqa: E731
+    def draw(*name: Any) -> list[float]:
+        return torch.rand(3, generator=seeds.stream(*name)).tolist()
+
     assert draw(0, "a", 1) == draw(0, "a", 1) == draw(np.int64(0), "a", 1)
-    assert (
-        len(
-            {
-                tuple(draw(*name))
-                for name in [(0, "a", 1), (0, "a", 2), (0, "b", 1), (1, "a", 1), (0, "a")]
-            }
-        )
-        == 5
-    )
+    names = [(0, "a", 1), (0, "a", 2), (0, "b", 1), (1, "a", 1), (0, "a")]
+    assert len({tuple(draw(*name)) for name in names}) == 5
 
 
 def test_a_fork_moves_the_stream_on() -> None:

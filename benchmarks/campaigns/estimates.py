@@ -46,7 +46,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class SplitFeatures:
     """Features with their classes, split into a pool and test rows."""
 
     pool: Vectors
@@ -56,7 +56,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Case:
+class CampaignCase:
     """Campaigns on one dataset with one strategy."""
 
     dataset: str
@@ -67,17 +67,17 @@ class Case:
 
 
 CASES = (
-    Case("digits", "ldm-s", batch=50, rounds=6, campaigns=60),
-    Case("digits", "random", batch=50, rounds=6, campaigns=30),
-    Case("sms_spam", "ldm-s", batch=50, rounds=6, campaigns=60),
-    Case("sms_spam", "random", batch=50, rounds=6, campaigns=30),
-    Case("banking77", "ldm-s", batch=250, rounds=3, campaigns=20),
+    CampaignCase("digits", "ldm-s", batch=50, rounds=6, campaigns=60),
+    CampaignCase("digits", "random", batch=50, rounds=6, campaigns=30),
+    CampaignCase("sms_spam", "ldm-s", batch=50, rounds=6, campaigns=60),
+    CampaignCase("sms_spam", "random", batch=50, rounds=6, campaigns=30),
+    CampaignCase("banking77", "ldm-s", batch=250, rounds=3, campaigns=20),
 )
 """200 campaigns."""
 
 
-def read_dataset(name: str, folder: Path, repetition: int) -> Dataset:
-    """Read a dataset, split anew in each repetition so that campaigns differ in their pools."""
+def read_dataset(name: str, folder: Path, repetition: int) -> SplitFeatures:
+    """Read a dataset, split again in each repetition so that campaigns differ in their pools."""
     if name == "digits":
         features, labels = load_digits(return_X_y=True)
         features = features.astype(np.float32)
@@ -94,7 +94,9 @@ def read_dataset(name: str, folder: Path, repetition: int) -> Dataset:
     order = np.random.default_rng(repetition).permutation(len(labels))
     test_rows = order[: len(labels) // 3]
     pool_rows = order[len(labels) // 3 :]
-    return Dataset(features[pool_rows], labels[pool_rows], features[test_rows], labels[test_rows])
+    return SplitFeatures(
+        features[pool_rows], labels[pool_rows], features[test_rows], labels[test_rows]
+    )
 
 
 @cache
@@ -103,7 +105,7 @@ def encode_once(texts: tuple[str, ...]) -> Vectors:
     return encode_texts(list(texts))
 
 
-def simulate(case: Case, data: Dataset, seed: int) -> list[dict[str, float]]:
+def simulate(case: CampaignCase, data: SplitFeatures, seed: int) -> list[dict[str, float]]:
     """Run one campaign in memory.
 
     Returns:
@@ -156,7 +158,7 @@ def simulate(case: Case, data: Dataset, seed: int) -> list[dict[str, float]]:
 
 
 def answer_batch(
-    case: Case, state: RoundState, settings: RoundSettings, data: Dataset
+    case: CampaignCase, state: RoundState, settings: RoundSettings, data: SplitFeatures
 ) -> RoundState:
     """Pick a batch and label it correctly."""
     picks = choose_picks(state, settings, case.batch)
@@ -186,7 +188,9 @@ def measure(weights: bytes, features: Vectors, labels: Integers) -> float:
     return float((predicted == labels).mean())
 
 
-def run_campaign(case: Case, folder: Path, seed: int) -> tuple[list[dict[str, float]], float]:
+def run_campaign(
+    case: CampaignCase, folder: Path, seed: int
+) -> tuple[list[dict[str, float]], float]:
     """Simulate one campaign on one thread, and return its models and the CPU minutes it took."""
     torch.set_num_threads(1)
     started = time.process_time()

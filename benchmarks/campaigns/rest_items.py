@@ -41,6 +41,7 @@ def make_items(count: int) -> list[dict[str, Any]]:
     """Return different texts of 20 words with five columns."""
     generator = random.Random(SEED)
     items = []
+
     for number in range(count):
         text = " ".join(generator.choices(WORDS, k=20))
         items.append(
@@ -54,6 +55,7 @@ def make_items(count: int) -> list[dict[str, Any]]:
                 "notes": generator.choice(WORDS) * 10,
             }
         )
+
     return items
 
 
@@ -85,11 +87,11 @@ def resident_bytes(process_id: int) -> int:
 
 def descendants(process_id: int) -> list[int]:
     """Return the children of a process and theirs."""
-    found: list[int] = []
+    process_ids: list[int] = []
     for task in Path(f"/proc/{process_id}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
-            found += [child, *descendants(child)]
-    return found
+            process_ids += [child, *descendants(child)]
+    return process_ids
 
 
 def measure(count: int, folder: Path) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class LabelledContents:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class EncoderDataset:
     """A dataset, and how it is labelled."""
 
     kind: ContentKind
@@ -128,10 +128,10 @@ def read_cifar10(folder: Path, images: Path) -> LabelledContents:
 
 
 DATASETS = {
-    "banking77": Dataset(ContentKind.TEXT, read_questions, classes=77, batch=77, rounds=10),
-    "sms_spam": Dataset(ContentKind.TEXT, read_messages, classes=2, batch=20, rounds=10),
-    "mnist": Dataset(ContentKind.IMAGE, read_mnist, classes=10, batch=50, rounds=6),
-    "cifar10": Dataset(ContentKind.IMAGE, read_cifar10, classes=10, batch=50, rounds=6),
+    "banking77": EncoderDataset(ContentKind.TEXT, read_questions, classes=77, batch=77, rounds=10),
+    "sms_spam": EncoderDataset(ContentKind.TEXT, read_messages, classes=2, batch=20, rounds=10),
+    "mnist": EncoderDataset(ContentKind.IMAGE, read_mnist, classes=10, batch=50, rounds=6),
+    "cifar10": EncoderDataset(ContentKind.IMAGE, read_cifar10, classes=10, batch=50, rounds=6),
 }
 
 
@@ -201,7 +201,7 @@ def scale(features: Features, pool_size: int) -> Features:
 
 
 def simulate(
-    features: Features, data: LabelledContents, dataset: Dataset, strategy: str, seed: int
+    features: Features, data: LabelledContents, dataset: EncoderDataset, strategy: str, seed: int
 ) -> dict[str, list[float]]:
     """Label batch by batch, and return the accuracy on the test rows after each batch."""
     pool = features[: data.pool_size]
@@ -295,6 +295,7 @@ def measure_costs(name: str, folder: Path, names: Sequence[str], file: Path) -> 
 def describe_run(name: str, data: LabelledContents, seeds: int) -> dict[str, Any]:
     """Return a result without encoders: what is measured, with which settings, and where."""
     dataset = DATASETS[name]
+
     return {
         "dataset": name,
         **describe_setup(),
@@ -318,7 +319,7 @@ def merge(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
 
 
 def simulate_strategies(
-    features: Features, data: LabelledContents, dataset: Dataset, seeds: int
+    features: Features, data: LabelledContents, dataset: EncoderDataset, seeds: int
 ) -> dict[str, Any]:
     """Return the measures of all repetitions by strategy."""
     curves = {}
@@ -386,21 +387,25 @@ def build_summary() -> str:
     ):
         if name not in measured_datasets():
             continue
+
         result = read_result(name)
         by_encoder = {
             (encoder, strategy): mean_at(result, encoder, strategy, "accuracy", labels)
             for encoder in (built_in, best)
             for strategy in STRATEGIES
         }
+
         encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
         strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
         verb = "rises" if strategy_gain >= 0 else "falls"
+
         sentences.append(
             f"On {title} with {labels} labels for items drawn at random, the accuracy is "
             f"{100 * encoder_gain:.1f} points higher with the encoder `{best}` than with "
             f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` {verb} by another "
             f"{100 * abs(strategy_gain):.1f} points."
         )
+
     return "".join(f"{sentence}\n" for sentence in sentences)
 
 

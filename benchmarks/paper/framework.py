@@ -79,6 +79,7 @@ def truncate_weights(network: nn.Module, generator: Generator) -> None:
     """Draw initial weights as Keras's he_normal does: cut at two deviations, then widened again."""
     # The deviation of a standard normal variable that is cut at -2 and 2.
     cut_deviation = 0.87962566103423978
+
     for module in network.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             fan_in = module.weight[0].numel()

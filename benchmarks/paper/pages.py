@@ -19,7 +19,8 @@ from teeter.experiments import read_run
 from teeter.experiments.results import Curves
 
 ROOT = Path(__file__).parents[2]
-RUNS, ISOLET = Path(__file__).parent / "runs", Path(__file__).parent / "isolet"
+RUNS = Path(__file__).parent / "runs"
+ISOLET = Path(__file__).parent / "isolet"
 OPTIONS = Path(__file__).parent / "options"
 TORCH_CONSTANTS = Path(__file__).parent / "cifar10" / "torch-constants"
 FRAMEWORK = Path(__file__).parent / "framework.json"
@@ -104,27 +105,29 @@ def finished() -> list[RunComparison]:
 def table_of_runs() -> str:
     """Return a row per dataset: LDM-S, the paper's, the best, and how similar the order of strategies is."""
     rows = []
-    for found in finished():
-        gain, best = found.gains["ldm-s"], max(found.gains, key=lambda one: found.gains[one].mean)
-        theirs, saving, agreement = (
-            paper_results.deltas(found.name)["ldm-s"],
-            found.savings["ldm-s"],
-            found.paper_rank_correlation,
-        )
+    for summary in finished():
+        gain = summary.gains["ldm-s"]
+        best = max(summary.gains, key=lambda name: summary.gains[name].mean)
+        theirs = paper_results.deltas(summary.name)["ldm-s"]
+        saving = summary.savings["ldm-s"]
+        agreement = summary.paper_rank_correlation
+
         assert saving.saved is not None
         assert agreement is not None
-        minutes = sum(sum(one.seconds.values()) for one in found.run.rounds) / 60
+        minutes = sum(sum(round_.seconds.values()) for round_ in summary.run.rounds) / 60
+
         rows.append(
             [
-                found.name,
+                summary.name,
                 f"{gain.mean:+.2f} ± {gain.deviation:.2f}",
                 f"{theirs.mean:+.2f} ± {theirs.deviation:.2f}",
-                f"{best} {found.gains[best].mean:+.2f}",
+                f"{best} {summary.gains[best].mean:+.2f}",
                 f"{saving.saved / saving.baseline:.0%}",
                 f"{agreement.rho:.2f}",
                 f"{minutes:.1f}",
             ]
         )
+
     heads = [
         "dataset",
         "LDM-S",
@@ -150,8 +153,8 @@ def draw(folder: Path) -> list[Path]:
     paths = []
     for name in FIGURES:
         curves = read_run(RUNS / name).curves()
-        others = {one: runs for one, runs in curves.accuracy.items() if one != "random"}
-        figure = plot_gains(curves.labelled, others, curves.accuracy["random"])
+        accuracy = {key: runs for key, runs in curves.accuracy.items() if key != "random"}
+        figure = plot_gains(curves.labelled, accuracy, curves.accuracy["random"])
         paths.append(folder / f"gains_{name}.png")
         figure.savefig(paths[-1], dpi=110)
     return paths
@@ -166,11 +169,13 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 def _best() -> list[str]:
     rows = []
-    for found in finished():
-        accuracy = found.run.curves().accuracy
+    for summary in finished():
+        accuracy = summary.run.curves().accuracy
         best = max(
-            (one for one in found.gains if one != "ldm-s"), key=lambda one: found.gains[one].mean
+            (name for name in summary.gains if name != "ldm-s"),
+            key=lambda name: summary.gains[name].mean,
         )
+
         lead = gain_over(accuracy["ldm-s"], accuracy[best])
         verdict = (
             "not significant"
@@ -179,7 +184,9 @@ def _best() -> list[str]:
             if lead.mean > 0
             else "LDM-S worse"
         )
-        rows.append([found.name, best, f"{lead.mean:+.2f}", f"{lead.p:.2f}", verdict])
+
+        rows.append([summary.name, best, f"{lead.mean:+.2f}", f"{lead.p:.2f}", verdict])
+
     heads = ["dataset", "best other strategy", "LDM-S minus other", "p", "result"]
     return [_table(heads, rows), ""]
 
@@ -190,20 +197,21 @@ def _gains() -> list[str]:
     rows = []
     for name in names:
         row = [name]
-        for found in runs:
-            theirs = paper_results.deltas(found.name).get(name)
-            ours = found.gains.get(name)
+        for summary in runs:
+            theirs = paper_results.deltas(summary.name).get(name)
+            ours = summary.gains.get(name)
             row.append(f"{ours.mean:+.2f} / {theirs.mean:+.2f}" if ours and theirs else "–")
         rows.append(row)
-    return [_table(["ours / the paper's", *(found.name for found in runs)], rows), ""]
+    return [_table(["ours / the paper's", *(summary.name for summary in runs)], rows), ""]
 
 
 def _isolet() -> list[str]:
     names = ("ldm-s", "margin", "badge", "entropy")
     rows = [["as the paper says", *_row_of(RUNS / "openml-44135", names)]]
-    rows += [[said, *_row_of(ISOLET / name, names)] for name, said in TRIES.items()]
+    rows += [[title, *_row_of(ISOLET / name, names)] for name, title in TRIES.items()]
     theirs = paper_results.deltas("openml-44135")
     rows.append(["**the paper**", *(f"**{theirs[name].mean:+.2f}**" for name in names)])
+
     return [
         ISOLET_TRIES,
         _table(["change", *names], rows),
@@ -319,12 +327,15 @@ def _effects(by_case: dict[str, Any], variant: str | None) -> str:
         name, labels = case.rsplit(" ", 1)
         if name != variant:
             continue
+
         accuracy = np.array(measured["accuracy"])
         baseline = np.array(by_case[f"baseline {labels}"]["accuracy"])[: len(accuracy)]
         changes = 100 * (accuracy - baseline)
         error = changes.std(ddof=1) / np.sqrt(len(changes))
+
         mean = round(float(changes.mean()), 2) + 0.0  # no -0.00
         parts.append(f"{int(labels):,}: {mean:+.2f} ± {error:.2f}")
+
     return "; ".join(parts) or "–"
 
 
@@ -336,7 +347,9 @@ def _row_of(folder: Path, names: tuple[str, ...]) -> list[str]:
 
 def _twice_as_many() -> str:
     """Return the paper's accuracies at L labels, ours at L, and ours at 2L - 100 with 200 labels per round."""
-    once, twice = read_run(RUNS / "openml-44135").curves(), read_run(ISOLET / "query-200").curves()
+    once = read_run(RUNS / "openml-44135").curves()
+    twice = read_run(ISOLET / "query-200").curves()
+
     rows = []
     for name in ("ldm-s", "margin", "probcover", "badge", "random"):
         theirs = {
@@ -347,8 +360,10 @@ def _twice_as_many() -> str:
         ours = [_at(once.labelled, once.accuracy[name], labels) for labels in theirs]
         more = [_at(twice.labelled, twice.accuracy[name], 2 * labels - 100) for labels in theirs]
         gap_once, gap_twice = (
-            float(np.mean(np.array(list(theirs.values())) - one)) for one in (ours, more)
+            float(np.mean(np.array(list(theirs.values())) - accuracies))
+            for accuracies in (ours, more)
         )
+
         shown = [list(theirs).index(labels) for labels in (400, 1000, 2000)]
         values = list(theirs.values())
         rows.append(
@@ -359,6 +374,7 @@ def _twice_as_many() -> str:
                 f"{gap_twice:+.1f}",
             ]
         )
+
     heads = [
         "paper / ours / ours with 200 per round",
         "400",
@@ -371,13 +387,14 @@ def _twice_as_many() -> str:
 
 
 def _at(labelled: np.ndarray, accuracy: np.ndarray, labels: int) -> float:
-    (where,) = np.flatnonzero(labelled == labels)
-    return float(100 * accuracy[:, where].mean())
+    (column,) = np.flatnonzero(labelled == labels)
+    return float(100 * accuracy[:, column].mean())
 
 
 def _times() -> list[str]:
     times = [json.loads(line) for line in (RUNS / "times.jsonl").read_text().splitlines()]
-    spent = {one["folder"]: one["seconds"] for one in times}
+    spent = {record["folder"]: record["seconds"] for record in times}
+
     rows = []
     for name in ("openml-6", "mnist"):
         alone, entropy = spent[f"{name}-ldm-s-alone"], spent[f"{name}-entropy-alone"]
@@ -391,12 +408,14 @@ def _times() -> list[str]:
                 f"{minutes['ldm-s'] / minutes['entropy']:.2f}",
             ]
         )
-    mnist = next(found.run for found in finished() if found.name == "mnist")
+
+    mnist = next(summary.run for summary in finished() if summary.name == "mnist")
     by_kind: dict[str, float] = {}
-    for one in mnist.rounds:
-        for kind, seconds in one.seconds.items():
+    for round_ in mnist.rounds:
+        for kind, seconds in round_.seconds.items():
             by_kind[kind] = by_kind.get(kind, 0.0) + seconds
     learning = by_kind["training"] + by_kind["outputs"] + by_kind["selection"]
+
     heads = ["dataset", "LDM-S", "Entropy", "ratio", "in the paper"]
     return [
         TIMES,

@@ -65,7 +65,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Dataset:
+class PriorDataset:
     """A dataset, and how it is labelled."""
 
     read: Callable[[Path], TextDataset]
@@ -78,8 +78,8 @@ class Dataset:
 
 
 DATASETS = {
-    "banking77": Dataset(read_banking77, batches=(20, 30, 50, 100, 200), old_labels=300),
-    "sms_spam": Dataset(
+    "banking77": PriorDataset(read_banking77, batches=(20, 30, 50, 100, 200), old_labels=300),
+    "sms_spam": PriorDataset(
         read_sms_spam, batches=(10, 10, 30, 50, 100, 200), old_labels=60, positive=1
     ),
 }
@@ -124,7 +124,7 @@ def encode(name: str, encoder_name: str, folder: Path, vectors: Path | None) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class PriorPool:
     """One repetition: the items to label and the test rows, scaled as a campaign does."""
 
     features: Vectors
@@ -137,15 +137,16 @@ class Pool:
     """What a model predicts that was trained on other items, with other features."""
 
 
-def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: int) -> Pool:
+def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: int) -> PriorPool:
     """Draw the items that the old model knows; the rest of the pool is to be labelled."""
     n_pool = len(data.labels) - data.test_size
     order = np.random.default_rng(seed).permutation(n_pool)
-    known, rest = order[:old_labels], np.sort(order[old_labels:])
+    old_rows = order[:old_labels]
+    rest = np.sort(order[old_labels:])
 
     scaled_old, _ = scale_features(old.features[:n_pool])
     model = LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
-    model.fit(scaled_old[known], old.labels[known])
+    model.fit(scaled_old[old_rows], old.labels[old_rows])
 
     features, scaler = scale_features(data.features[rest])
 
@@ -153,7 +154,7 @@ def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: 
         scaled: Vectors = ((rows - scaler.centre) / scaler.size).astype(np.float32)
         return scaled
 
-    return Pool(
+    return PriorPool(
         features=features,
         labels=data.labels[rest],
         names=scale(data.names),
@@ -164,7 +165,7 @@ def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: 
     )
 
 
-def prior_from_names(pool: Pool, seed: int, *, shuffle: bool) -> ClassPrior:
+def prior_from_names(pool: PriorPool, seed: int, *, shuffle: bool) -> ClassPrior:
     """Return a pseudo-example per class name; if they are shuffled, no name is on its class."""
     n_classes = len(pool.classes)
     labels = np.arange(n_classes)
@@ -175,7 +176,7 @@ def prior_from_names(pool: Pool, seed: int, *, shuffle: bool) -> ClassPrior:
     return ClassPrior(pool.names, labels, (CLASS_NAMES,) * n_classes)
 
 
-def prior_from_predictions(pool: Pool, predicted: Integers) -> ClassPrior:
+def prior_from_predictions(pool: PriorPool, predicted: Integers) -> ClassPrior:
     """Return a pseudo-example per predicted class: the mean of its items."""
     labels = np.unique(predicted)
     means = np.stack([pool.features[predicted == label].mean(axis=0) for label in labels])
@@ -183,7 +184,7 @@ def prior_from_predictions(pool: Pool, predicted: Integers) -> ClassPrior:
     return ClassPrior(means, labels, (source,) * len(labels), {source: predicted})
 
 
-def make_prior(arm: str, pool: Pool, seed: int) -> ClassPrior | None:
+def make_prior(arm: str, pool: PriorPool, seed: int) -> ClassPrior | None:
     """Return what is known about the classes in an arm of the measurement."""
     match arm.split(",")[0]:
         case "no prior":
@@ -198,6 +199,7 @@ def make_prior(arm: str, pool: Pool, seed: int) -> ClassPrior | None:
             n_classes = len(pool.classes)
             drawn = np.random.default_rng(seed).integers(n_classes, size=len(pool.labels))
             return prior_from_predictions(pool, drawn)
+
     raise ValueError(f"There is no arm {arm!r}.")
 
 
@@ -215,7 +217,7 @@ ARMS = (
 # Simulation
 
 
-def simulate(pool: Pool, dataset: Dataset, arm: str, seed: int) -> dict[str, list[float]]:
+def simulate(pool: PriorPool, dataset: PriorDataset, arm: str, seed: int) -> dict[str, list[float]]:
     """Label batch by batch, and return the measures on the test rows after each batch."""
     settings = RoundSettings("ldm-s", {}, "linear", control=0.1, seed=seed)
     prior = make_prior(arm, pool, seed)
@@ -276,7 +278,7 @@ def pick_batch(
 
 
 def pick_without_labels(
-    pool: Pool, prior: ClassPrior | None, control: list[int], size: int, seed: int
+    pool: PriorPool, prior: ClassPrior | None, control: list[int], size: int, seed: int
 ) -> list[int]:
     """Return the control items, and what LDM-S picks with a model of pseudo-examples alone."""
     head = linear_head()
@@ -286,7 +288,7 @@ def pick_without_labels(
     return [*control, *picked.tolist()]
 
 
-def fit_pseudo_examples(pool: Pool, prior: ClassPrior | None) -> Any:
+def fit_pseudo_examples(pool: PriorPool, prior: ClassPrior | None) -> Any:
     """Return a head that was trained on pseudo-examples alone."""
     if prior is None:
         raise ValueError("There are no pseudo-examples to train a model on.")
@@ -295,7 +297,7 @@ def fit_pseudo_examples(pool: Pool, prior: ClassPrior | None) -> Any:
         return linear_head(examples).fit(pool.features[:0], pool.labels[:0])
 
 
-def predict_without_labels(pool: Pool, prior: ClassPrior | None, seed: int) -> Integers:
+def predict_without_labels(pool: PriorPool, prior: ClassPrior | None, seed: int) -> Integers:
     """Return the predictions of pseudo-examples alone, or guesses if there are none."""
     if prior is None:
         generator = np.random.default_rng(seed)
@@ -313,7 +315,7 @@ def predict(weights: bytes, features: Vectors) -> Integers:
     return predicted
 
 
-def measure(predicted: Integers, pool: Pool, dataset: Dataset) -> dict[str, float]:
+def measure(predicted: Integers, pool: PriorPool, dataset: PriorDataset) -> dict[str, float]:
     """Return the accuracy and, for a rare class, its F1 score."""
     measures = {"accuracy": float((predicted == pool.test_labels).mean())}
     if dataset.positive is not None:
@@ -458,15 +460,18 @@ def build_section(name: str, result: dict[str, Any]) -> str:
         f"{result['test']:,} test rows. The old model predicts {old_accuracy:.0%} of the "
         f"texts correctly.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
     ]
+
     measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
     parts += [build_table(result, measure) for measure in measures]
     parts.append(describe_costs(result))
     if name == "banking77":
         parts.append(describe_tfidf(read_result(name, "tfidf")))
+
     parts.append(
         f"`python benchmarks/priors/simulate.py run {name}` ({result['hardware'].split(',')[0]}, one "
         f"thread, teeter {result['teeter']}, commit `{result['commit'][:7]}`).\n"
     )
+
     return "\n".join(parts)
 
 
@@ -477,6 +482,7 @@ def build_table(result: dict[str, Any], measure_name: str) -> str:
         f"| {MEASURE_TITLES[measure_name]}, by number of labels | {counts} |",
         "| --- |" + " ---: |" * len(result["labelled"]),
     ]
+
     for arm in ARMS:
         values = 100 * read_curves(result, arm, measure_name)
         cells = [
@@ -484,6 +490,7 @@ def build_table(result: dict[str, Any], measure_name: str) -> str:
             for mean, deviation in zip(values.mean(axis=0), values.std(axis=0), strict=True)
         ]
         lines.append(f"| {arm} | {' | '.join(cells)} |")
+
     return "\n".join([*lines, ""])
 
 
@@ -508,10 +515,12 @@ def describe_costs(result: dict[str, Any]) -> str:
     """Return sentences on what priors gain and cost, whichever it is."""
     good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
     bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
+
     first = result["labelled"][1]
     column = result["labelled"].index(first)
     typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
     ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
+
     return (
         f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. With "
         f"bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
@@ -526,8 +535,10 @@ def describe_tfidf(result: dict[str, Any]) -> str:
     n_runs = " or ".join(str(count) for count in sorted(counts))
     good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
     bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
+
     column = result["labelled"].index(JUDGED_LABELS)
     without = 100 * read_curves(result, "no prior", "accuracy")[:, column].mean()
+
     return (
         f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
         f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are {good}. "

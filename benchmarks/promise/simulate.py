@@ -63,7 +63,7 @@ LOOK_EVERY = 20
 
 
 @dataclass(frozen=True)
-class Case:
+class SimulatedDataset:
     """How the campaigns of one dataset are simulated."""
 
     title: str
@@ -76,10 +76,14 @@ class Case:
 
 
 CASES = {
-    "banking77": Case("Banking77, 77 classes", items=4000, batch=200, rounds=3, draws=1000),
-    "sms_spam": Case("SMS Spam, one in eight is spam", items=4000, batch=25, rounds=5, draws=400),
-    "digits": Case("digits, 10 classes", items=1500, batch=25, rounds=5, draws=300),
-    "one_in_50": Case(
+    "banking77": SimulatedDataset(
+        "Banking77, 77 classes", items=4000, batch=200, rounds=3, draws=1000
+    ),
+    "sms_spam": SimulatedDataset(
+        "SMS Spam, one in eight is spam", items=4000, batch=25, rounds=5, draws=400
+    ),
+    "digits": SimulatedDataset("digits, 10 classes", items=1500, batch=25, rounds=5, draws=300),
+    "one_in_50": SimulatedDataset(
         "made pool, one in 50 is positive", items=4000, batch=25, rounds=5, draws=400
     ),
 }
@@ -229,7 +233,7 @@ def simulate(name: str, folder: Path, seed: int) -> dict[str, Any]:
         "rest": len(campaign.truth),
     }
     result["random"] = look_often(campaign, order, CASES[name].draws, picked_share=0.0)
-    # People go on labelling: half of their labels are picks, which leaves a biased rest.
+    # Annotators continue labelling: half of their labels are picks, which leaves a biased rest.
     draws = CASES[name].draws
     result["mixed"] = look_often(campaign, order, draws, picked_share=0.5, every=2 * LOOK_EVERY)
     if campaign.n_classes <= 10:
@@ -489,13 +493,13 @@ def read_lines(out: Path) -> Iterator[dict[str, Any]]:
 def summarize(out: Path) -> None:
     """Write the committed results from all simulated campaigns."""
     lines: dict[str, list[dict[str, Any]]] = {}
-    made: dict[str, dict[str, str]] = {}
+    provenances: dict[str, dict[str, str]] = {}
     for line in read_lines(out):
         lines.setdefault(line["dataset"], []).append(line)
-        made[json.dumps(line["made"])] = line["made"]
+        provenances[json.dumps(line["made"])] = line["made"]
 
     result: dict[str, Any] = {
-        "made": list(made.values()),
+        "made": list(provenances.values()),
         "terms": asdict(TERMS),
         "control": CONTROL_SHARE,
         "look_every": LOOK_EVERY,

@@ -50,18 +50,22 @@ def quality_table() -> str:
         "| features | D, C | isotropic | " + " | ".join(SHOWN.values()) + " |",
         "| --- | ---: |" + " ---: |" * (len(SHOWN) + 1),
     ]
+
     dimensions = {
         name: options.get("subspace", 0)
         for name, options in read("quality_h200")["variants"].items()
     }
+
     for case in quality_cases():
         cells = []
         for name in (ISOTROPIC, *SHOWN):
             # A subspace as wide as the features, with the bias as one more, is left out.
             is_isotropic = dimensions[name] > case["D"]
             cells.append(_cell(case["variants"].get(name), is_isotropic=is_isotropic))
+
         sizes = f"{case['D']:,}, {case['C']:,}"
         lines.append(f"| {case['case']} | {sizes} | " + " | ".join(cells) + " |")
+
     return "\n".join(lines)
 
 
@@ -87,6 +91,7 @@ def gains_table() -> str:
         "| setting | labels | isotropic | r = 16 | difference | p | r = 32 | difference | p |",
         "| --- | --- |" + " ---: |" * 7,
     ]
+
     for name in ("gains_h200", "gains_mnist_seed_1_h200"):
         result = read(name)
         for row in result["settings"]:
@@ -94,6 +99,7 @@ def gains_table() -> str:
             title = SETTINGS[row["setting"]]
             if result["seed"]:
                 title += f", seed {result['seed']}"
+
             first, last = row["labels"]
             cells = [title, f"{first} to {last:,}"]
             cells.append(f"{variants[ISOTROPIC]['gain over random']:+.2f}")
@@ -105,6 +111,7 @@ def gains_table() -> str:
                     f"{values['p']:.2f}",
                 ]
             lines.append("| " + " | ".join(cells) + " |")
+
     return "\n".join(lines)
 
 
@@ -114,12 +121,14 @@ def speed_table() -> str:
         "| hardware | pool | classes | rays | isotropic, before | subspace | times faster |",
         "| --- |" + " ---: |" * 6,
     ]
+
     for path in sorted(RESULTS.glob("speed_*.json")):
         result = read(path.stem)
         for row in result["cases"]:
             hardware = _hardware(result["hardware"], row["threads"])
             before = row["isotropic rays, earlier version (s)"]
             now = row["subspace rays (s)"]
+
             cells = [
                 hardware,
                 f"{row['N']:,} × {row['D']:,}",
@@ -130,6 +139,7 @@ def speed_table() -> str:
                 f"**{before / now:.1f}**",
             ]
             lines.append("| " + " | ".join(cells) + " |")
+
     return "\n".join([*lines, *_shard_rows()])
 
 
@@ -142,6 +152,7 @@ def _shard_rows() -> list[str]:
         before_seconds, now_seconds = (
             result[version]["engines"][0]["seconds"] for version in ("old", "new")
         )
+
         cells = [
             _hardware(now["facts"]["hardware"], now["workers"]),
             f"{now['rows']:,} × {now['width']} on disk",
@@ -152,6 +163,7 @@ def _shard_rows() -> list[str]:
             f"**{before_seconds / now_seconds:.1f}**",
         ]
         lines.append("| " + " | ".join(cells) + " |")
+
     return lines
 
 

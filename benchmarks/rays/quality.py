@@ -135,7 +135,9 @@ def measure(spec: CaseSpec, pool: Pool) -> dict[str, Any]:
 
     rows = {}
     for name in VARIANTS:
-        means, correlations, overlaps = [], [], []
+        means = []
+        correlations = []
+        overlaps = []
         for seed in range(SEEDS):
             variant = draw(name, seed, pool)
             if variant is None:

@@ -288,7 +288,7 @@ def is_worker(pid: int) -> bool:
 
 
 def measure_all(options: argparse.Namespace) -> None:
-    """Create the pool if there is none, run all parts, and print and save the result."""
+    """Create the pool if the folder has no files, run all parts, and print and save the result."""
     folder = options.folder
     if not list(folder.glob("*.parquet")):
         # A small pool has several files for each worker, too.

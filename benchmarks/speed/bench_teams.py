@@ -40,7 +40,7 @@ FIRST_LABELS = 20
 """Labels that the first model is trained on."""
 
 TRAINING_INTERVAL = 10.0
-"""Seconds between models, as if somebody looked on."""
+"""Seconds between models, as if an annotator watched the progress."""
 
 CAMPAIGN_URL = "/api/v1/campaigns/numbers"
 

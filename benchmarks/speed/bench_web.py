@@ -43,6 +43,7 @@ def run_server(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
         text=True,
         env={**os.environ, "TEETER_HOME": str(folder / "home")},
     )
+
     try:
         with httpx.Client(base_url=read_url(process), timeout=60) as client:
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]

@@ -124,6 +124,7 @@ def build_rays_table() -> str:
         result = read_result(name)
         machine = describe_machine(result)
         rays = "rays" if has_subspaces(result) else "isotropic rays"
+
         rows += [
             [
                 machine,
@@ -135,6 +136,7 @@ def build_rays_table() -> str:
             ]
             for row in result["comparison"]
         ]
+
     columns = ["machine", "pool", "classes", "Algorithm 1", "rays", "times faster"]
     return "\n".join(format_aligned_table(columns, rows)).rstrip("\n")
 

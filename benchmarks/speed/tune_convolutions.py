@@ -114,10 +114,10 @@ def calls(layer: Layer, members: int) -> dict[str, Callable[[], Any]]:
     def by_weight() -> None:
         fused.weight_gradient(x, gradient, kernel=K, padding=padding)
 
-    made: dict[str, Callable[[], Any]] = {"forward": forward, "by weight": by_weight}
+    calls_by_name: dict[str, Callable[[], Any]] = {"forward": forward, "by weight": by_weight}
     if not layer.is_first:
-        made["by input"] = by_input
-    return made
+        calls_by_name["by input"] = by_input
+    return calls_by_name
 
 
 def use(tile: Tile, part: str) -> None:

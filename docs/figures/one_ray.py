@@ -28,7 +28,7 @@ STRENGTHS = [0.12, 0.3, 0.6]
 SHADES = ["#b2182b", "#e4725a", "#f7b799"]
 
 
-def make() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def make_ray() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return 150 rows in a disc, a head of three classes without bias, one direction, and 1 /
     sigma* of each row.
     """
@@ -46,6 +46,7 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
     """Draw the rows by the strength at which they flip, over the regions of the head."""
     grid = torch.linspace(-1.15, 1.15, 240, dtype=torch.float64)
     plane = torch.cartesian_prod(grid, grid)
+
     for strength, style in [
         (0.0, "solid"),
         *zip(STRENGTHS, ["dashed", "dashdot", "dotted"], strict=True),
@@ -53,6 +54,7 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
         regions = (
             (plane @ (weight + strength * direction).T).argmax(dim=1).reshape(240, 240).T.numpy()
         )
+
         if strength == 0:
             axes.contourf(
                 grid, grid, regions, levels=[-0.5, 0.5, 1.5, 2.5], colors=COLOURS, alpha=0.16
@@ -60,18 +62,22 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
         axes.contour(
             grid, grid, regions, levels=[0.5, 1.5], colors="black", linewidths=0.8, linestyles=style
         )
+
     classes = (rows @ weight.T).argmax(dim=1)
     stays = rates < 1 / STRENGTHS[-1]
     for c in range(3):
-        own = stays & (classes == c)
-        axes.scatter(*rows[own].T, s=16, color=COLOURS[c], alpha=0.55, linewidths=0)
-    before = torch.full_like(rates, torch.inf)
+        unflipped = stays & (classes == c)
+        axes.scatter(*rows[unflipped].T, s=16, color=COLOURS[c], alpha=0.55, linewidths=0)
+
+    flipped_at = torch.full_like(rates, torch.inf)
     for strength, shade in zip(STRENGTHS, SHADES, strict=True):
-        ring = (rates >= 1 / strength) & (before == torch.inf)
-        before[ring] = strength
+        ring = (rates >= 1 / strength) & (flipped_at == torch.inf)
+        flipped_at[ring] = strength
         axes.scatter(*rows[ring].T, s=26, color=shade, edgecolors="black", linewidths=0.5)
+
     axes.set(xticks=[], yticks=[], xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
     axes.set_title("Rows flipped at rising strengths: nested sets", fontsize=10)
+
     handles = [
         Line2D(
             [],
@@ -86,6 +92,7 @@ def draw_plane(axes: Axes, rows: Tensor, weight: Tensor, direction: Tensor, rate
             STRENGTHS, SHADES, ["dashed", "dashdot", "dotted"], strict=True
         )
     ]
+
     unmoved = Line2D([], [], color="black", label="the head, σ = 0")
     axes.legend(
         handles=[unmoved, *handles],
@@ -102,23 +109,28 @@ def draw_ranks(axes: Axes, rates: Tensor) -> None:
     flips = np.sort(1 / rates[rates > 0].numpy())
     shares = np.arange(1, len(flips) + 1) / len(rates)
     axes.step(np.r_[0, flips], np.r_[0, shares], where="post", color="#333333")
+
     for strength, shade in zip(STRENGTHS, SHADES, strict=True):
         axes.axvline(strength, color=shade, linewidth=1.2)
+
     rank = 20
-    at, share = flips[rank - 1], shares[rank - 1]
-    axes.plot([at, at, 0], [0, share, share], color="#2166ac", linewidth=1)
-    axes.plot(at, share, "o", color="#2166ac")
+    flip = flips[rank - 1]
+    share = shares[rank - 1]
+    axes.plot([flip, flip, 0], [0, share, share], color="#2166ac", linewidth=1)
+    axes.plot(flip, share, "o", color="#2166ac")
+
     axes.annotate(
         (
             f"this row flips as the {rank}th of {len(rates)}:\nρ = {rank}/{len(rates)} = "
             f"{share:.3f} on this ray"
         ),
-        (at, share),
+        (flip, share),
         xytext=(0.03, 0.42),
         fontsize=9,
         color="#2166ac",
         bbox={"facecolor": "white", "edgecolor": "none"},
     )
+
     axes.set(
         xlim=(0, 0.8),
         ylim=(0, 0.5),
@@ -130,7 +142,7 @@ def draw_ranks(axes: Axes, rates: Tensor) -> None:
 
 
 def main(path: Path) -> None:
-    rows, weight, direction, rates = make()
+    rows, weight, direction, rates = make_ray()
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.6), layout="constrained")
     draw_plane(left, rows, weight, direction, rates)
     draw_ranks(right, rates)

@@ -37,9 +37,11 @@ def draw(layers: list[list[str]]) -> str:
         "<title>The packages of teeter: each layer imports only from the layers below it</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>',
     ]
+
     for row, names in enumerate(layers):
         y = GAP + row * (BOX_HEIGHT + GAP)
         box_width = (WIDTH - GAP * (len(names) + 1)) / len(names)
+
         for column, name in enumerate(names):
             x = GAP + column * (box_width + GAP)
             parts.append(
@@ -50,6 +52,7 @@ def draw(layers: list[list[str]]) -> str:
                 f'<text x="{x + box_width / 2:.1f}" y="{y + BOX_HEIGHT / 2 + 5}" '
                 f'text-anchor="middle" fill="#1b2a41">{escape(name)}</text>'
             )
+
     return "\n".join([*parts, "</svg>", ""])
 
 

@@ -58,6 +58,7 @@ def class_accuracies(learner: teeter.Learner) -> tuple[float, float]:
 def measure_imbalanced(repetitions: int = 10) -> dict[str, Any]:
     """Label a pool whose first class has 20 times as many rows as the last."""
     lines_by_case: dict[str, Any] = {}
+
     for name in ("random", "entropy", "margin", "badge", "ldm-s"):
         for weights in (None, "balanced"):
             lines = []
@@ -66,9 +67,11 @@ def measure_imbalanced(repetitions: int = 10) -> dict[str, Any]:
                 learner = train_learner(
                     pool, model(class_weight=weights), name, repetition, rounds=5
                 )
+
                 labels = pool.labels
                 known_labels = labels[learner.pool.labelled]
                 rare = labels >= 10 - RARE
+
                 lines.append(
                     [
                         *class_accuracies(learner),
@@ -76,6 +79,7 @@ def measure_imbalanced(repetitions: int = 10) -> dict[str, Any]:
                     ]
                 )
             lines_by_case[f"{name}, {'classes weighted' if weights else 'rows alike'}"] = lines
+
     return {
         "rows": len(pool.labels),
         "labels": 120,
@@ -105,7 +109,9 @@ def measure_cold_start(repetitions: int = 20) -> dict[str, Any]:
         "balanced": lambda seed: SPLIT.train,
         "long tail": lambda seed: make_long_tailed(SPLIT.train, imbalance=20, seed=seed),
     }
+
     lines_by_case: dict[str, Any] = {}
+
     for kind, pool_of in pools.items():
         for name in ("random", "seeding-l2", "seeding-cosine", "probcover", "typiclust"):
             for count in (10, 20, 40):
@@ -120,28 +126,33 @@ def measure_cold_start(repetitions: int = 20) -> dict[str, Any]:
                         seed=repetition,
                         cold_start=name,
                     )
+
                     rows = learner.ask(count)
                     row_labels = pool.labels[rows]
                     learner.tell(rows, row_labels)
                     learner.fit()
                     lines.append([class_accuracies(learner)[0], len(np.unique(row_labels))])
                 lines_by_case[f"{kind}/{name}/{count}"] = lines
+
     return {"lines": lines_by_case}
 
 
 def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
     """Label in campaigns, and record the accuracy and the advice after each round."""
     simulate = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+
     parts = [SPLIT.train, SPLIT.test]
     features = np.concatenate([part.inputs.numpy() for part in parts]).astype(np.float32)
     labels = [str(label) for part in parts for label in part.labels.tolist()]
     n_train = len(SPLIT.train)
     classes = tuple(map(str, range(10)))
+
     lines = []
     for repetition in range(repetitions):
         data = simulate["LabelledTexts"](
             classes, features, labels, np.arange(n_train), np.arange(n_train, len(labels))
         )
+
         truth = np.array([classes.index(labels[row]) for row in data.test])
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(kind="features", seed=repetition, control=0.2)
@@ -149,11 +160,13 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
                 Path(folder) / "digits.teeter", "digits", classes, settings
             )
             campaign.add({"id": str(row), "features": features[row]} for row in data.pool)
+
             rows = []
             for _ in range(rounds):
                 for question in campaign.ask(20):
                     campaign.tell(question.item, labels[int(question.item)])
                 right = float((simulate["train_and_predict"](campaign, data) == truth).mean())
+
                 status = campaign.status()
                 estimate = status.accuracy
                 stop = any("consider stopping" in sentence for sentence in status.advice)
@@ -167,9 +180,11 @@ def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
                         stop,
                     ]
                 )
+
             campaign.database.close()
         lines.append(rows)
         print(f"stopping {repetition}", flush=True)
+
     return {"lines": lines}
 
 
@@ -207,6 +222,7 @@ def imbalanced_table(results: dict[str, Any]) -> str:
         ]
         for name, lines in results["imbalanced"]["lines"].items()
     ]
+
     return table(
         [
             "strategy",
@@ -223,6 +239,7 @@ def cold_start_table(results: dict[str, Any], kind: str) -> str:
     """Return a row per strategy: the accuracy from the first labels, and the number of classes."""
     lines = results["cold_start"]["lines"]
     names = dict.fromkeys(key.split("/")[1] for key in lines)
+
     rows = []
     for name in names:
         parts = [np.array(lines[f"{kind}/{name}/{count}"]).T for count in (10, 20, 40)]
@@ -232,6 +249,7 @@ def cold_start_table(results: dict[str, Any], kind: str) -> str:
                 *(f"{mean_and_deviation(right)}, {seen.mean():.1f}" for right, seen in parts),
             ]
         )
+
     return table(["first labels by", "10 labels", "20 labels", "40 labels"], rows)
 
 
@@ -239,17 +257,19 @@ def stopping_table(results: dict[str, Any]) -> str:
     """Return the estimates and the truth at the first advice to stop, and at the end."""
     firsts = [next(row for row in rows if row[5]) for rows in results["stopping"]["lines"]]
     lasts = [rows[-1] for rows in results["stopping"]["lines"]]
+
     at_advice = np.array([[row[0], row[1], row[2]] for row in firsts], dtype=float)
     end = np.array([[row[0], row[1], row[2]] for row in lasts], dtype=float)
+
     rows = []
     for name, part in (("first advice to stop", at_advice), ("the end", end)):
-        least, most = part[:, 0].min(), part[:, 0].max()
-        labels = (
-            f"{least:.0f} to {most:.0f}, {part[:, 0].mean():.0f} on average"
-            if least < most
-            else f"{most:.0f}"
-        )
+        least = part[:, 0].min()
+        most = part[:, 0].max()
+        labels = f"{most:.0f}"
+        if least < most:
+            labels = f"{least:.0f} to {most:.0f}, {part[:, 0].mean():.0f} on average"
         rows.append([name, labels, mean_and_deviation(part[:, 1]), mean_and_deviation(part[:, 2])])
+
     return table(
         ["when", "labels", "accuracy on held-out rows", "accuracy estimated by the campaign"], rows
     )
@@ -306,12 +326,14 @@ def runs_table(results: dict[str, Any]) -> str:
         run = read_run(path.parent)
         if run.setting.paper is None or run.setting.name != path.parent.name or not run.finished:
             continue
+
         facts = json.loads(path.read_text(encoding="utf-8"))
         minutes = sum(sum(entry.seconds.values()) for entry in run.rounds) / 60
         size = f"{len(run.strategies)} × {facts['repetitions']} × {facts['rounds']}"
         rows.append(
             [f"`{path.parent.name}`", size, facts["hardware"].split(",")[0], f"{minutes:.0f}"]
         )
+
     return table(["setting", "strategies × repetitions × rounds", "machine", "minutes"], rows)
 
 

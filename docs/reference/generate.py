@@ -34,7 +34,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def fill_entries(text: str) -> str:
     """Return a page with every block up to date."""
     return BLOCK.sub(
-        lambda found: f"<!-- {found[1]} -->\n\n{entry(found[1])}\n\n<!-- end -->", text
+        lambda match: f"<!-- {match[1]} -->\n\n{entry(match[1])}\n\n<!-- end -->", text
     )
 
 
@@ -60,60 +60,61 @@ def python_entry(name: str) -> str:
         text = "\n\n".join(class_parts(node, short))
     else:
         text = "\n\n".join([fenced(signature(node, short)), *prose(ast.get_docstring(node) or "")])
-    return with_constants(text, home)
+    return replace_constants(text, home)
 
 
-def with_constants(text: str, home: str) -> str:
+def replace_constants(text: str, home: str) -> str:
     """Return signatures with the values of constants instead of their names."""
     if home.startswith(ADAPTERS):
         return text
     module = import_module(home)
 
-    def value(found: re.Match[str]) -> str:
-        held = getattr(module, found[2], None)
-        return (
-            f'{found[1]}"{held}"'
-            if isinstance(held, str)
-            else f"{found[1]}{held}"
-            if held is not None
-            else found[0]
-        )
+    def replace_constant(match: re.Match[str]) -> str:
+        value = getattr(module, match[2], None)
+        if value is None:
+            return match[0]
+        if isinstance(value, str):
+            return f'{match[1]}"{value}"'
+        return f"{match[1]}{value}"
 
-    return re.sub(r"(= ?)([A-Z][A-Z_]+)\b", value, text)
+    return re.sub(r"(= ?)([A-Z][A-Z_]+)\b", replace_constant, text)
 
 
 def class_parts(node: ast.ClassDef, name: str) -> Iterator[str]:
-    start = next((one for one in functions(node) if one.name == "__init__"), None)
-    if start is not None and (ast.get_docstring(start) or "").startswith("Use "):
-        start = None  # not for users to call
+    constructor = next((method for method in functions(node) if method.name == "__init__"), None)
+    if constructor is not None and (ast.get_docstring(constructor) or "").startswith("Use "):
+        constructor = None  # not for users to call
+
     values = list(attributes(node))
-    if start is not None:
-        yield fenced(signature(start, name))
+    if constructor is not None:
+        yield fenced(signature(constructor, name))
     elif is_dataclass(node) and values:
-        yield fenced(called(name, [f"{one}{default}" for one, default, _ in values]))
+        fields = [f"{field}{default}" for field, default, _ in values]
+        yield fenced(format_call(name, fields))
+
     yield from prose(ast.get_docstring(node) or "")
-    if start is not None:
-        yield from (part for part in prose(ast.get_docstring(start) or "") if part.startswith("|"))
-    told = [(one, doc) for one, _, doc in values if doc]
-    if told:
-        yield table("value", [(f"`{one.split(':')[0]}`", doc) for one, doc in told])
-    methods = [
-        one for one in functions(node) if not one.name.startswith("_") and ast.get_docstring(one)
-    ]
-    if methods:
-        yield table(
-            "member",
-            [
-                (f"`{method_name(one)}`", first_line(ast.get_docstring(one) or ""))
-                for one in methods
-            ],
-        )
+    if constructor is not None:
+        paragraphs = prose(ast.get_docstring(constructor) or "")
+        yield from (part for part in paragraphs if part.startswith("|"))
+
+    documented = [(field, docstring) for field, _, docstring in values if docstring]
+    if documented:
+        rows = [(f"`{field.split(':')[0]}`", docstring) for field, docstring in documented]
+        yield table("value", rows)
+
+    members = []
+    for method in functions(node):
+        docstring = ast.get_docstring(method)
+        if docstring and not method.name.startswith("_"):
+            members.append((f"`{method_name(method)}`", first_line(docstring)))
+    if members:
+        yield table("member", members)
 
 
 def method_name(node: Function) -> str:
     """Return the name of a method with its arguments, without types. Properties have none."""
-    marks = {ast.unparse(one) for one in node.decorator_list}
-    if "property" in marks:
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    if "property" in decorators:
         return node.name
     return f"{node.name}({', '.join(arguments(node, typed=False))})"
 
@@ -124,11 +125,11 @@ def node_of(name: str) -> tuple[ast.ClassDef | Function, str]:
 
     Of overloads, the last one is the implementation.
     """
-    module, _, called = name.rpartition(".")
+    module, _, attribute = name.rpartition(".")
     if module.startswith(ADAPTERS):
-        return definitions(module, called)[-1], module
-    home = getattr(getattr(import_module(module), called), "__module__", module)
-    return definitions(home, called)[-1], home
+        return definitions(module, attribute)[-1], module
+    home = getattr(getattr(import_module(module), attribute), "__module__", module)
+    return definitions(home, attribute)[-1], home
 
 
 def definitions(module: str, name: str) -> list[ast.ClassDef | Function]:
@@ -136,82 +137,96 @@ def definitions(module: str, name: str) -> list[ast.ClassDef | Function]:
     assert spec is not None
     assert spec.origin is not None
     body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-    return [one for one in body if isinstance(one, ast.ClassDef | Function) and one.name == name]
+    return [
+        statement
+        for statement in body
+        if isinstance(statement, ast.ClassDef | Function) and statement.name == name
+    ]
 
 
 def functions(node: ast.ClassDef) -> list[Function]:
-    return [one for one in node.body if isinstance(one, Function)]
+    return [statement for statement in node.body if isinstance(statement, Function)]
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:
-    return any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     """Yield the name and type of each public value, its default, and the docstring below it."""
-    for one, after in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(one, ast.AnnAssign) and not ast.unparse(one.target).startswith("_"):
-            default = "" if one.value is None else f" = {quoted(ast.unparse(one.value))}"
-            text = (
-                after.value.value
-                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                else ""
-            )
-            yield (
-                f"{ast.unparse(one.target)}: {quoted(ast.unparse(one.annotation))}",
-                default,
-                plain(str(text)),
-            )
+    for field, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or ast.unparse(field.target).startswith("_"):
+            continue
+
+        default = ""
+        if field.value is not None:
+            default = f" = {format_code(field.value)}"
+        docstring = ""
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            docstring = str(after.value.value)
+        yield (
+            f"{ast.unparse(field.target)}: {format_code(field.annotation)}",
+            default,
+            plain(docstring),
+        )
 
 
 def signature(node: Function, name: str) -> str:
     """Return a signature, with one line per argument if one line is too short."""
-    returns = (
-        f" -> {quoted(ast.unparse(node.returns))}"
-        if node.returns and node.name != "__init__"
-        else ""
-    )
-    return called(name, arguments(node)) + returns
+    returns = ""
+    if node.returns and node.name != "__init__":
+        returns = f" -> {format_code(node.returns)}"
+    return format_call(name, arguments(node)) + returns
 
 
-def called(name: str, given: list[str]) -> str:
-    line = f"{name}({', '.join(given)})"
+def format_call(name: str, parameters: list[str]) -> str:
+    line = f"{name}({', '.join(parameters)})"
     if len(line) <= WIDTH:
         return line
-    return f"{name}(\n" + "".join(f"    {one},\n" for one in given) + ")"
+    return f"{name}(\n" + "".join(f"    {parameter},\n" for parameter in parameters) + ")"
 
 
 def arguments(node: Function, *, typed: bool = True) -> list[str]:
     """Return arguments with their defaults, and if ``typed`` with their types."""
-    known = node.args
-    positional = [*known.posonlyargs, *known.args]
-    defaults = [None] * (len(positional) - len(known.defaults)) + list(known.defaults)
-    found = [
-        written(one, default, typed) for one, default in zip(positional, defaults, strict=True)
+    declared = node.args
+    positional = [*declared.posonlyargs, *declared.args]
+    defaults = [None] * (len(positional) - len(declared.defaults)) + list(declared.defaults)
+    parameters = [
+        format_parameter(parameter, default, typed)
+        for parameter, default in zip(positional, defaults, strict=True)
+        if parameter.arg not in ("self", "cls")
     ]
-    found = [one for one in found if one.split(":")[0] not in ("self", "cls")]
-    if known.vararg:
-        found.append(f"*{written(known.vararg, None, typed)}")
-    elif known.kwonlyargs:
-        found.append("*")
-    found += [
-        written(one, default, typed)
-        for one, default in zip(known.kwonlyargs, known.kw_defaults, strict=True)
+
+    if declared.vararg:
+        parameters.append(f"*{format_parameter(declared.vararg, None, typed)}")
+    elif declared.kwonlyargs:
+        parameters.append("*")
+    parameters += [
+        format_parameter(parameter, default, typed)
+        for parameter, default in zip(declared.kwonlyargs, declared.kw_defaults, strict=True)
     ]
-    return found + ([f"**{written(known.kwarg, None, typed)}"] if known.kwarg else [])
+
+    if declared.kwarg:
+        parameters.append(f"**{format_parameter(declared.kwarg, None, typed)}")
+    return parameters
 
 
-def written(one: ast.arg, default: ast.expr | None, typed: bool) -> str:
-    kind = f": {quoted(ast.unparse(one.annotation))}" if typed and one.annotation else ""
-    sign = " = " if kind else "="
-    return f"{one.arg}{kind}" + ("" if default is None else f"{sign}{quoted(ast.unparse(default))}")
+def format_parameter(parameter: ast.arg, default: ast.expr | None, typed: bool) -> str:
+    text = parameter.arg
+    equals = "="
+    if typed and parameter.annotation:
+        text += f": {format_code(parameter.annotation)}"
+        equals = " = "
+    if default is not None:
+        text += f"{equals}{format_code(default)}"
+    return text
 
 
-def quoted(code: str) -> str:
+def format_code(node: ast.expr) -> str:
     """Return code with double quotes, and empty containers instead of default factories."""
-    code = code.replace("field(default_factory=dict)", "{}").replace(
-        "field(default_factory=list)", "[]"
-    )
+    code = ast.unparse(node)
+    code = code.replace("field(default_factory=dict)", "{}")
+    code = code.replace("field(default_factory=list)", "[]")
     return re.sub(r"'([^'\"]*)'", r'"\1"', code)
 
 
@@ -219,12 +234,13 @@ def prose(docstring: str) -> Iterator[str]:
     """Yield the paragraphs of a docstring. Arguments and errors become tables."""
     for part in re.split(r"\n\n+", docstring):
         if part.startswith("Args:\n"):
-            told = re.findall(
+            documented = re.findall(
                 r"^(\*{0,2}\w+): (.*?)(?=^\S|\Z)",
                 textwrap.dedent(part[6:]),
                 re.MULTILINE | re.DOTALL,
             )
-            yield table("argument", [(f"`{name}`", plain(text)) for name, text in told])
+            yield table("argument", [(f"`{name}`", plain(text)) for name, text in documented])
+
         elif part.startswith("Returns:\n"):
             yield f"Returns: {plain(part[9:])}"
         elif part.startswith("Raises:\n"):
@@ -232,6 +248,7 @@ def prose(docstring: str) -> Iterator[str]:
                 r"^(\w+): (.*?)(?=^\S|\Z)", textwrap.dedent(part[8:]), re.MULTILINE | re.DOTALL
             )
             yield table("error", [(f"`{name}`", plain(text)) for name, text in errors])
+
         elif part.startswith("Example:\n"):
             yield fenced(textwrap.dedent(part[9:]).rstrip())
         elif part.strip():
@@ -251,31 +268,36 @@ def plain(text: str) -> str:
 
 
 @cache
-def command(words: tuple[str, ...]) -> Any:
+def find_command(words: tuple[str, ...]) -> Any:
     from typer.main import get_command
 
     from teeter.cli import app
 
-    found: Any = get_command(app)
+    command: Any = get_command(app)
     for word in words:
-        found = found.commands[word]
-    return found
+        command = command.commands[word]
+    return command
 
 
 def command_entry(words: list[str]) -> str:
     """Return the ``--help`` text of a command as Markdown."""
-    found = command(tuple(words))
-    parts = [as_markdown(paragraph) for paragraph in (found.help or "").split("\n\n")]
-    places = [one for one in found.params if one.param_type_name == "argument"]
-    options = [one for one in found.params if one.param_type_name == "option"]
-    usage = ["teeter", *words, *(sign(one) for one in places)]
-    usage += [f"{one.opts[0]} {one.metavar}" for one in options if one.required]
-    usage += ["[OPTIONS]"] if any(not one.required for one in options) else []
+    command = find_command(tuple(words))
+    parts = [as_markdown(paragraph) for paragraph in (command.help or "").split("\n\n")]
+    positionals = [part for part in command.params if part.param_type_name == "argument"]
+    options = [part for part in command.params if part.param_type_name == "option"]
+
+    usage = ["teeter", *words, *(format_argument(argument) for argument in positionals)]
+    usage += [f"{option.opts[0]} {option.metavar}" for option in options if option.required]
+    if any(not option.required for option in options):
+        usage.append("[OPTIONS]")
     parts.append(f"```text\n{' '.join(usage)}\n```")
-    rows = [(f"`{one.metavar.strip('[].')}`", one.help) for one in places]
-    rows += [(", ".join(f"`{name}`" for name in names(one)), meaning(one)) for one in options]
+
+    rows = [(f"`{argument.metavar.strip('[].')}`", argument.help) for argument in positionals]
+    for option in options:
+        names = ", ".join(f"`{name}`" for name in option_names(option))
+        rows.append((names, option_help(option)))
     if rows:
-        parts.append(table("option" if not places else "argument or option", rows))
+        parts.append(table("argument or option" if positionals else "option", rows))
     return "\n\n".join(parts)
 
 
@@ -289,7 +311,7 @@ def as_markdown(paragraph: str) -> str:
     return "\n".join(lines).strip()
 
 
-def sign(argument: Any) -> str:
+def format_argument(argument: Any) -> str:
     """Return an argument as the usage line shows it."""
     name = argument.metavar
     if not argument.required:
@@ -299,20 +321,21 @@ def sign(argument: Any) -> str:
     return str(name)
 
 
-def names(option: Any) -> list[str]:
-    found = [*option.opts, *option.secondary_opts]
-    return (
-        found
-        if option.is_flag or not option.metavar
-        else [*found[:-1], f"{found[-1]} {option.metavar}"]
-    )
+def option_names(option: Any) -> list[str]:
+    """Return the names of an option, the last one with the name of its value."""
+    names = [*option.opts, *option.secondary_opts]
+    if option.metavar and not option.is_flag:
+        names[-1] = f"{names[-1]} {option.metavar}"
+    return names
 
 
-def meaning(option: Any) -> str:
-    """Return an option's help, with its default where that is not said."""
-    text, default = option.help.rstrip("."), option.default
-    silent = option.is_flag or default in (None, "") or "Default:" in text
-    return f"{text}." if silent else f"{text}. Default: {default}."
+def option_help(option: Any) -> str:
+    """Return the help of an option, with its default unless the text gives it."""
+    text = option.help.rstrip(".")
+    default = option.default
+    if option.is_flag or default in (None, "") or "Default:" in text:
+        return f"{text}."
+    return f"{text}. Default: {default}."
 
 
 # ---- Markdown

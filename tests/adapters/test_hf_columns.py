@@ -46,7 +46,8 @@ def test_known_labels_are_class_numbers(
 
 
 def test_rows_of_a_column_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    column, calls = TABLE["text"], []
+    column = TABLE["text"]
+    calls = []
     read = type(column).__getitem__
     monkeypatch.setattr(
         type(column), "__getitem__", lambda self, key: calls.append(key) or read(self, key)
@@ -99,6 +100,6 @@ def test_a_formatted_table_has_the_same_labels(kind: str) -> None:
         ),
     ],
 )
-def test_mistakes_are_told_at_once(make: Any, sentence: str) -> None:
+def test_mistakes_are_reported_at_once(make: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make()

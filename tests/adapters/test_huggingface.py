@@ -54,7 +54,9 @@ def bert(**settings: Any) -> Any:
 
 
 def test_three_lines_give_picks() -> None:
-    model, table, tokenizer = bert(), TABLE, TOKENIZER
+    model = bert()
+    table = TABLE
+    tokenizer = TOKENIZER
     pool = Texts(table, tokenizer)
     outputs = teeter.observe(model, pool)
     rows = teeter.select("ldm-s", outputs, 5)
@@ -65,18 +67,20 @@ def test_three_lines_give_picks() -> None:
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_the_answers_are_those_of_their_own_batches(name: str) -> None:
     model = text_classifier(name).eval()
-    told = teeter.observe(model, Texts(TABLE, TOKENIZER))
+    outputs = teeter.observe(model, Texts(TABLE, TOKENIZER))
+
     batch = TOKENIZER(TEXTS, padding=True, return_tensors="pt")
-    taken = {
+    accepted_inputs = {
         name: part
         for name, part in batch.items()
         if name in inspect.signature(model.forward).parameters
     }
     with torch.no_grad():
-        theirs = model(**taken).logits
-    torch.testing.assert_close(told.logits, theirs, rtol=1e-4, atol=1e-4)
-    assert told.weight.shape[0] == 4
-    assert (told.bias is None) == (name in ("GPT-2", "Llama"))
+        expected_logits = model(**accepted_inputs).logits
+
+    torch.testing.assert_close(outputs.logits, expected_logits, rtol=1e-4, atol=1e-4)
+    assert outputs.weight.shape[0] == 4
+    assert (outputs.bias is None) == (name in ("GPT-2", "Llama"))
 
 
 def test_padding_is_on_the_right_whatever_the_tokenizer_s_side() -> None:
@@ -105,8 +109,8 @@ def test_padding_is_on_the_left_where_the_end_decides() -> None:
 
 def test_the_column_called_text_is_the_one_to_look_at() -> None:
     table = library_models.table(title=TEXTS[::-1], text=TEXTS)
-    told = teeter.observe(bert(), Texts(table, TOKENIZER))
-    assert torch.equal(told.features, teeter.observe(bert(), Texts(TEXTS, TOKENIZER)).features)
+    outputs = teeter.observe(bert(), Texts(table, TOKENIZER))
+    assert torch.equal(outputs.features, teeter.observe(bert(), Texts(TEXTS, TOKENIZER)).features)
 
 
 def test_pairs_of_columns_tell_the_parts_apart() -> None:
@@ -120,28 +124,31 @@ def test_pairs_of_columns_tell_the_parts_apart() -> None:
 
 
 def test_lists_of_texts_serve_as_well() -> None:
-    told = teeter.observe(bert(), Texts(TEXTS, TOKENIZER))
-    assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
+    outputs = teeter.observe(bert(), Texts(TEXTS, TOKENIZER))
+    assert torch.equal(outputs.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
     assert torch.equal(
-        told.features, teeter.observe(bert(), Texts(TABLE["text"], TOKENIZER)).features
+        outputs.features, teeter.observe(bert(), Texts(TABLE["text"], TOKENIZER)).features
     )
 
 
 def test_a_formatted_table_is_read_all_the_same() -> None:
     for table in (TABLE.with_format("torch"), TABLE.with_format("arrow")):
-        told = teeter.observe(bert(), Texts(table, TOKENIZER))
-        assert torch.equal(told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features)
+        outputs = teeter.observe(bert(), Texts(table, TOKENIZER))
+        assert torch.equal(
+            outputs.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features
+        )
 
 
 @pytest.mark.parametrize("name", ["BERT", "RoBERTa", "DistilBERT", "GPT-2"])
 def test_texts_are_cut_at_the_model_s_limit(name: str) -> None:
     sizes = {"max_position_embeddings": 20} if name != "GPT-2" else {"n_positions": 20}
-    model, long = text_classifier(name, **sizes), ["red " * 300, "green"]
+    model = text_classifier(name, **sizes)
+    long = ["red " * 300, "green"]
     assert len(teeter.observe(model, Texts(long, TOKENIZER))) == 2
+
     width = Texts(long, TOKENIZER).adapt_to(model).as_one_batch()["input_ids"].shape[1]
-    assert width == (
-        19 if name == "RoBERTa" else 20
-    )  # whose positions begin after the padding's, here 0
+    # RoBERTa's positions begin after the padding's, here 0.
+    assert width == (19 if name == "RoBERTa" else 20)
     assert (
         Texts(long, TOKENIZER, max_length=7).adapt_to(model).as_one_batch()["input_ids"].shape[1]
         == 7
@@ -159,15 +166,18 @@ def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
     class Wrapped(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inside = bert(max_position_embeddings=20)
+            self.wrapped_model = bert(max_position_embeddings=20)
 
         def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            return self.inside(input_ids, attention_mask).logits
+            return self.wrapped_model(input_ids, attention_mask).logits
 
     long = Texts(["red " * 300, "green"], TOKENIZER)
     for model in (
         Wrapped(),
-        *(torch.compile(one, backend="eager") for one in (Wrapped(), Wrapped().inside)),
+        *(
+            torch.compile(module, backend="eager")
+            for module in (Wrapped(), Wrapped().wrapped_model)
+        ),
     ):
         assert long.adapt_to(model).as_one_batch()["input_ids"].shape == (2, 20)
     with pytest.raises(InputError, match="has one output"):
@@ -175,7 +185,7 @@ def test_a_wrapped_or_compiled_model_has_the_same_limit() -> None:
 
 
 def test_texts_of_no_token_are_padding() -> None:
-    bare = no_padding()
+    bare = tokenizer_without_padding()
     bare.pad_token = "[PAD]"
     bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     texts = ["", "red", ""]
@@ -186,14 +196,14 @@ def test_texts_of_no_token_are_padding() -> None:
 
 
 def test_long_texts_come_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = teeter.observe(bert(), Texts(TABLE, TOKENIZER))
+    expected = teeter.observe(bert(), Texts(TABLE, TOKENIZER))
     monkeypatch.setattr(huggingface, "_MAX_BATCH_TOKENS", 40)
     pool = Texts(TABLE, TOKENIZER)
     shapes = [batch["input_ids"].shape for batch in pool.batches(1024)]
     assert sum(rows for rows, _ in shapes) == 48
     assert all(rows * width <= 40 or rows == 1 for rows, width in shapes)
     assert len(shapes) > 5
-    torch.testing.assert_close(teeter.observe(bert(), pool).features, whole.features)
+    torch.testing.assert_close(teeter.observe(bert(), pool).features, expected.features)
     assert max(rows for rows, _ in (batch["input_ids"].shape for batch in pool.batches(2))) <= 2
 
 
@@ -229,16 +239,18 @@ def test_columns_of_images_are_decoded() -> None:
     table = library_models.table(picture=pictures(), label=CLASSES.tolist()).cast_column(
         "picture", datasets.Image()
     )
-    usual = teeter.observe(image_classifier(), Images(pictures(), image_processor()))
+    expected = teeter.observe(image_classifier(), Images(pictures(), image_processor()))
+
     for column in (datasets.Image(), datasets.Image(decode=False)):
-        told = teeter.observe(
+        outputs = teeter.observe(
             image_classifier(), Images(table.cast_column("picture", column), image_processor())
         )
-        torch.testing.assert_close(told.features, usual.features)
-    arrays = [np.asarray(one.convert("RGB")) for one in pictures()]
+        torch.testing.assert_close(outputs.features, expected.features)
+
+    arrays = [np.asarray(picture.convert("RGB")) for picture in pictures()]
     torch.testing.assert_close(
         teeter.observe(image_classifier(), Images(arrays, image_processor())).features,
-        usual.features,
+        expected.features,
     )
 
 
@@ -256,10 +268,10 @@ def test_images_are_turned_as_the_camera_noted(tmp_path: Path) -> None:
 
 
 def test_grey_arrays_may_have_a_last_axis() -> None:
-    grey = [np.asarray(one.convert("L")) for one in pictures()]
+    grey = [np.asarray(picture.convert("L")) for picture in pictures()]
     flat, deep = (
         Images(arrays, image_processor()).as_one_batch()
-        for arrays in (grey, [one[:, :, None] for one in grey])
+        for arrays in (grey, [picture[:, :, None] for picture in grey])
     )
     assert torch.equal(flat["pixel_values"], deep["pixel_values"])
 
@@ -268,7 +280,7 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     pictures()[0].save(tmp_path / "good.png")
     (tmp_path / "bad.png").write_bytes(b"not a picture")
     for name in ("bad.png", "gone.png"):
-        files = [str(tmp_path / one) for one in ("good.png", name)]
+        files = [str(tmp_path / file_name) for file_name in ("good.png", name)]
         table = library_models.table(image=files).cast_column("image", datasets.Image())
         with pytest.raises(
             InputError, match=r"Row 1 of the table cannot be read: .*(identify|No such file)"
@@ -278,7 +290,8 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_classifier_of_grey_images_gets_grey_images() -> None:
     processor = image_processor()
-    processor.image_mean, processor.image_std = [0.5], [0.5]
+    processor.image_mean = [0.5]
+    processor.image_std = [0.5]
     assert (
         len(teeter.observe(image_classifier(num_channels=1), Images(pictures(), processor))) == 48
     )
@@ -290,33 +303,36 @@ def test_the_model_is_left_as_it_was(kind: str) -> None:
     data = Texts(TABLE, TOKENIZER) if kind == "texts" else Images(pictures(), image_processor())
     model.train()
     model.classifier.eval()
+
     teeter.observe(model, data, device="cpu")
     assert model.training
     assert not model.classifier.training
     assert not any(module._forward_hooks for module in model.modules())
-    told = teeter.observe(model, data)
-    assert not told.features.requires_grad
-    assert not told.features.is_inference()
+
+    outputs = teeter.observe(model, data)
+    assert not outputs.features.requires_grad
+    assert not outputs.features.is_inference()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["BERT", "GPT-2"])
 def test_it_runs_on_a_gpu_and_goes_home(name: str) -> None:
     model = text_classifier(name)
-    told = teeter.observe(model, Texts(TABLE, TOKENIZER), device="cuda")
-    assert told.features.is_cuda
+    outputs = teeter.observe(model, Texts(TABLE, TOKENIZER), device="cuda")
+    assert outputs.features.is_cuda
     assert next(model.parameters()).device.type == "cpu"
-    usual = teeter.observe(model, Texts(TABLE, TOKENIZER))
-    torch.testing.assert_close(told.features.cpu(), usual.features, rtol=1e-3, atol=1e-3)
+    cpu_outputs = teeter.observe(model, Texts(TABLE, TOKENIZER))
+    torch.testing.assert_close(outputs.features.cpu(), cpu_outputs.features, rtol=1e-3, atol=1e-3)
 
 
 def test_half_precision_works() -> None:
-    told = teeter.observe(bert().to(torch.bfloat16), Texts(TABLE, TOKENIZER))
-    assert told.features.dtype == torch.float32
+    outputs = teeter.observe(bert().to(torch.bfloat16), Texts(TABLE, TOKENIZER))
+    assert outputs.features.dtype == torch.float32
 
 
 def test_dropout_passes_repeat_and_differ() -> None:
-    model, pool = bert(), Texts(TABLE, TOKENIZER)
+    model = bert()
+    pool = Texts(TABLE, TOKENIZER)
     first = teeter.observe(model, pool, ("dropout_logits",), passes=3).posterior_logits
     assert first.shape == (3, 48, 4)
     assert not torch.equal(first[0], first[1])
@@ -333,7 +349,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
     def make(seed: int) -> nn.Module:
         return image_classifier() if name == "ViT" else text_classifier(name)
 
-    def taught() -> teeter.Learner:
+    def make_fitted_learner() -> teeter.Learner:
         validation = (pool.take(np.arange(40, 48)), CLASSES[40:]) if name == "BERT" else None
         learner = teeter.Learner(
             make, pool, classes=4, training=training, validation=validation, device="cpu"
@@ -344,7 +360,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
         learner.fit()
         return learner
 
-    learner = taught()
+    learner = make_fitted_learner()
     if name == "BERT":
         # The weights of the epoch that is best on the validation data are kept.
         validated = learner.evaluate(pool.take(np.arange(40, 48)), CLASSES[40:])
@@ -355,7 +371,7 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
     picks = learner.ask(5)
     assert len(set(picks.tolist()) - set(LABELLED.tolist())) == 5
     torch.rand(3)
-    assert (taught().ask(5) == picks).all(), "the seed decides"
+    assert (make_fitted_learner().ask(5) == picks).all(), "the seed decides"
 
 
 def test_a_cold_start_by_features_says_that_texts_are_none() -> None:
@@ -374,14 +390,16 @@ def test_modules_of_one_s_own_get_what_they_take() -> None:
     class Bag(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 4)
+            self.words = nn.Embedding(20, 8)
+            self.head = nn.Linear(8, 4)
 
         def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
             counted = attention_mask.unsqueeze(2)
             return self.head((self.words(input_ids) * counted).sum(dim=1) / counted.sum(dim=1))
 
-    told = teeter.observe(Bag(), Texts(TABLE, TOKENIZER))
-    assert told.features.shape == (48, 8)
+    outputs = teeter.observe(Bag(), Texts(TABLE, TOKENIZER))
+    assert outputs.features.shape == (48, 8)
+
     names: set[str] = set()
     teeter.observe(
         lambda batch: names.update(batch) or batch["input_ids"][:, :2].float(),
@@ -392,14 +410,20 @@ def test_modules_of_one_s_own_get_what_they_take() -> None:
 
 def test_known_labels_serve_the_strategies_that_ask() -> None:
     table = library_models.table(text=TEXTS, label=[*CLASSES[:20].tolist(), *[None] * 28])
-    labels, pool, model = labels_of(table), Texts(table, TOKENIZER), bert()
-    known, free = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
-    told, labelled = teeter.observe(model, pool.take(free)), teeter.observe(model, pool.take(known))
-    rows = free[teeter.select("bait", told, 3, labelled=labelled, labels=labels[known])]
-    assert (rows >= 20).all()
+    labels = labels_of(table)
+    pool = Texts(table, TOKENIZER)
+    model = bert()
+    labelled_rows = np.flatnonzero(labels >= 0)
+    candidates = np.flatnonzero(labels < 0)
+
+    outputs = teeter.observe(model, pool.take(candidates))
+    labelled = teeter.observe(model, pool.take(labelled_rows))
+    picks = teeter.select("bait", outputs, 3, labelled=labelled, labels=labels[labelled_rows])
+
+    assert (candidates[picks] >= 20).all()
 
 
-def no_padding() -> Any:
+def tokenizer_without_padding() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(tokenizer_object=TOKENIZER.backend_tokenizer, unk_token="[UNK]")
@@ -414,7 +438,7 @@ def no_padding() -> Any:
         ),
         (lambda: Texts(TABLE, "bert-base"), "The tokenizer is a str"),
         (
-            lambda: Texts(TABLE, no_padding()),
+            lambda: Texts(TABLE, tokenizer_without_padding()),
             "has no padding token, so texts cannot be put into batches: set tokenizer",
         ),
         (
@@ -468,12 +492,12 @@ def no_padding() -> Any:
         ),
     ],
 )
-def test_mistakes_are_told_at_once(make: Any, sentence: str) -> None:
+def test_mistakes_are_reported_at_once(make: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make()
 
 
-def broken(**settings: Any) -> Any:
+def gpt2_classifier(**settings: Any) -> Any:
     return GPT2ForSequenceClassification(
         GPT2Config(**{**TEXT_MODELS["GPT-2"][1], "vocab_size": 24, **settings})
     )
@@ -498,7 +522,7 @@ def broken(**settings: Any) -> Any:
             "BertModel is not a classifier: load the model with AutoModelForSequenceClassification",
         ),
         (
-            lambda: broken(num_labels=4, bos_token_id=1, eos_token_id=1),
+            lambda: gpt2_classifier(num_labels=4, bos_token_id=1, eos_token_id=1),
             Texts(TABLE, TOKENIZER),
             (
                 "pads with token 0, but this GPT2ForSequenceClassification has no padding token: "
@@ -546,24 +570,28 @@ def broken(**settings: Any) -> Any:
         ),
     ],
 )
-def test_mistakes_are_told_when_a_model_looks(model: Any, data: Any, sentence: str) -> None:
+def test_mistakes_are_reported_when_a_model_reads_the_data(
+    model: Any, data: Any, sentence: str
+) -> None:
     with pytest.raises(InputError, match=sentence):
         teeter.observe(model(), data)
 
 
-def test_a_table_that_nobody_encodes_says_what_does() -> None:
+def test_a_table_without_an_encoder_is_refused_and_an_encoded_one_works() -> None:
     with pytest.raises(
         InputError,
         match=r"hold texts, but a torch module takes numbers: convert them with teeter\.adapters",
     ):
         teeter.observe(bert(), TABLE)
+
     encoded = TABLE.map(
         lambda row: TOKENIZER(row["text"], padding="max_length", max_length=15, truncation=True)
     )
     tensors = encoded.select_columns(["input_ids", "attention_mask"]).with_format("torch")
-    told = teeter.observe(bert(), tensors, batch_size=10)
+
+    outputs = teeter.observe(bert(), tensors, batch_size=10)
     torch.testing.assert_close(
-        told.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features
+        outputs.features, teeter.observe(bert(), Texts(TABLE, TOKENIZER)).features
     )
 
 

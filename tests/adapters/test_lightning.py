@@ -30,11 +30,13 @@ QUICK = LightningTraining(max_epochs=12, batch_size=8)
 LABELLED = np.arange(17)
 
 
-def taught(
+def make_fitted_learner(
     make: Any = None, training: Any = QUICK, data: Any = ROWS, **options: Any
 ) -> teeter.Learner:
-    made = make or (lambda seed: lightning_module())
-    learner = teeter.Learner(made, data, classes=4, training=training, device="cpu", **options)
+    make_model = make or (lambda seed: lightning_module())
+    learner = teeter.Learner(
+        make_model, data, classes=4, training=training, device="cpu", **options
+    )
     learner.tell(LABELLED, CLASSES[LABELLED])
     learner.fit()
     return learner
@@ -48,7 +50,8 @@ def test_its_own_steps_train_it_and_nothing_is_printed_or_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    learner = taught()
+    learner = make_fitted_learner()
+
     assert learner.models[0].steps == 12 * 2, (
         "17 rows are a batch of 8 and one of 9, since a row alone joins the last"
     )
@@ -56,27 +59,28 @@ def test_its_own_steps_train_it_and_nothing_is_printed_or_written(
     assert len(set(learner.ask(5).tolist()) - set(LABELLED.tolist())) == 5
     assert not learner.models[0].training
     assert learner.models[0]._trainer is None
-    said = capfd.readouterr()
-    assert said.out + said.err == ""
+
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_learner_s_seed_decides_all() -> None:
-    first = taught()
+    first = make_fitted_learner()
     torch.rand(7)
     before = torch.get_rng_state()
-    assert torch.equal(weights(first), weights(taught()))
+    assert torch.equal(weights(first), weights(make_fitted_learner()))
     assert torch.equal(before, torch.get_rng_state())
-    assert not torch.equal(weights(first), weights(taught(seed=1)))
+    assert not torch.equal(weights(first), weights(make_fitted_learner(seed=1)))
 
 
 def test_the_order_of_rows_follows_the_seed_and_is_another_each_epoch() -> None:
-    one, same, other = (_EpochSampler(17, 8, seed) for seed in (3, 3, 4))
-    first = list(one)
-    assert len(one) == len(first) == 2
+    sampler, same, other = (_EpochSampler(17, 8, seed) for seed in (3, 3, 4))
+    first = list(sampler)
+    assert len(sampler) == len(first) == 2
     assert first == list(same)
     assert first != list(other)
-    assert first != list(one)
+    assert first != list(sampler)
 
 
 @pytest.mark.parametrize(
@@ -89,20 +93,23 @@ def test_the_order_of_rows_follows_the_seed_and_is_another_each_epoch() -> None:
     ids=["tensor", "float64", "dataset"],
 )
 def test_any_pool_trains_alike(data: Any) -> None:
-    assert torch.equal(weights(taught(data=data)), weights(taught()))
+    assert torch.equal(weights(make_fitted_learner(data=data)), weights(make_fitted_learner()))
 
 
 def test_a_saved_learner_goes_on_when_given_its_training_again(tmp_path: Path) -> None:
-    learner, file = taught(), tmp_path / "learner"
+    learner = make_fitted_learner()
+    file = tmp_path / "learner"
     learner.save(file)
     make = lambda seed: lightning_module()  # noqa: E731
     again = teeter.Learner.load(file, make, ROWS, training=QUICK, device="cpu")
     assert torch.equal(weights(learner), weights(again))
     assert (learner.ask(4) == again.ask(4)).all()
+
     with pytest.raises(
         InputError, match=r"was saved with a custom trainer: pass that trainer again as training="
     ):
         teeter.Learner.load(file, make, ROWS)
+
     plain = teeter.Learner(lambda seed: mlp(6, 4, seed=seed), ROWS, classes=4)
     plain.save(file)
     with pytest.raises(
@@ -114,7 +121,7 @@ def test_a_saved_learner_goes_on_when_given_its_training_again(tmp_path: Path) -
 def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own() -> None:
     seen: list[int] = []
 
-    class Validated(type(lightning_module())):  # type: ignore[misc]
+    class LossLogger(type(lightning_module())):  # type: ignore[misc]
         def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
             seen.append(len(batch[1]))
             self.log(
@@ -125,25 +132,30 @@ def test_validation_rows_come_to_its_validation_step_and_callbacks_are_its_own()
 
     stop = lightning.pytorch.callbacks.EarlyStopping("loss", patience=1, min_delta=9.0)
     training = LightningTraining(max_epochs=50, callbacks=[stop], num_sanity_val_steps=0)
-    learner = taught(lambda seed: Validated(), training, validation=(ROWS[30:], CLASSES[30:]))
+    learner = make_fitted_learner(
+        lambda seed: LossLogger(), training, validation=(ROWS[30:], CLASSES[30:])
+    )
     assert set(seen) == {18}
     assert len(seen) < 5, "it stopped early"
     assert not learner.models[0].training
-    taught(validation=(ROWS[30:], CLASSES[30:]))  # without such a step they are left alone
+
+    # Without such a step, validation rows are left alone.
+    make_fitted_learner(validation=(ROWS[30:], CLASSES[30:]))
 
 
-def test_callbacks_begin_anew_each_round() -> None:
+def test_callbacks_begin_again_each_round() -> None:
     class Judged(type(lightning_module())):  # type: ignore[misc]
         def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
-            self.log(
-                "score", -float(self.current_epoch)
-            )  # the first epoch is the best, so patience ends it
+            # The first epoch is the best, so patience ends it.
+            self.log("score", -float(self.current_epoch))
 
     stop = lightning.pytorch.callbacks.EarlyStopping("score", mode="max", patience=3)
     training = LightningTraining(
         max_epochs=30, callbacks=[stop], num_sanity_val_steps=0, batch_size=32
     )
-    learner = taught(lambda seed: Judged(), training, validation=(ROWS[30:], CLASSES[30:]))
+    learner = make_fitted_learner(
+        lambda seed: Judged(), training, validation=(ROWS[30:], CLASSES[30:])
+    )
     assert learner.models[0].steps == 4
     learner.fit()
     assert learner.models[0].steps == 4
@@ -151,26 +163,28 @@ def test_callbacks_begin_anew_each_round() -> None:
 
 
 def test_a_callback_that_keeps_checkpoints_needs_no_other_word(tmp_path: Path) -> None:
-    one, other = (
+    single, listed = (
         lightning.pytorch.callbacks.ModelCheckpoint(dirpath=tmp_path / name)
         for name in ("one", "other")
     )
-    for callbacks in (one, [other]):
-        taught(training=LightningTraining(max_epochs=1, callbacks=callbacks))
+    for callbacks in (single, [listed]):
+        make_fitted_learner(training=LightningTraining(max_epochs=1, callbacks=callbacks))
     assert all(list((tmp_path / name).iterdir()) for name in ("one", "other"))
 
 
 def test_validation_comes_in_batches_that_training_has_too() -> None:
     sizes: list[int] = []
 
-    class Validated(type(lightning_module())):  # type: ignore[misc]
+    class SizeRecorder(type(lightning_module())):  # type: ignore[misc]
         def validation_step(self, batch: tuple[Tensor, Tensor], place: int) -> None:
             sizes.append(len(batch[1]))
 
     training = LightningTraining(max_epochs=1, batch_size=8, num_sanity_val_steps=0)
-    taught(lambda seed: Validated(), training, validation=(ROWS[30:], CLASSES[30:]))
+    make_fitted_learner(lambda seed: SizeRecorder(), training, validation=(ROWS[30:], CLASSES[30:]))
     assert sizes == [8, 8, 2]
-    taught(lambda seed: Validated())  # without validation rows Lightning asks for none
+    make_fitted_learner(
+        lambda seed: SizeRecorder()
+    )  # without validation rows Lightning asks for none
     assert len(sizes) == 3
 
 
@@ -181,17 +195,17 @@ def test_ctrl_c_ends_the_training_and_is_heard_again() -> None:
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        taught(lambda seed: Interrupted())
+        make_fitted_learner(lambda seed: Interrupted())
     assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_an_error_of_the_module_itself_is_passed_on() -> None:
-    class Broken(type(lightning_module())):  # type: ignore[misc]
+    class BrokenStep(type(lightning_module())):  # type: ignore[misc]
         def training_step(self, batch: Any, place: int) -> Tensor:
             raise ZeroDivisionError("mine")
 
     with pytest.raises(ZeroDivisionError, match="mine"):
-        taught(lambda seed: Broken())
+        make_fitted_learner(lambda seed: BrokenStep())
 
 
 def test_modules_of_the_twin_package_find_their_own_trainer() -> None:
@@ -203,16 +217,17 @@ def test_modules_of_the_twin_package_find_their_own_trainer() -> None:
 
     def start(self: Any) -> None:
         twin.LightningModule.__init__(self)
-        self.network, self.steps = mlp(6, 4, seed=0), 0
+        self.network = mlp(6, 4, seed=0)
+        self.steps = 0
 
     module = type("Twin", (twin.LightningModule,), {**members, "__init__": start})
-    assert taught(lambda seed: module()).models[0].steps > 0
+    assert make_fitted_learner(lambda seed: module()).models[0].steps > 0
 
 
 def test_a_pool_of_texts_is_tokenized_batch_by_batch() -> None:
     body = library_models.text_classifier("BERT")
 
-    class Reader(lightning.LightningModule):  # type: ignore[misc]
+    class TextReader(lightning.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.body = body
@@ -226,24 +241,29 @@ def test_a_pool_of_texts_is_tokenized_batch_by_batch() -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.Adam(self.parameters(), lr=0.01)
 
-    learner = taught(lambda seed: Reader(), LightningTraining(max_epochs=2), library_models.texts())
+    learner = make_fitted_learner(
+        lambda seed: TextReader(), LightningTraining(max_epochs=2), library_models.texts()
+    )
     assert len(learner.ask(3)) == 3
 
 
-def test_mistakes_are_told_in_a_sentence() -> None:
+def test_mistakes_are_reported_in_a_sentence() -> None:
     with pytest.raises(InputError, match=r"has no option 'max_epoch'. Did you mean 'max_epochs'"):
         LightningTraining(max_epoch=3)
+
     for size in (0, 2.5):
         with pytest.raises(
             InputError, match=f"batch size is {size}: it must be a whole number, 1 or more"
         ):
             LightningTraining(batch_size=size)  # type: ignore[arg-type]
+
     with pytest.raises(
         InputError,
         match=r"Sequential is not a LightningModule: train it with teeter\.TrainingConfig",
     ):
-        taught(lambda seed: mlp(6, 4, seed=seed))
+        make_fitted_learner(lambda seed: mlp(6, 4, seed=seed))
+
     rows = ROWS.copy()
     rows[3] = np.inf
     with pytest.raises(TrainingError, match="weights became NaN or infinite"):
-        taught(data=rows)
+        make_fitted_learner(data=rows)

@@ -24,32 +24,32 @@ from teeter.adapters.sentence_transformers import SentenceEncoder
 
 
 @pytest.fixture
-def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def encoded_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts were encoded, call by call."""
     counts: list[int] = []
     encoder = sentence_encoder()
     encode = type(encoder).encode
 
-    def counted(self: Any, texts: list[str], **options: Any) -> Any:
+    def encode_and_count(self: Any, texts: list[str], **options: Any) -> Any:
         counts.append(len(texts))
         return encode(self, texts, **options)
 
-    monkeypatch.setattr(type(encoder), "encode", counted)
+    monkeypatch.setattr(type(encoder), "encode", encode_and_count)
     return counts
 
 
 def test_vectors_are_the_encoder_s() -> None:
     for normalize in (True, False):
-        found = SentenceEncoder(sentence_encoder(), normalize=normalize).transform(TEXTS)
+        vectors = SentenceEncoder(sentence_encoder(), normalize=normalize).transform(TEXTS)
         expected = sentence_encoder().encode(TEXTS, normalize_embeddings=normalize)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-        assert found.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
+        assert vectors.dtype == np.float32
     assert np.allclose(
         np.linalg.norm(SentenceEncoder(sentence_encoder()).transform(TEXTS), axis=1), 1
     )
 
 
-def test_a_learner_encodes_every_text_once(encoded: list[int]) -> None:
+def test_a_learner_encodes_every_text_once(encoded_counts: list[int]) -> None:
     pipeline = make_pipeline(SentenceEncoder(sentence_encoder()), LogisticRegression())
     learner = teeter.Learner(pipeline, library_models.table(text=TEXTS)["text"], classes=4)
     for _ in range(3):
@@ -57,12 +57,12 @@ def test_a_learner_encodes_every_text_once(encoded: list[int]) -> None:
         learner.tell(rows, CLASSES[rows])
         learner.fit()
     learner.predict()
-    assert sum(encoded) == len(set(TEXTS))
+    assert sum(encoded_counts) == len(set(TEXTS))
 
 
-def test_a_text_that_comes_twice_is_encoded_once(encoded: list[int]) -> None:
+def test_a_text_that_comes_twice_is_encoded_once(encoded_counts: list[int]) -> None:
     vectors = SentenceEncoder(sentence_encoder(), remember=False).transform(["red", "green", "red"])
-    assert encoded == [2]
+    assert encoded_counts == [2]
     assert (vectors[0] == vectors[2]).all()
     assert (vectors[0] != vectors[1]).any()
 
@@ -78,10 +78,10 @@ def test_texts_come_as_many_at_a_time_as_asked(monkeypatch: pytest.MonkeyPatch) 
     assert len(sizes) == 3
 
 
-def test_what_is_not_to_be_remembered_is_not(encoded: list[int]) -> None:
+def test_what_is_not_to_be_remembered_is_not(encoded_counts: list[int]) -> None:
     step = SentenceEncoder(sentence_encoder(), remember=False)
     assert (step.transform(TEXTS[:5]) == step.transform(TEXTS[:5])).all()
-    assert encoded == [5, 5]
+    assert encoded_counts == [5, 5]
     assert step._caches == {}
 
 
@@ -124,6 +124,6 @@ def test_a_clone_shares_the_encoder() -> None:
         (None, ["red", None], "Text 1 is a NoneType: give texts, or a table's column of them"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(encoder: Any, texts: Any, sentence: str) -> None:
+def test_mistakes_are_reported_in_a_sentence(encoder: Any, texts: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         SentenceEncoder(encoder or sentence_encoder()).transform(texts)

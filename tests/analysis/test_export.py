@@ -18,6 +18,7 @@ RUN = fake_run(fake_accuracy(("ensemble", "random"), repetitions=2, rounds=3))
 def test_a_frame_has_a_row_a_round() -> None:
     rows = round_rows(RUN)
     assert len(rows) == 2 * 2 * 3
+
     first = rows[0]
     assert (first["setting"], first["strategy"], first["repetition"], first["round"]) == (
         "openml-6",

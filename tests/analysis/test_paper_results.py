@@ -28,8 +28,8 @@ AGREE = {
 }
 
 
-def own(*datasets: str) -> list[paper_results.RecomputedDelta]:
-    return [one for dataset in datasets for one in paper_results.recomputed_deltas(dataset)]
+def recomputed_deltas(*datasets: str) -> list[paper_results.RecomputedDelta]:
+    return [delta for dataset in datasets for delta in paper_results.recomputed_deltas(dataset)]
 
 
 def test_every_name_is_a_strategy_of_ours() -> None:
@@ -48,8 +48,10 @@ def test_the_tables_are_whole() -> None:
         )
         == 826
     )
+
     assert sum(len(paper_results.minutes(dataset)) for dataset in paper_results.datasets()) == 78
     assert paper_results.minutes("imagenet") == {}
+
     assert paper_results.deltas("openml-6")["ensemble"] == paper_results.PaperDelta(
         4.43, 0.31, beaten=False
     )
@@ -70,24 +72,25 @@ def test_an_unknown_dataset_is_refused() -> None:
 
 
 def test_complete_tables_give_the_deltas_back_where_the_paper_agrees_with_itself() -> None:
-    found = own(*COMPLETE)
-    assert all(one.complete for one in found)
-    agreeing = {(one.dataset, one.strategy) for one in found if one.agrees}
-    for one in found:
-        told = "agrees" if one.agrees else "DISAGREES"
+    deltas = recomputed_deltas(*COMPLETE)
+    assert all(delta.complete for delta in deltas)
+    agreeing = {(delta.dataset, delta.strategy) for delta in deltas if delta.agrees}
+    for delta in deltas:
+        verdict = "agrees" if delta.agrees else "DISAGREES"
         print(
-            f"{one.dataset} {one.strategy}: {one.printed:+.2f} printed, {one.recomputed:+.3f} "
-            f"recomputed, {told}"
+            f"{delta.dataset} {delta.strategy}: {delta.printed:+.2f} printed, "
+            f"{delta.recomputed:+.3f} recomputed, {verdict}"
         )
     assert agreeing == AGREE
 
 
 def test_the_widest_disagreements() -> None:
     wide = {
-        (one.dataset, one.strategy): one.difference
-        for one in own(*COMPLETE)
-        if abs(one.difference) > 0.14
+        (delta.dataset, delta.strategy): delta.difference
+        for delta in recomputed_deltas(*COMPLETE)
+        if abs(delta.difference) > 0.14
     }
+
     assert wide == {
         ("cifar100", "entropy"): pytest.approx(-0.227),
         ("cifar100", "margin"): pytest.approx(-0.160),
@@ -98,10 +101,13 @@ def test_the_widest_disagreements() -> None:
 
 
 def test_thinned_tables_come_near_the_deltas() -> None:
-    found = own(*(dataset for dataset in paper_results.datasets() if dataset not in COMPLETE))
-    assert not any(one.complete for one in found)
-    assert max(abs(one.difference) for one in found) == pytest.approx(0.505)
-    wide = {(one.dataset, one.strategy) for one in found if abs(one.difference) > 0.305}
+    deltas = recomputed_deltas(
+        *(dataset for dataset in paper_results.datasets() if dataset not in COMPLETE)
+    )
+    assert not any(delta.complete for delta in deltas)
+    assert max(abs(delta.difference) for delta in deltas) == pytest.approx(0.505)
+
+    wide = {(delta.dataset, delta.strategy) for delta in deltas if abs(delta.difference) > 0.305}
     assert wide == {
         ("openml-6", "ensemble"),
         ("openml-156", "coreset"),

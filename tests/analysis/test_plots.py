@@ -47,7 +47,7 @@ def test_every_strategy_has_a_look_of_its_own() -> None:
     assert len(set(looks)) == len(looks)
 
 
-def test_a_look_does_not_depend_on_who_else_is_drawn() -> None:
+def test_a_look_does_not_depend_on_the_other_strategies_drawn() -> None:
     few = {name: ACCURACY[name] for name in ("badge", "ldm-s")}
     alone, together = lines(plot_curves(LABELLED, few)), lines(plot_curves(LABELLED, ACCURACY))
     for name in few:
@@ -102,7 +102,7 @@ def test_bars_are_the_minutes() -> None:
     assert plot_runtime({"a": {}}).axes
 
 
-def test_labels_not_reached_are_said_to_be() -> None:
+def test_labels_not_reached_are_marked() -> None:
     savings = {
         name: saving_over(LABELLED, ACCURACY[name], ACCURACY["random"])
         for name in ("ldm-s", "entropy")
@@ -145,6 +145,6 @@ def test_pictures_show_every_pick() -> None:
     figure = plot_picks(
         rng.normal(size=(50, 2)), rng.uniform(0.01, 1, 50), np.arange(7), rng.normal(size=(7, 8, 8))
     )
-    whole, side = figure.subfigs
-    assert len(whole.axes[0].collections[1].get_offsets()) == 7
+    scatter, side = figure.subfigs
+    assert len(scatter.axes[0].collections[1].get_offsets()) == 7
     assert sum(bool(cell.images) for cell in side.axes) == 7

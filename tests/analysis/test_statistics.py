@@ -64,8 +64,8 @@ def test_what_cannot_be_paired_is_refused(shape: tuple[int, ...]) -> None:
     [(0.4, 10), (0.5, 10), (0.6, 15), (0.7, 20), (0.65, 17.5), (0.8, 40), (0.75, 35), (0.9, None)],
 )
 def test_labels_are_read_off_the_first_crossing(target: float, labels: float | None) -> None:
-    found = labels_to_reach(np.array([10, 20, 30, 40]), np.array([0.5, 0.7, 0.7, 0.8]), target)
-    assert found == (None if labels is None else pytest.approx(labels))
+    needed = labels_to_reach(np.array([10, 20, 30, 40]), np.array([0.5, 0.7, 0.7, 0.8]), target)
+    assert needed == (None if labels is None else pytest.approx(labels))
 
 
 def test_differences_that_vary_by_rounding_do_not_vary() -> None:
@@ -84,35 +84,36 @@ def test_labels_saved_by_hand() -> None:
     labelled = np.array([10.0, 20.0, 30.0])
     random = np.array([[0.5, 0.6, 0.7], [0.5, 0.6, 0.8]])
     ours = np.array([[0.5, 0.7, 0.9], [0.5, 0.8, 0.8]])
-    found = saving_over(labelled, ours, random)
-    assert (found.target, found.labels, found.baseline) == pytest.approx((0.75, 20, 30))
-    assert found.saved == pytest.approx(10)
-    assert found.needed_by_repetition == ((20, pytest.approx(30)), (20, pytest.approx(30)))
-    assert found.saved_by_repetition == pytest.approx((10, 10))
-    assert found.spread == pytest.approx((10, 0))
-    assert found.p == 1, "what does not vary is no win"
+    saving = saving_over(labelled, ours, random)
+    assert (saving.target, saving.labels, saving.baseline) == pytest.approx((0.75, 20, 30))
+    assert saving.saved == pytest.approx(10)
+    assert saving.needed_by_repetition == ((20, pytest.approx(30)), (20, pytest.approx(30)))
+    assert saving.saved_by_repetition == pytest.approx((10, 10))
+    assert saving.spread == pytest.approx((10, 0))
+    assert saving.p == 1, "what does not vary is no win"
 
 
 def test_a_target_that_is_never_reached_saves_nothing_and_has_no_spread() -> None:
     labelled = np.array([10.0, 20.0])
-    found = saving_over(
+    saving = saving_over(
         labelled, np.array([[0.5, 0.6], [0.5, 0.9]]), np.array([[0.5, 0.9], [0.5, 0.8]])
     )
-    assert (found.labels, found.saved, found.spread, found.p) == (None, None, None, None)
-    assert found.saved_by_repetition[0] is None
-    assert found.saved_by_repetition[1] == pytest.approx(2.5)
+    assert (saving.labels, saving.saved, saving.spread, saving.p) == (None, None, None, None)
+    assert saving.saved_by_repetition[0] is None
+    assert saving.saved_by_repetition[1] == pytest.approx(2.5)
 
 
 def test_random_saves_nothing_against_itself() -> None:
     runs = np.random.default_rng(0).random((4, 6))
-    found = saving_over(np.arange(6.0), runs, runs)
-    assert found.saved == 0
-    assert found.spread == (0, 0)
+    saving = saving_over(np.arange(6.0), runs, runs)
+    assert saving.saved == 0
+    assert saving.spread == (0, 0)
 
 
 def test_a_better_curve_saves_more() -> None:
     rng = np.random.default_rng(1)
-    labelled, random = np.arange(10.0, 70, 10), np.sort(rng.random((5, 6)), axis=1)
+    labelled = np.arange(10.0, 70, 10)
+    random = np.sort(rng.random((5, 6)), axis=1)
     saved = [saving_over(labelled, random + lift, random).saved for lift in (0, 0.05, 0.1, 0.2)]
     assert saved == sorted(saved)
     assert saved[-1] > saved[0] == 0
@@ -120,10 +121,11 @@ def test_a_better_curve_saves_more() -> None:
 
 def test_rank_agreement_by_hand() -> None:
     ours = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "mine": 9.0}
-    found = rank_correlation(ours, {"d": 40.0, "c": 20.0, "b": 30.0, "a": 10.0})
-    assert found is not None
-    assert found.rho == pytest.approx(1 - 6 * (1 + 1) / (4 * 15))  # 1 - 6 sum d^2 / (n (n^2 - 1))
-    assert found.count == 4
+    agreement = rank_correlation(ours, {"d": 40.0, "c": 20.0, "b": 30.0, "a": 10.0})
+    assert agreement is not None
+    # 1 - 6 sum d^2 / (n (n^2 - 1))
+    assert agreement.rho == pytest.approx(1 - 6 * (1 + 1) / (4 * 15))
+    assert agreement.count == 4
     assert rank_correlation(ours, {"a": 1.0, "b": 2.0}) is None
     assert rank_correlation(ours, {"a": 1.0, "b": 1.0, "c": 1.0}) is None
 
@@ -145,19 +147,19 @@ def test_a_gain_is_the_other_s_loss(seed: int, repetitions: int, rounds: int) ->
 @given(st.integers(0, 999), st.integers(2, 6), st.integers(2, 6))
 def test_a_gain_needs_only_the_differences(seed: int, repetitions: int, rounds: int) -> None:
     ours, theirs = curves(seed, repetitions, rounds)
-    luck = np.random.default_rng(seed + 1).random(
-        (repetitions, 1)
-    )  # a repetition that is easier for both
-    moved, still = gain_over(ours + luck, theirs + luck), gain_over(ours, theirs)
+    # A repetition that is easier for both.
+    luck = np.random.default_rng(seed + 1).random((repetitions, 1))
+    moved = gain_over(ours + luck, theirs + luck)
+    still = gain_over(ours, theirs)
     assert (moved.mean, moved.deviation, moved.p) == pytest.approx(
         (still.mean, still.deviation, still.p)
     )
 
 
 @given(st.integers(0, 999), st.floats(0, 1), st.floats(0, 1))
-def test_more_accuracy_never_needs_fewer_labels(seed: int, one: float, other: float) -> None:
+def test_more_accuracy_never_needs_fewer_labels(seed: int, first: float, second: float) -> None:
     curve, _ = curves(seed, 1, 8)
     low, high = (
-        labels_to_reach(np.arange(8.0), curve[0], target) for target in sorted((one, other))
+        labels_to_reach(np.arange(8.0), curve[0], target) for target in sorted((first, second))
     )
     assert high is None or (low is not None and low <= high)

@@ -36,7 +36,7 @@ def annotate_forever(path: str) -> None:
     while True:
         for question in campaign.ask(BATCH, "ann"):
             campaign.tell(question.item, truth(question.item), "ann")
-            report("told", question.item)
+            report("answered", question.item)
 
         report("trained", campaign.train(who="ann").version)
 

@@ -340,6 +340,7 @@ class FakeLabelStudio:
             "updated_at": now,
             **body,
         }
+
         self._update_completion(task_id)
         return self.annotations[annotation_id]
 
@@ -411,7 +412,7 @@ def serve_on_loopback(studio: FakeLabelStudio) -> Iterator[str]:
     """Serve a fake on a loopback port, for the length of the block, and yield its URL."""
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class LabelStudioHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
@@ -439,7 +440,7 @@ def serve_on_loopback(studio: FakeLabelStudio) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), LabelStudioHandler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

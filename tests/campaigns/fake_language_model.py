@@ -20,6 +20,7 @@ class FakeLanguageModel(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+
         self.statuses: list[int] = []
         """The status of each response, in order; 200 after the last."""
         self.headers: dict[str, str] = {}
@@ -28,19 +29,23 @@ class FakeLanguageModel(ThreadingHTTPServer):
         """The response, if it is not the right one."""
         self.reply: Callable[[str], str] = label_text
         """Returns the content of the reply to a text."""
+
         self.refused_fields: set[str] = set()
         """Fields of a request that it answers with status 400."""
         self.refused_texts: set[str] = set()
         """Texts that it answers with status 400."""
+
         self.hold: threading.Event | None = None
         """Responses wait for this event."""
         self.responses_before_hold = 0
-        """So many responses do not wait."""
+        """The number of responses that do not wait."""
+
         self.requests: list[dict[str, Any]] = []
         self.arrivals = threading.Semaphore(0)
         """Released once for each request."""
         self.charged: Counter[str] = Counter()
         """How often each text was charged for. An idempotency key is charged for once."""
+
         self._keys: set[str] = set()
         self.lock = threading.Lock()
 

@@ -269,22 +269,23 @@ def _describe_response(response: httpx.Response) -> dict[str, Any]:
     """Return a response without tokens; of a page only its beginning."""
     status = response.status_code
     if "json" in response.headers.get("Content-Type", ""):
-        return {"status": status, "answer": _without_secrets(response.json())}
+        return {"status": status, "answer": _remove_secrets(response.json())}
     return {"status": status, "page": response.text.strip()[:60]}
 
 
-def _without_secrets(content: Any) -> Any:
+def _remove_secrets(content: Any) -> Any:
     if isinstance(content, dict):
         cleaned = {
-            key: _without_secrets(value)
+            key: _remove_secrets(value)
             for key, value in content.items()
             if key not in _UNUSED_FIELDS
         }
         if "access" in cleaned:
             cleaned["access"] = "access"
         return cleaned
+
     if isinstance(content, list):
-        return [_without_secrets(entry) for entry in content]
+        return [_remove_secrets(entry) for entry in content]
     if isinstance(content, str):
         return _UUID.sub("00000000-0000-0000-0000-000000000000", content)
     return content

@@ -38,7 +38,7 @@ def open_items(campaign: Campaign, n: int) -> list[str]:
     return [question.item for question in campaign.ask(n, "label-studio")]
 
 
-def rounds(backend: LabelStudioBackend) -> None:
+def sync_two_rounds(backend: LabelStudioBackend) -> None:
     """Two rounds with a skip, a change and a deletion, and a sync that finds nothing to do."""
     campaign = backend.create_campaign()
 
@@ -60,7 +60,8 @@ def rounds(backend: LabelStudioBackend) -> None:
     assert not unchanged.has_changes
     assert unchanged.waiting == 6
 
-    changed, deleted = items[0], items[1]
+    changed = items[0]
+    deleted = items[1]
     if backend.has_annotators:
         backend.change_annotation(changed, wrong_label(changed))
         backend.change_annotation(skipped, true_label(skipped))
@@ -76,7 +77,7 @@ def rounds(backend: LabelStudioBackend) -> None:
     assert valid_answers(campaign) == expected
 
 
-def strangers(backend: LabelStudioBackend) -> None:
+def ignore_foreign_tasks_and_labels(backend: LabelStudioBackend) -> None:
     """Foreign tasks, unknown labels, an added class, and class names with special characters."""
     classes = ("even", "odd", '<a> & "b"', "US$5")
     campaign = backend.create_campaign(classes, instructions="Look <closely>.\nThen choose.")
@@ -106,13 +107,13 @@ def strangers(backend: LabelStudioBackend) -> None:
         assert 'value="neither"' in project["label_config"]
 
 
-def personal(backend: LabelStudioBackend) -> None:
+def sync_with_a_personal_token(backend: LabelStudioBackend) -> None:
     """A personal access token is exchanged for an access token."""
     campaign = backend.create_campaign()
     assert backend.sync(campaign, "personal", n=2).sent == 2
 
 
-def images(backend: LabelStudioBackend) -> None:
+def upload_images(backend: LabelStudioBackend) -> None:
     """Images are uploaded; those that browsers do not show become PNG files."""
     names = ["a b.png", "deep/ü.jpg", "c.tiff"]
     folder = backend.folder / "images"
@@ -135,7 +136,7 @@ def images(backend: LabelStudioBackend) -> None:
         assert urls["c.tiff"].endswith(".png")
 
 
-def together(backend: LabelStudioBackend) -> None:
+def answer_with_two_annotators(backend: LabelStudioBackend) -> None:
     """Two annotators answer the same items; an item that one of them skips waits for both."""
     backend.invite("bob@example.com")
     campaign = backend.create_campaign(overlap=1.0, people=2)
@@ -157,7 +158,7 @@ def together(backend: LabelStudioBackend) -> None:
     assert answer_counts == {"ann@example.com": 4, "bob@example.com": 4}
 
 
-def refusals(backend: LabelStudioBackend) -> None:
+def refuse_wrong_tokens_and_projects(backend: LabelStudioBackend) -> None:
     """Wrong tokens, a wrong URL, and a project that is deleted and replaced: nothing is lost."""
     campaign = backend.create_campaign()
     with pytest.raises(
@@ -194,6 +195,10 @@ def refusals(backend: LabelStudioBackend) -> None:
 
 
 SCENARIOS = {
-    scenario.__name__: scenario
-    for scenario in (rounds, strangers, personal, images, together, refusals)
+    "rounds": sync_two_rounds,
+    "strangers": ignore_foreign_tasks_and_labels,
+    "personal": sync_with_a_personal_token,
+    "images": upload_images,
+    "together": answer_with_two_annotators,
+    "refusals": refuse_wrong_tokens_and_projects,
 }

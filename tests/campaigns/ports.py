@@ -10,7 +10,7 @@ __all__ = ["ReservedPort"]
 
 
 class ReservedPort:
-    """A loopback port, chosen by the operating system, that nobody else gets while it is reserved.
+    """A loopback port, chosen by the operating system, that stays ours until it is released.
 
     A port that is only probed can be taken by another program before our server listens on it, or
     while our server is down: even the client's end of a connection may get it. So the port stays

@@ -16,7 +16,7 @@ import pytest
 
 from campaigns.ports import ReservedPort
 
-__all__ = ["Server", "running_server"]
+__all__ = ["PostgresServer", "running_server"]
 
 PROGRAM_FOLDERS = [
     *os.environ.get("PATH", "").split(os.pathsep),
@@ -24,7 +24,7 @@ PROGRAM_FOLDERS = [
 ]
 
 
-class Server:
+class PostgresServer:
     """A PostgreSQL server, with as many empty databases as tests ask for."""
 
     def __init__(self, folder: Path, port: int, *, durable: bool) -> None:
@@ -73,7 +73,7 @@ class Server:
 
 
 @contextmanager
-def running_server(*, durable: bool = True) -> Iterator[Server]:
+def running_server(*, durable: bool = True) -> Iterator[PostgresServer]:
     """Yield a running server; skip the test if PostgreSQL is not installed.
 
     Args:
@@ -90,7 +90,7 @@ def running_server(*, durable: bool = True) -> Iterator[Server]:
     port = ReservedPort()
     try:
         _run_program("cp", "-r", str(_initialised_folder() / "data"), str(folder / "data"))
-        server = Server(folder, port.number, durable=durable)
+        server = PostgresServer(folder, port.number, durable=durable)
         server.start()
         try:
             yield server
@@ -146,5 +146,6 @@ def _run_program(name: str, *arguments: str) -> None:
         timeout=300,
         check=False,
     )
+
     if process.returncode != 0:
         raise RuntimeError(f"{name} ended with {process.returncode}: {process.stderr[-500:]}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.postgres_server import Server, running_server
+from campaigns.postgres_server import PostgresServer, running_server
 from teeter.campaigns.clock import format_time, utc_now
 from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.db.campaigns import add_campaign
@@ -49,7 +49,7 @@ def database_with_tables() -> str:
 
 
 @cache
-def shared_server() -> Server:
+def shared_server() -> PostgresServer:
     """Return one server for all tests of a process, stopped when it ends."""
     context = running_server(durable=False)
     server = context.__enter__()

@@ -44,17 +44,22 @@ def answer_all(campaign: Campaign, n: int = 20, annotator: str = "me") -> list[s
 
 def test_a_campaign_learns_by_asking(campaign: Campaign) -> None:
     asked: list[str] = []
+
     for number in range(1, 5):
         asked += answer_all(campaign, 20)
         trained = campaign.train()
         assert (trained.version, trained.labels) == (number, 20 * number)
+
     assert len(set(asked)) == 80
+
     status = campaign.status()
     assert (status.items, status.labelled, status.version, status.open) == (120, 80, 4, 0)
     assert sum(status.by_class.values()) == 80
     assert status.accuracy is not None
     assert status.accuracy.share > 0.7
+
     assert len(campaign.ask(100)) == 40, "what is left"
+
     for item in [question.item for question in campaign.ask(100)]:
         campaign.tell(item, TRUTH[item])
     assert campaign.ask(5) == []
@@ -64,15 +69,18 @@ def test_open_items_come_back_also_in_a_new_process(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path)
     answer_all(campaign)
     campaign.train()
+
     first = campaign.ask(10)
     assert campaign.ask(10) == first
     assert campaign.ask(4) == first[:4]
     campaign.database.close()
-    again = Campaign.open(tmp_path / "colours.teeter")
-    assert again.ask(10) == first
-    again.tell(first[0].item, "red")
-    assert again.ask(9) == first[1:]
-    more = again.ask(12)
+
+    reopened = Campaign.open(tmp_path / "colours.teeter")
+    assert reopened.ask(10) == first
+    reopened.tell(first[0].item, "red")
+    assert reopened.ask(9) == first[1:]
+
+    more = reopened.ask(12)
     assert more[:9] == first[1:]
     assert len(more) == 12
 
@@ -129,14 +137,17 @@ def test_without_control_items_accuracy_is_unknown(tmp_path: Path) -> None:
 
 def test_the_audit_set_is_asked_about_and_never_trained_on(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, replace(PLAIN, audit=10, control=0.0))
+
     arms: dict[str, str] = {}
     for _ in range(3):
         arms |= {question.item: question.arm for question in campaign.ask(20)}
         answer_all(campaign)
         trained = campaign.train()
+
     audit = [item for item, arm in arms.items() if arm == "audit"]
     assert len(audit) == 10
     assert trained.labels == 50
+
     status = campaign.status()
     assert status.accuracy is not None
     assert status.accuracy.total == 10
@@ -158,13 +169,17 @@ def test_skipped_unsure_and_flagged_items_are_not_asked_about(campaign: Campaign
     campaign.flag(third)
     for item in rest:
         campaign.tell(item, TRUTH[item])
-    now = {question.item for question in campaign.ask(110)}
-    assert not now & {first, second, third}
+
+    open_items = {question.item for question in campaign.ask(110)}
+    assert not open_items & {first, second, third}
+
     status = campaign.status()
     assert (status.skipped, status.unsure, status.flagged, status.labelled) == (1, 1, 1, 7)
-    for item in sorted(now)[:20]:
+
+    for item in sorted(open_items)[:20]:
         campaign.tell(item, TRUTH[item])
     campaign.train()
+
     later = {question.item for question in campaign.ask(200)}
     assert first in later, "what was skipped comes back after the next training"
     assert not later & {second, third}
@@ -174,18 +189,21 @@ def test_a_changed_answer_replaces_the_first_and_the_history_keeps_both(campaign
     campaign.tell("v1", "red")
     campaign.tell("v1", "blue", comment="on second thought")
     assert campaign.status().by_class == {"red": 0, "green": 0, "blue": 1}
+
     undone = campaign.undo()
     assert undone is not None
     assert undone.before is not None
     assert (undone.answer.label, undone.before.label) == ("blue", "red")
     assert campaign.status().by_class["red"] == 1
+
     campaign.undo()
     assert campaign.undo() is None
     assert campaign.status().labelled == 0
+
     with campaign.database.reading() as connection:
-        told = [line["what"] for line in campaign.repository.history.lines(connection)]
-    assert told.count("answer") == 2
-    assert told.count("undo") == 2
+        events = [line["what"] for line in campaign.repository.history.lines(connection)]
+    assert events.count("answer") == 2
+    assert events.count("undo") == 2
 
 
 def test_a_class_can_be_added_later(campaign: Campaign) -> None:
@@ -210,11 +228,14 @@ def test_the_majority_of_annotators_gives_the_label(campaign: Campaign) -> None:
 def test_two_processes_see_each_other_s_answers(campaign: Campaign, tmp_path: Path) -> None:
     other = Campaign.open(tmp_path / "colours.teeter")
     for _ in range(2):
-        mine, theirs = campaign.ask(10, "ann"), other.ask(10, "bob")
-        assert not {one.item for one in mine} & {one.item for one in theirs}
-        for one, who, by in [(mine, "ann", campaign), (theirs, "bob", other)]:
-            for question in one:
-                by.tell(question.item, TRUTH[question.item], who)
+        anns_items = [question.item for question in campaign.ask(10, "ann")]
+        bobs_items = [question.item for question in other.ask(10, "bob")]
+        assert not set(anns_items) & set(bobs_items)
+
+        for item in anns_items:
+            campaign.tell(item, TRUTH[item], "ann")
+        for item in bobs_items:
+            other.tell(item, TRUTH[item], "bob")
         other.train()
     assert campaign.status() == other.status()
     assert campaign.status().labelled == 40
@@ -249,7 +270,7 @@ def label_one_item_wrongly(campaign: Campaign) -> tuple[str, str]:
 
 
 def suspect_items(campaign: Campaign, *, again: bool = False) -> list[str]:
-    return [one.item for one in campaign.suspects(50, again=again)]
+    return [suspect.item for suspect in campaign.suspects(50, again=again)]
 
 
 def test_a_confirmed_label_is_no_suspect_unless_asked_for(
@@ -334,10 +355,10 @@ def test_the_stored_head_predicts_what_the_model_predicts(campaign: Campaign) ->
     with campaign.database.reading() as connection:
         model = campaign.repository.models.newest(connection)
     assert model is not None
-    kept = load(model.weights)
+    arrays = load(model.weights)
     scaled, _ = scale_features(VECTORS)
-    logits = scaled @ kept["weight"].T + kept["bias"]
-    assert kept["predicted"].tolist() == kept["seen"][logits.argmax(axis=1)].tolist()
+    logits = scaled @ arrays["weight"].T + arrays["bias"]
+    assert arrays["predicted"].tolist() == arrays["seen"][logits.argmax(axis=1)].tolist()
 
 
 def test_answers_are_charged_to_the_budget(tmp_path: Path) -> None:
@@ -401,6 +422,7 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
         InputError, match="No item has a label yet: label items of at least two classes, then train"
     ):
         campaign.train()
+
     campaign.tell("v0", "red")
     with pytest.raises(InputError, match="only 1 of 3 classes"):
         campaign.train()
@@ -408,6 +430,7 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
         campaign.tell("v0", "rde")
     with pytest.raises(UnknownNameError, match="No item is called 'v999'"):
         campaign.tell("v999", "red")
+
     with pytest.raises(InputError, match="already has a campaign called 'colours'"):
         Campaign.create(tmp_path / "colours.teeter", "colours", CLASSES)
     with pytest.raises(InputError, match="A campaign needs a name"):
@@ -416,11 +439,13 @@ def test_mistakes_are_refused_and_change_nothing(campaign: Campaign, tmp_path: P
         UnknownNameError, match=r"No campaign is called 'colour'. Did you mean 'colours'"
     ):
         Campaign.open(tmp_path / "colours.teeter", "colour")
+
     Campaign.create(tmp_path / "colours.teeter", "second", CLASSES)
     with pytest.raises(InputError, match="has several campaigns: name one of colours, second"):
         Campaign.open(tmp_path / "colours.teeter")
     with pytest.raises(InputError, match="The campaign has no items: add some first"):
         Campaign.open(tmp_path / "colours.teeter", "second").ask(3)
+
     assert campaign.status().labelled == 1
 
 
@@ -435,16 +460,17 @@ def test_a_backup_opens_as_a_campaign(campaign: Campaign, tmp_path: Path) -> Non
 
 def test_texts_are_encoded_and_more_can_be_added(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "t.teeter", "t", ("fruit", "tool"))
-    fruit, tools = (
-        ("apple pear plum cherry", "pear and cherry", "sweet plum"),
-        ("saw hammer", "hammer and nail", "a saw"),
-    )
+    fruit = ("apple pear plum cherry", "pear and cherry", "sweet plum")
+    tools = ("saw hammer", "hammer and nail", "a saw")
+
     added = campaign.add([*fruit, *tools, "apple pear plum cherry"])
     assert (added.new, len(added.duplicates)) == (6, 1)
+
     for text in (*fruit, *tools):
         (item,) = [question.item for question in campaign.ask(10) if question.content == text]
         campaign.tell(item, "fruit" if text in fruit else "tool")
     campaign.train()
+
     campaign.add([("new", "cherry pie"), ("dull", "…")])
     assert {question.item for question in campaign.ask(5)} == {"new", "dull"}
 
@@ -467,7 +493,9 @@ def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
     campaign.add(
         ["a" * k for k in range(1, 30)], encoder=lambda texts: [[len(text), 1.0] for text in texts]
     )
+
     assert len(campaign.ask(5)) == 5
+
     for wrong in (lambda texts: [[1.0]], lambda texts: [[np.nan]] * len(texts)):
         with pytest.raises(InputError, match="The encoder returned an array"):
             campaign.add(["more"], encoder=wrong)
@@ -476,6 +504,7 @@ def test_a_custom_encoder_computes_the_features(tmp_path: Path) -> None:
         InputError, match="1 item has no features, but you gave features for the others"
     ):
         campaign.add(["more"])
+
     campaign.add(["more"], encoder=lambda texts: [[len(text), 2.0] for text in texts])
     assert campaign.status().items == 30
 

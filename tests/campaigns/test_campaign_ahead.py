@@ -30,6 +30,7 @@ def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ma
         options = {"kind": "features", "strategy": "margin", "control": 0.2} | settings
         folder = tmp_path / str(len(campaigns))
         folder.mkdir()
+
         campaign = Campaign.create(
             new_place(request.param, folder),
             "points",
@@ -37,6 +38,7 @@ def make_campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ma
             Settings(**options),
             clock=FakeClock(),
         )
+
         campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS[:items]))
         campaigns.append(campaign)
         return campaign

@@ -82,9 +82,9 @@ def test_the_same_answer_to_an_item_that_was_asked_about_again_closes_it(
 ) -> None:
     (question,) = campaign.ask(1, "ann")
     campaign.skip(question.item, "ann")
-    others = [f"p{k}" for k in range(12) if f"p{k}" != question.item]
-    campaign.tell(others[0], "left", "bob")
-    campaign.tell(others[1], "right", "bob")
+    other_items = [f"p{k}" for k in range(12) if f"p{k}" != question.item]
+    campaign.tell(other_items[0], "left", "bob")
+    campaign.tell(other_items[1], "right", "bob")
     campaign.train()
     open_items = [item.item for item in campaign.ask(12, "ann")]
     assert question.item in open_items, "skipped items come back after a training"
@@ -125,7 +125,10 @@ def test_an_answer_inside_a_transaction_is_stored_with_it(campaign: Campaign) ->
     [
         (Answer("p0", "ann", AnswerKind.LABEL), "A label needs a class"),
         (Answer("p0", "ann", AnswerKind.SKIP, "left"), "skip, unsure and flag must not have one"),
-        (Answer("p0", "ann", "bad"), "'bad' is not a kind of answer: choose from label, skip"),  # type: ignore[arg-type]
+        (
+            Answer("p0", "ann", "bad"),  # type: ignore[arg-type]
+            "'bad' is not a kind of answer: choose from label, skip",
+        ),
         (Answer("p0", " ", AnswerKind.SKIP), "The name of the annotator is blank"),
         (Answer("p0", "import", AnswerKind.SKIP), "reserved for labels that came with the items"),
         (left(comment="\ud800"), "half a character|surrogate"),

@@ -27,41 +27,51 @@ KNOWN = 20
 KILLS = 100
 
 
-def begin(path: Path, items: int) -> None:
+def create_campaign(path: Path, items: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
+
     campaign = Campaign.create(
         path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
     )
-    known = {k: annotator_process.truth(f"n{k}") for k in range(KNOWN)}
+
+    labels = {k: annotator_process.truth(f"n{k}") for k in range(KNOWN)}
     campaign.add(
-        {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
+        {"id": f"n{k}", "features": vectors[k], "label": labels.get(k)} for k in range(items)
     )
+
     campaign.train()
     campaign.database.close()
 
 
-def check(path: Path, reported: list[str], version: int, kills: int, items: int) -> None:
+def check_answers(path: Path, reported: list[str], version: int, kills: int, items: int) -> None:
     """Check that every reported answer is stored once and right, and that the history agrees."""
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
-        opened = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
-        there = {item.item_id for item in campaign.repository.items.all(connection)}
+        open_items = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
+        item_ids = {item.item_id for item in campaign.repository.items.all(connection)}
         models = campaign.repository.models.summaries(connection)
-    held = {one.item: one.label for one in answers}
-    assert set(reported) <= set(held)
-    assert max(Counter(one.item for one in answers).values(), default=1) == 1
+
+    labels = {answer.item: answer.label for answer in answers}
+
+    assert set(reported) <= set(labels)
+    assert max(Counter(answer.item for answer in answers).values(), default=1) == 1
     assert max(Counter(reported).values(), default=1) == 1, "no item is asked about twice"
-    assert all(label == annotator_process.truth(item) for item, label in held.items())
-    assert len(held) - KNOWN - len(reported) <= kills, (
+    assert all(label == annotator_process.truth(item) for item, label in labels.items())
+    assert len(labels) - KNOWN - len(reported) <= kills, (
         "at most one answer per kill was stored and not reported"
     )
-    assert there == {f"n{k}" for k in range(items)}
-    assert not opened & set(held), "an answered item is not open"
-    assert len(opened) <= annotator_process.BATCH
+
+    assert item_ids == {f"n{k}" for k in range(items)}
+    assert not open_items & set(labels), "an answered item is not open"
+    assert len(open_items) <= annotator_process.BATCH
     assert len(models) >= version
-    assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+
+    assert replay_answers(campaign.history()) == {
+        (answer.item, answer.annotator): answer for answer in answers
+    }
+
     campaign.database.close()
 
 
@@ -76,11 +86,12 @@ def label_items(path: Path, report: Report) -> None:
 def test_killed_in_the_first_and_in_the_second_batch(tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
     items = 100
-    begin(path, items)
+    create_campaign(path, items)
+
     reported: list[str] = []
     for kills, answers in enumerate((3, annotator_process.BATCH + 2), start=1):
         reported += kill_after(partial(label_items, path), answers)
-        check(path, reported, 1, kills, items)
+        check_answers(path, reported, 1, kills, items)
 
 
 @pytest.mark.slow
@@ -88,40 +99,52 @@ def test_killed_in_the_first_and_in_the_second_batch(tmp_path: Path) -> None:
 def test_killed_while_labelling(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
     items = 60 * kills
-    begin(path, items)
-    moments, reported, version = random.Random(kills), [], 0
+    create_campaign(path, items)
+
+    moments = random.Random(kills)
+    reported: list[str] = []
+    version = 0
+
     command = [sys.executable, annotator_process.__file__ or "", str(path)]
-    alone = {
+    environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }  # threads and fork do not mix
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, env=alone, text=True, bufsize=1) as people:
-        assert people.stdin is not None
-        assert people.stdout is not None
+
+    with subprocess.Popen(command, **pipes, env=environment, text=True, bufsize=1) as annotator:
+        assert annotator.stdin is not None
+        assert annotator.stdout is not None
+
         for killed in range(1, kills + 1):
-            people.stdin.write("go\n")
-            _, number = people.stdout.readline().split()
-            # However slow the machine is, the moment comes after so many reports, and somewhere in
-            # what comes next.
+            annotator.stdin.write("go\n")
+            _, process_id = annotator.stdout.readline().split()
+
+            # Kill after a number of reports and a short pause, however slow the machine is.
             lines = [
-                people.stdout.readline()
+                annotator.stdout.readline()
                 for _ in range(moments.randrange(2 * annotator_process.BATCH))
             ]
+
             time.sleep(moments.uniform(0, 0.1))
-            os.kill(int(number), signal.SIGKILL)
-            lines += iter(people.stdout.readline, "ended\n")
+            os.kill(int(process_id), signal.SIGKILL)
+            lines += iter(annotator.stdout.readline, "ended\n")
+
             for line in lines:
-                what, which = line.split()
-                if what == "told":
-                    reported.append(which)
+                event, value = line.split()
+                if event == "answered":
+                    reported.append(value)
                 else:
-                    version = int(which)
-            check(path, reported, version, killed, items)
-        people.stdin.close()
+                    version = int(value)
+
+            check_answers(path, reported, version, killed, items)
+
+        annotator.stdin.close()
+
     assert len(reported) > kills
     assert version > 2
+
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
     connection.close()

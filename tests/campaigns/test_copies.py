@@ -70,6 +70,7 @@ def describe(campaign: Campaign) -> dict[str, object]:
         repository = campaign.repository
         vectors = repository.encodings.read(connection).vectors
         model = repository.models.newest(connection)
+
         return {
             "settings": campaign.settings,
             "classes": campaign.classes,
@@ -91,7 +92,7 @@ def describe(campaign: Campaign) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("here", "there"),
+    ("source_kind", "target_kind"),
     [
         ("sqlite", "postgresql"),
         pytest.param("postgresql", "sqlite", marks=pytest.mark.slow),
@@ -100,11 +101,11 @@ def describe(campaign: Campaign) -> dict[str, object]:
     ],
 )
 def test_a_copy_is_the_same_and_can_be_continued(
-    here: str, there: str, new_location: Location
+    source_kind: str, target_kind: str, new_location: Location
 ) -> None:
-    campaign = create_used_campaign(new_location(here))
+    campaign = create_used_campaign(new_location(source_kind))
     before = describe(campaign)
-    location = new_location(there)
+    location = new_location(target_kind)
     target = Database(location, create=True)
     begun(target)  # another campaign, so that the copy gets other row ids
 
@@ -144,19 +145,21 @@ def test_an_unknown_name_and_a_taken_name_are_refused(new_location: Location) ->
 def test_the_history_of_a_copy_has_the_new_row_ids(
     kind: str, new_location: Location, tmp_path: Path
 ) -> None:
-    before = Campaign.create(
+    earlier = Campaign.create(
         tmp_path / "before.teeter", "before", ["left", "right"], Settings(kind="features")
     )
-    before.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
-    before.ask(1, "zoe")
-    before.database.close()
+    earlier.add([{"id": "q0", "features": np.ones(3, dtype=np.float32)}])
+    earlier.ask(1, "zoe")
+    earlier.database.close()
+
     source = create_used_campaign(str(tmp_path / "before.teeter"))
     first, second = ask_items(source, 2, "cem")
     for item in (first, second):
         source.tell(item, "left", "cem")
         source.confirm_label(item, "cem")
-    source.undo("cem")  # what was kept last
+    source.undo("cem")  # the last confirmation
     source.decide(first, "right", "rey")
+
     target = Database(new_location(kind), create=True)
     begun(target)
     for _ in range(2):  # numbers that another campaign of the target has given out
@@ -165,14 +168,17 @@ def test_the_history_of_a_copy_has_the_new_row_ids(
         elsewhere.undo("ann")
         elsewhere.decide("a1", "good", "zoe")
         elsewhere.database.close()
+
     copy_campaign(source.database, target, "points")
     copy = Campaign.open(target.url.render_as_string(hide_password=False), "points")
+
     with source.database.reading() as old, copy.database.reading() as new:
         assert (
             source.repository.answers.confirmed_labels(old)
             == copy.repository.answers.confirmed_labels(new)
             == {first: "left"}
         )
+
         answers = {
             (answer.item, answer.annotator): answer for answer in copy.repository.answers.live(new)
         }
@@ -187,14 +193,18 @@ def test_the_history_of_a_copy_has_the_new_row_ids(
                     schema.batches.c.id == line["batch"]
                 )
                 assert new.scalar(name) == line["who"]
+
         (decided,) = (line["decision"] for line in copy.history() if "decision" in line)
         assert decided == new.scalar(select(func.max(schema.decisions.c.id)))
+
     assert replay_answers(copy.history()) == answers
     copy.confirm_label(second, "cem")
     copy.undo("cem")
+
     with copy.database.reading() as new:
         assert copy.repository.answers.confirmed_labels(new) == {first: "left"}
     assert replay_answers(copy.history()) == answers
+
     copy.database.close()
     source.database.close()
     target.close()
@@ -236,11 +246,13 @@ def test_a_failed_copy_to_a_file_leaves_nothing_and_can_be_repeated(
 def test_a_copy_keeps_the_name_of_the_campaign(tmp_path: Path) -> None:
     source = create_used_campaign(str(tmp_path / "own.teeter"))
     url = shared_server().new_database()
+
     with pytest.raises(
         InputError,
         match=r"keeps the name of the campaign \('points'\): leave out #others",
     ):
         copy_to_location(source.database, "points", f"{url}#others")
+
     copy_to_location(source.database, "points", f"{url}#points")
     moved = Campaign.open(f"{url}#points")
     assert describe(moved) == describe(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,9 +158,9 @@ def test_an_unknown_class_changes_nothing(tmp_path: Path) -> None:
 def test_a_sentence_says_whether_names_are_used(tmp_path: Path) -> None:
     numbers = itertools.count()
 
-    def explain(classes: list[str], **settings: object) -> str:
+    def explain(classes: list[str], **settings: Any) -> str:
         path = tmp_path / f"{next(numbers)}.teeter"
-        campaign = Campaign.create(path, "a", classes, Settings(**settings))  # type: ignore[arg-type]
+        campaign = Campaign.create(path, "a", classes, Settings(**settings))
         return explain_names(campaign)
 
     assert explain(["spam", "ham"]).startswith("Models also learn from the class names")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ SPAM = ("win cash now", "claim your free prize", "urgent offer reply today", "ch
 HAM = ("the bread was warm", "a calm walk by the river", "she sang to the garden", "apples ripened")
 
 
-def label_texts(path: Path, count: int = 40, **settings: object) -> Campaign:
+def label_texts(path: Path, count: int = 40, **settings: Any) -> Campaign:
     """Return a campaign of texts, all labelled, with a trained model."""
-    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(**settings))  # type: ignore[arg-type]
+    campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(**settings))
     rows = []
     for number in range(count):
         label, sentences = (("spam", SPAM), ("ham", HAM))[number % 2]

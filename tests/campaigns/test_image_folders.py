@@ -84,7 +84,7 @@ def test_an_image_whose_label_changed_leaves_its_old_folder(tmp_path: Path) -> N
     assert not (out / "dog").exists(), "no empty class stays behind"
 
 
-def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
     campaign = make_photos(tmp_path, ["cat", "dog"])
     out = tmp_path / "out"
     (out / "cat").mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(tmp_path: Path)
     assert image_paths(out) == ["cat/0.png", "dog/0.png"]
 
 
-def test_metadata_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+def test_metadata_of_another_program_is_not_replaced(tmp_path: Path) -> None:
     campaign = make_photos(tmp_path, ["cat", "dog"])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "metadata.jsonl").write_text("theirs")

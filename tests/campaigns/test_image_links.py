@@ -34,6 +34,7 @@ class ImageServer:
 
     def answer(self, path: str) -> tuple[int, bytes, str | None]:
         self.requests.append(path)
+
         if path.startswith("/image"):
             return 200, make_png(int(path.removeprefix("/image"))), None
         if path == "/page":
@@ -51,7 +52,7 @@ class ImageServer:
 def running_images() -> Iterator[ImageServer]:
     images = ImageServer()
 
-    class Handler(BaseHTTPRequestHandler):
+    class ImageHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body, location = images.answer(self.path)
             self.send_response(status)
@@ -64,7 +65,7 @@ def running_images() -> Iterator[ImageServer]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ImageHandler)
     images.origin = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

@@ -298,8 +298,8 @@ def test_an_audit_set_grows_to_its_size_but_never_beyond_half_of_all_items(tmp_p
 def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path) -> None:
     campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
     audit_items = sorted(audit_set(campaign))
-    others = sorted(set(range(40)) - set(audit_items))
-    withdrawn = {*audit_items[:8], *others[:2]}
+    training_items = sorted(set(range(40)) - set(audit_items))
+    withdrawn = {*audit_items[:8], *training_items[:2]}
     campaign.withdraw([f"i{k}" for k in withdrawn])
 
     added = campaign.add(make_items(40, 41))
@@ -315,8 +315,8 @@ def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path
 
 def test_an_audit_set_of_half_of_all_items_does_not_grow_after_a_withdrawal(tmp_path: Path) -> None:
     campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
-    others = sorted(set(range(40)) - audit_set(campaign))
-    campaign.withdraw([f"i{k}" for k in others[:10]])
+    training_items = sorted(set(range(40)) - audit_set(campaign))
+    campaign.withdraw([f"i{k}" for k in training_items[:10]])
 
     assert campaign.add(make_items(40, 50)).audit == 20, "half of the 40 items that are left"
     assert campaign.add(make_items(50, 60)).audit == 25
@@ -479,8 +479,8 @@ def test_former_names_of_classes_and_withdrawn_items_are_handled(tmp_path: Path)
     campaign.tell("t1", "spam")
     campaign.rename_class("spam", "ads")
 
-    again = campaign.add([{"id": "t1", "text": "word 1", "label": "spam"}])
-    assert again.conflicts == ()
+    repeated = campaign.add([{"id": "t1", "text": "word 1", "label": "spam"}])
+    assert repeated.conflicts == ()
     assert [campaign.tell("t3", "spam").recorded for _ in range(2)] == [True, False]
 
     item = campaign.ask(1, "ann")[0].item

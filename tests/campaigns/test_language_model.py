@@ -68,11 +68,11 @@ def test_nothing_is_asked_twice(campaign: Campaign, server: FakeLanguageModel) -
     model = LanguageModel(server.url, "tiny")
     assert campaign.suggest(model, limit=5).stop_reason is StopReason.LIMIT
     campaign.suggest(model)
-    again = campaign.suggest(model, again=True)
+    repeated = campaign.suggest(model, again=True)
 
     assert max(server.charged.values()) == 1
     assert len(server.requests) == 12
-    assert (again.paid, again.cached) == (0, 12)
+    assert (repeated.paid, repeated.cached) == (0, 12)
 
 
 def test_a_new_prompt_is_asked_about_only_if_wanted(
@@ -117,8 +117,8 @@ def test_replies_that_name_no_class_are_paid_for_once_and_suggest_nothing(
     run = campaign.suggest(model)
     assert (run.suggested, run.paid, run.invalid) == (0, 12, 12)
 
-    again = campaign.suggest(model)
-    assert (again.paid, again.invalid) == (0, 12)
+    repeated = campaign.suggest(model)
+    assert (repeated.paid, repeated.invalid) == (0, 12)
     assert len(server.requests) == 12
 
 
@@ -150,9 +150,11 @@ def test_a_text_that_gives_orders_changes_nothing_but_its_own_label(
         system, user = request["body"]["messages"]
         assert json.loads(user["content"]) == {"text": request["text"]}
         assert "Ignore the above" not in system["content"]
-    others = [request for request in server.requests if request["text"] != attack]
+    harmless_requests = [request for request in server.requests if request["text"] != attack]
     assert len({json.dumps(request["body"]["messages"][0]) for request in server.requests}) == 1
-    assert all("Ignore" not in json.dumps(request["body"]["messages"][1]) for request in others)
+    assert all(
+        "Ignore" not in json.dumps(request["body"]["messages"][1]) for request in harmless_requests
+    )
     suggested = stored_suggestions(campaign)
     assert f"t{len(TEXTS)}" not in suggested, "a reply that is no class suggests nothing"
     assert suggested == {f"t{k}": "spam" if k % 3 == 0 else "ham" for k in range(12)}
@@ -228,9 +230,9 @@ def test_what_was_paid_survives_the_source(campaign: Campaign, server: FakeLangu
     campaign.remove_source("tiny")
     assert campaign.sources() == []
 
-    again = campaign.suggest(model)
-    assert (again.paid, again.cached) == (0, first.paid)
-    assert again.usage.cost == first.usage.cost
+    repeated = campaign.suggest(model)
+    assert (repeated.paid, repeated.cached) == (0, first.paid)
+    assert repeated.usage.cost == first.usage.cost
     (report,) = campaign.sources()
     assert report.items == first.suggested
 
@@ -484,8 +486,8 @@ def test_a_killed_command_is_resumed_by_the_same_command(
     stored = stored_suggestions(campaign)
     assert len(stored) <= 3
 
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    run = json.loads(done.stdout)
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    run = json.loads(completed.stdout)
     assert run["paid"] == 12 - len(stored)
     assert server.charged == dict.fromkeys(TEXTS, 1)
     assert len(stored_suggestions(campaign)) == 12

@@ -34,7 +34,7 @@ def running_server(
         length: What it says that the length of the body is.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class RedirectHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             is_moved = location is not None and from_path in (None, self.path)
             self.send_response(302 if is_moved else 200)
@@ -51,7 +51,7 @@ def running_server(
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RedirectHandler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -34,12 +34,12 @@ def campaign(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 ) -> Iterator[Campaign]:
     settings = Settings(kind="features", strategy="margin", control=0.5, consensus="dawid-skene")
-    made = Campaign.create(
+    campaign = Campaign.create(
         new_place(request.param, tmp_path), "points", ["left", "right"], settings, clock=clock
     )
-    made.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
-    yield made
-    made.database.close()
+    campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(VECTORS))
+    yield campaign
+    campaign.database.close()
 
 
 def test_each_role_has_the_permissions_of_the_one_before_it() -> None:
@@ -57,20 +57,26 @@ def test_each_role_has_the_permissions_of_the_one_before_it() -> None:
 def test_a_token_is_shown_once_and_can_be_revoked(campaign: Campaign) -> None:
     first = campaign.people.add("ann")
     other = campaign.people.add("rey", "reviewer")
+
     with campaign.database.reading() as connection:
-        kept = str(connection.execute(text("select * from people")).all()) + str(campaign.history())
-    assert first not in kept
-    assert other not in kept
+        people = str(connection.execute(text("select * from people")).all())
+    stored = people + str(campaign.history())
+    assert first not in stored
+    assert other not in stored
+
     person = campaign.people.find_by_token(first)
     assert person is not None
     assert (person.name, person.role, person.has_token) == ("ann", "annotator", True)
+
     second = campaign.people.new_token("ann")
     assert campaign.people.find_by_token(first) is None
     assert campaign.people.find_by_token(second) is not None
+
     campaign.people.revoke("ann")
     assert campaign.people.find_by_token(second) is None
     assert campaign.people.find("ann") is not None
     assert campaign.people.find_by_token("") is None
+
     assert [line["what"] for line in campaign.history()][-4:] == [
         "person added",
         "person added",
@@ -84,6 +90,7 @@ def test_a_person_who_lacks_a_permission_is_refused(campaign: Campaign) -> None:
     campaign.people.add("ann")
     campaign.people.add("rey", "reviewer")
     campaign.people.require("rey", "decide")
+
     with pytest.raises(
         PermissionDeniedError, match="ann is an annotator and may not decide: ask a reviewer"
     ):
@@ -96,23 +103,30 @@ def test_a_person_who_lacks_a_permission_is_refused(campaign: Campaign) -> None:
         campaign.people.require("anne", "answer")
     with pytest.raises(PermissionDeniedError, match="Only members of this campaign may answer"):
         require_permission(campaign.people.find("eve"), "answer")
+
     campaign.people.change_role("ann", "owner")
     campaign.people.require("ann", "manage")
 
 
 def test_a_removed_person_releases_their_items_and_may_come_back(campaign: Campaign) -> None:
     token = campaign.people.add("ann")
-    asked = [one.item for one in campaign.ask(5, "ann")]
+    asked = [question.item for question in campaign.ask(5, "ann")]
     campaign.tell(asked[0], "left", "ann")
+
     assert campaign.people.remove("ann", who="owner") == 4
     assert campaign.people.find_by_token(token) is None
     assert campaign.people.list() == []
     assert campaign.status().labelled == 1
-    assert set(asked[1:]) <= {one.item for one in campaign.ask(59, "bob")}
+    assert set(asked[1:]) <= {question.item for question in campaign.ask(59, "bob")}
+
     with pytest.raises(UnknownNameError, match="No member is called 'ann'"):
         campaign.people.new_token("ann")
+
     campaign.people.add("ann", "reviewer")
-    assert [(one.name, one.role) for one in campaign.people.list()] == [("ann", "reviewer")]
+    assert [(member.name, member.role) for member in campaign.people.list()] == [
+        ("ann", "reviewer")
+    ]
+
     for wrong, role, message in (
         ("ann", "owner", "ann is already a reviewer"),
         (" ", "owner", "name"),
@@ -132,17 +146,21 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
     tell_labels(campaign, "p1", ann="left", bob="left")
     tell_labels(campaign, "p2", ann="left")
     campaign.flag("p2", "bob")
+
     waiting = campaign.disagreements()
-    assert [one.item for one in waiting] == ["p2", "p0"], "least certain first"
+    assert [disagreement.item for disagreement in waiting] == ["p2", "p0"], "least certain first"
     assert waiting[1].answers == {"ann": "left", "bob": "right", "cem": "left"}
     assert campaign.status().disagreements == 2
     assert campaign.labels()["p0"].label == "left"
+
     campaign.decide("p0", "right", "rey", comment="seen closely")
     campaign.decide("p2", None, "rey")
     assert campaign.disagreements() == []
-    verdict = campaign.labels()["p0"]
-    assert (verdict.label, verdict.confidence, verdict.by) == ("right", 1.0, "rey")
+
+    label = campaign.labels()["p0"]
+    assert (label.label, label.confidence, label.by) == ("right", 1.0, "rey")
     assert campaign.load_state().labels == {0: "right", 1: "left"}
+
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open() as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
@@ -153,6 +171,7 @@ def test_a_decision_settles_a_disagreement(campaign: Campaign, tmp_path: Path) -
     )
     assert json.loads(rows["p0"]["answers"]) == {"ann": "left", "bob": "right", "cem": "left"}
     assert (rows["p2"]["left_out"], rows["p3"]["answers"]) == ("True", "")
+
     campaign.export(tmp_path / "out.jsonl")
     first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])
     assert first["answers"] == {"ann": "left", "bob": "left"}
@@ -163,15 +182,19 @@ def test_decisions_can_be_changed_and_undone(campaign: Campaign) -> None:
     campaign.decide("p0", "right", "rey")
     campaign.decide("p0", "left", "sam")
     assert campaign.labels()["p0"].by == "sam"
+
     undone = campaign.undo_decision("sam")
     assert undone is not None
     assert (undone.item, undone.label) == ("p0", "left")
     assert campaign.labels()["p0"].by == "rey"
+
     campaign.undo_decision("rey")
-    assert [one.item for one in campaign.disagreements()] == ["p0"]
+    assert [disagreement.item for disagreement in campaign.disagreements()] == ["p0"]
     assert campaign.undo_decision("rey") is None
-    told = [line["what"] for line in campaign.history() if "deci" in line["what"]]
-    assert told == ["decided", "decided", "decision undone", "decision undone"]
+
+    events = [line["what"] for line in campaign.history() if "deci" in line["what"]]
+    assert events == ["decided", "decided", "decision undone", "decision undone"]
+
     with pytest.raises(UnknownNameError, match="No class is called 'lft'"):
         campaign.decide("p0", "lft", "rey")
     with pytest.raises(UnknownNameError, match="No item is called"):
@@ -180,35 +203,45 @@ def test_decisions_can_be_changed_and_undone(campaign: Campaign) -> None:
 
 def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: FakeClock) -> None:
     assert campaign.agreement().alpha is None
-    drawn = [one for one in campaign.ask(30, "ann") if one.arm == "control"]
+    control_items = [
+        question.item for question in campaign.ask(30, "ann") if question.arm == "control"
+    ]
+
     for k in range(30):
         truth = ("left", "right")[k % 2]
         wrong = ("right", "left")[k % 2]
         for who, wait in (("ann", 0.1), ("bob", 0.2), ("cem", 0.0)):
             clock.wait(wait)
             tell_labels(campaign, f"p{k}", **{who: wrong if who == "cem" and k < 12 else truth})
+
     campaign.decide("p0", "left", "rey")
-    found = campaign.agreement()
-    assert found.items == 30
-    pairs = {(pair.first, pair.second): pair.kappa for pair in found.pairs}
-    best, worse = pairs["ann", "bob"], pairs["ann", "cem"]
+
+    agreement = campaign.agreement()
+    assert agreement.items == 30
+
+    pairs = {(pair.first, pair.second): pair.kappa for pair in agreement.pairs}
+    best = pairs["ann", "bob"]
+    worse = pairs["ann", "cem"]
     assert best is not None
     assert worse is not None
     assert best.value == 1
     assert worse.value == pytest.approx(0.2)
-    assert set(found.by_class) == {"left", "right"}
-    team = {one.name: one for one in campaign.team()}
+    assert set(agreement.by_class) == {"left", "right"}
+
+    team = {member.name: member for member in campaign.team()}
     assert team["ann"].speed is not None
     assert team["ann"].speed.seconds == pytest.approx(18, abs=0.01)
     assert team["ann"].speed.per_hour == pytest.approx(200, rel=0.01)
-    right = team["cem"].quality
-    assert right.with_others is not None
-    assert right.with_decisions is not None
-    assert (right.with_others.right, right.with_others.total) == (18, 30)
-    assert (right.with_decisions.right, right.with_decisions.total) == (0, 1)
-    on_random = [one for one in drawn if int(one.item[1:]) < 30]
-    assert right.at_random is not None
-    assert right.at_random.total == len(on_random)
+
+    quality = team["cem"].quality
+    assert quality.with_others is not None
+    assert quality.with_decisions is not None
+    assert (quality.with_others.right, quality.with_others.total) == (18, 30)
+    assert (quality.with_decisions.right, quality.with_decisions.total) == (0, 1)
+
+    answered_control_items = [item for item in control_items if int(item[1:]) < 30]
+    assert quality.at_random is not None
+    assert quality.at_random.total == len(answered_control_items)
 
 
 def test_people_and_decisions_are_copied_with_a_campaign(
@@ -217,12 +250,15 @@ def test_people_and_decisions_are_copied_with_a_campaign(
     token = campaign.people.add("ann", "owner")
     tell_labels(campaign, "p0", ann="left", bob="right")
     campaign.decide("p0", "right", "ann")
+
     target = Database(tmp_path / "moved.teeter", create=True)
     copy_campaign(campaign.database, target, "points")
+
     moved = Campaign.open(tmp_path / "moved.teeter")
     person = moved.people.find_by_token(token)
     assert person is not None
     assert person.role == "owner"
     assert moved.labels() == campaign.labels()
+
     moved.database.close()
     target.close()

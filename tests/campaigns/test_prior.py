@@ -265,10 +265,10 @@ def test_a_missing_encoder_leaves_the_names_out(
 ) -> None:
     campaign = make_campaign(tmp_path / "a.teeter")
 
-    def missing(*_: object) -> None:
+    def raise_missing_extra(*_: object) -> None:
         raise MissingExtraError("The encoder is not installed.")
 
-    monkeypatch.setattr("teeter.campaigns.encoding.load_encoder", missing)
+    monkeypatch.setattr("teeter.campaigns.encoding.load_encoder", raise_missing_extra)
     assert campaign.load_state().prior is None
 
 
@@ -277,8 +277,10 @@ def test_suggestions_outlive_a_copy_of_the_campaign(tmp_path: Path) -> None:
     campaign.describe({"food": "To eat."})
     campaign.add_predictions([{"id": "food-0", "label": "food", "probability": 0.5}], "old")
     campaign.load_state()  # stores the vectors of the names
+
     copy_to_location(campaign.database, campaign.name, str(tmp_path / "b.teeter"))
     copy = Campaign.open(tmp_path / "b.teeter")
+
     assert copy.descriptions == campaign.descriptions
     with copy.database.reading() as connection:
         (source,) = copy.repository.suggestions.sources(connection)

@@ -118,8 +118,8 @@ def test_the_newest_are_kept_and_other_files_stay(tmp_path: Path) -> None:
     campaign = make_campaign(str(tmp_path / "reviews.teeter"))
     folder = tmp_path / "backups"
     folder.mkdir()
-    others = {"notes.txt", "other-20200101T000000Z.teeter", "reviews-20200101.teeter"}
-    for name in others:
+    other_names = {"notes.txt", "other-20200101T000000Z.teeter", "reviews-20200101.teeter"}
+    for name in other_names:
         (folder / name).write_text("x")
 
     for night in range(4):
@@ -128,8 +128,11 @@ def test_the_newest_are_kept_and_other_files_stay(tmp_path: Path) -> None:
     campaign.database.close()
 
     names = {path.name for path in folder.iterdir()}
-    assert names - others == {"reviews-20261118T030000Z.teeter", "reviews-20261119T030000Z.teeter"}
-    assert others <= names
+    assert names - other_names == {
+        "reviews-20261118T030000Z.teeter",
+        "reviews-20261119T030000Z.teeter",
+    }
+    assert other_names <= names
 
 
 def test_a_damaged_copy_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

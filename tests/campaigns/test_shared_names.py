@@ -1,4 +1,4 @@
-"""Two people who answer under one name are told, and one person is not."""
+"""Two annotators who answer under one name are warned, and one annotator is not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_second_browser_of_the_last_hour_is_noticed(campaign: Campaign) -> Non
     assert not note_session(campaign, "me", SessionKind.BROWSER, "ann")
     assert not note_session(campaign, "me", SessionKind.BROWSER, "ann")
     assert note_session(campaign, "me", SessionKind.BROWSER, "bob")
-    assert note_session(campaign, "me", SessionKind.BROWSER, "ann"), "both are told"
+    assert note_session(campaign, "me", SessionKind.BROWSER, "ann"), "both are warned"
 
     sessions = [line for line in campaign.history() if line["what"] == "session"]
     assert len(sessions) == 2, "each session is noted once an hour"
@@ -40,7 +40,7 @@ def test_other_names_other_kinds_and_earlier_hours_do_not_count(campaign: Campai
     assert not note_session(campaign, "me", SessionKind.BROWSER, "cid")
 
 
-def test_a_second_terminal_is_told_how_to_set_a_name(
+def test_a_second_terminal_is_warned_and_shown_how_to_set_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t.teeter"

@@ -32,6 +32,7 @@ def test_a_class_whose_name_is_one_character_gets_that_key() -> None:
         "2": "2",
         "3": "3",
     }
+
     assert shortcuts_by_class(["B", "other", "b", "f"]) == {
         "B": "b",
         "other": "1",

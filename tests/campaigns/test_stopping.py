@@ -83,8 +83,8 @@ def test_the_accuracy_is_given_with_its_interval() -> None:
 
 
 def estimates(*counts: tuple[int, int]) -> tuple[AccuracyEstimate, ...]:
-    made = [estimate_accuracy(right, total) for right, total in counts]
-    return tuple(estimate for estimate in made if estimate is not None)
+    accuracies = [estimate_accuracy(right, total) for right, total in counts]
+    return tuple(estimate for estimate in accuracies if estimate is not None)
 
 
 FLAT = estimates((180, 200), (183, 203), (185, 206), (188, 208))

@@ -87,11 +87,11 @@ def test_the_most_probable_class_is_the_prediction(tmp_path: Path) -> None:
 
 
 def test_columns_match_classes_in_any_case_if_only_one_fits() -> None:
-    (found,) = parse_predictions([{"id": 1, "SPAM": 0.7, " Ham": 0.31}], CLASSES)
-    assert found == Suggestion("1", "spam", 0.7)
+    (suggestion,) = parse_predictions([{"id": 1, "SPAM": 0.7, " Ham": 0.31}], CLASSES)
+    assert suggestion == Suggestion("1", "spam", 0.7)
 
-    (found,) = parse_predictions([{"id": 1, "A": 0.4, "a": 0.6}], ["A", "a"])
-    assert found == Suggestion("1", "a", 0.6)
+    (suggestion,) = parse_predictions([{"id": 1, "A": 0.4, "a": 0.6}], ["A", "a"])
+    assert suggestion == Suggestion("1", "a", 0.6)
     with pytest.raises(InputError, match="no probability of 'spam'"):
         parse_predictions([{"id": 1, "SPAM": 0.4, "Spam": 0.4, "ham": 0.6}], CLASSES)
 
@@ -245,9 +245,11 @@ def test_labels_that_came_with_the_items_do_not_measure_a_source(tmp_path: Path)
     campaign.add(
         [{"id": f"n{k}", "features": vectors[k], "label": true_label(f"n{k}")} for k in range(20)]
     )
+
     campaign.train()
     campaign.ask(4)
     campaign.add_predictions([{"id": f"n{k}", "label": "spam"} for k in range(20)], "lazy")
+
     (report,) = campaign.sources()
     assert report.accuracy is None
 
@@ -286,7 +288,7 @@ def test_a_campaign_of_the_first_schema_gets_descriptions_and_suggestions(tmp_pa
     campaign.add_predictions([{"id": item, "label": first}], "old model")
     campaign.database.close()
 
-    again = Campaign.open(path, "texts")
-    assert again.descriptions[first].description == "Described at last."
-    assert again.sources()[0].items == 1
-    assert not again.settings.names, "it goes on as it began"
+    reopened = Campaign.open(path, "texts")
+    assert reopened.descriptions[first].description == "Described at last."
+    assert reopened.sources()[0].items == 1
+    assert not reopened.settings.names, "it goes on as it began"

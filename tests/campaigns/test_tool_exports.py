@@ -27,9 +27,11 @@ def make_texts(path: Path) -> Campaign:
         {"id": f"t{k}", "text": f"{words[k % 2]} number {k}", "customer": f"shop {k % 3}"}
         for k in range(40)
     ]
+
     settings = Settings(encoder="tfidf")
     Campaign.make(path, ["ham", "spam", "a/b: rare"], items, settings)
     campaign = Campaign.open(path)
+
     for number in range(24):
         campaign.tell(f"t{number}", ("ham", "spam")[number % 2])
     campaign.tell("t24", "spam")

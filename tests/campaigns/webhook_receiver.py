@@ -30,7 +30,7 @@ def running_receiver(answer: Answer = lambda _: 200) -> Iterator[Receiver]:
     """Yield a receiver that answers each request with a status."""
     receiver = Receiver(answer)
 
-    class Handler(BaseHTTPRequestHandler):
+    class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             with receiver.lock:
@@ -45,7 +45,7 @@ def running_receiver(answer: Answer = lambda _: 200) -> Iterator[Receiver]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), WebhookHandler)
     receiver.url = f"http://127.0.0.1:{server.server_port}/hook?x=1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

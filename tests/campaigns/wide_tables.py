@@ -68,6 +68,7 @@ def wide_rows() -> list[dict[str, Any]]:
         "places": [("home", [{"zip": None, "at": None}, None]), ("work", None)],
         "notes": "NUL \0 and 'quotes\" and 🙂",
     }
+
     empty = dict.fromkeys(full) | {"id": "b", "text": "The second text"}
     duplicate = full | {"id": "c", "customer": "Umbrella", "count": 7, "tags": [], "notes": ""}
     long = full | {"id": "d", "text": "The last text", "notes": MEGABYTE, "share": float("nan")}
@@ -109,6 +110,7 @@ def wide_objects() -> list[dict[str, Any]]:
         "surrogate": "\ud800",
         "notes": "NUL \0 and 🙂",
     }
+
     sparse = {"id": "b", "text": "The second text", "mixed": 1}
     duplicate = full | {"id": "c", "mixed": [1, "two"], "is_new": None}
     long = full | {"id": "d", "text": "The last text", "notes": MEGABYTE}

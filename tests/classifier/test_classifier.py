@@ -53,16 +53,16 @@ def test_logits_of_any_size_give_probabilities() -> None:
 
 def test_chunks_change_nothing_and_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = TEXTS * 5
-    whole = text_classifier().predict_proba(texts)
+    in_one_chunk = text_classifier().predict_proba(texts)
     monkeypatch.setattr(module, "CHUNK", 3)
 
-    np.testing.assert_allclose(text_classifier().predict_proba(texts), whole, atol=1e-7)
+    np.testing.assert_allclose(text_classifier().predict_proba(texts), in_one_chunk, atol=1e-7)
     reported: list[tuple[int, int]] = []
     labelled = text_classifier().label(texts, lambda done, total: reported.append((done, total)))
     assert len(labelled) == 20
     assert reported[0] == (3, 20)
     assert reported[-1] == (20, 20)
-    assert labelled[0].probability == pytest.approx(whole[0].max())
+    assert labelled[0].probability == pytest.approx(in_one_chunk[0].max())
 
 
 def test_nothing_to_label() -> None:

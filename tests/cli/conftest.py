@@ -36,8 +36,8 @@ def write_items(path: Path) -> None:
             item = f"t{number}"
             label = true_label(item)
             words = [WORDS[label][(number + step) % 5] for step in range(3)]
-            known = label if number < 4 else ""
-            table.writerow([item, f"{' '.join(words)} number {number}", known])
+            known_label = label if number < 4 else ""
+            table.writerow([item, f"{' '.join(words)} number {number}", known_label])
 
 
 @pytest.fixture

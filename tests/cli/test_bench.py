@@ -28,19 +28,22 @@ def _in_a_folder_of_its_own(
 
 
 def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter) -> None:
-    said = teeter(
+    lines = teeter(
         "bench", "run", "digits", *SHORT, "--strategies", "random,margin"
     ).stdout.splitlines()
-    assert said[0].startswith("Mean accuracy: ")
-    assert said[1] == (
+
+    assert lines[0].startswith("Mean accuracy: ")
+    assert lines[1] == (
         "All rounds are in runs/digits; to compare the strategies, run teeter bench report "
         "runs/digits."
     )
+
     before = Path("runs/digits/cells/random-0.jsonl").read_bytes()
-    told = json.loads(
+    result = json.loads(
         teeter("bench", "run", "digits", *SHORT, "--strategies", "random,coreset", "--json").stdout
     )
-    assert told == {
+
+    assert result == {
         "folder": "runs/digits",
         "setting": "digits",
         "finished": True,
@@ -48,6 +51,7 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
         "rounds": 9,
         "failures": [],
     }
+
     assert Path("runs/digits/cells/random-0.jsonl").read_bytes() == before
     assert len(teeter("bench", "rounds", "runs/digits").stdout.splitlines()) == 10
 
@@ -56,10 +60,10 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
 
 
 def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
-    *words, others = teeter("bench", "settings").stdout.splitlines()
-    assert "network=linear|mlp|" in others
-    values = json.loads(teeter("bench", "settings", "--json").stdout)
-    assert [line.split()[0] for line in words] == [one["name"] for one in values]
+    *lines, values_line = teeter("bench", "settings").stdout.splitlines()
+    assert "network=linear|mlp|" in values_line
+    settings = json.loads(teeter("bench", "settings", "--json").stdout)
+    assert [line.split()[0] for line in lines] == [setting["name"] for setting in settings]
 
 
 @pytest.mark.parametrize(
@@ -93,16 +97,16 @@ def test_the_settings_are_listed_with_all_values(teeter: Teeter) -> None:
 def test_a_mistake_is_one_sentence_and_leaves_nothing(
     teeter: Teeter, arguments: list[str], sentence: str
 ) -> None:
-    said = teeter("bench", "run", *arguments, fails=2).stderr.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith(f"Error: {sentence}")
+    lines = teeter("bench", "run", *arguments, fails=2).stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"Error: {sentence}")
     assert not Path("runs").exists()
 
 
-def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(
+def test_a_strategy_that_fails_is_reported_and_the_exit_code_is_1(
     teeter: Teeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Broken(Strategy):
+    class BrokenStrategy(Strategy):
         """Never chooses."""
 
         needs = frozenset()
@@ -110,36 +114,41 @@ def test_a_strategy_that_fails_is_told_and_the_exit_code_is_1(
         def choose(self, context: Context, n: int) -> torch.Tensor:
             raise RuntimeError("not today")
 
-    monkeypatch.setitem(registry._classes, "broken", Broken)
-    said = teeter(
+    monkeypatch.setitem(registry._classes, "broken", BrokenStrategy)
+    lines = teeter(
         "bench", "run", "digits", *SHORT, "--strategies", "random,broken", fails=1
     ).stdout.splitlines()
     assert (
-        said[0]
+        lines[0]
         == "broken, repetition 0, failed: RuntimeError: not today. Repeat the command to try again."
     )
-    assert said[-1].startswith("The finished rounds are in runs/digits")
+    assert lines[-1].startswith("The finished rounds are in runs/digits")
 
 
 def test_stopped_by_hand_it_says_that_it_goes_on(
     teeter: Teeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*_: Any) -> None:
+    def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "fit_learners", stopped)
-        said = teeter("bench", "run", "digits", *SHORT, "--strategies", "random", fails=130).stderr
+        patch.setattr(runner, "fit_learners", interrupt)
+        stderr = teeter(
+            "bench", "run", "digits", *SHORT, "--strategies", "random", fails=130
+        ).stderr
+
     assert (
-        said == "Stopped. The finished rounds are in runs/digits. Repeat the command to continue.\n"
+        stderr
+        == "Stopped. The finished rounds are in runs/digits. Repeat the command to continue.\n"
     )
+
     teeter("bench", "run", "digits", *SHORT, "--strategies", "random")
 
 
 def test_rounds_are_tracked_as_well(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Lines:
+    class LineTracker:
         """Appends the keys of rounds to a file."""
 
         def __init__(self, target: str) -> None:
@@ -156,7 +165,7 @@ def test_rounds_are_tracked_as_well(
         def end(self) -> None:
             pass
 
-    monkeypatch.setitem(tracking._BUILT_IN, "lines", Lines)
+    monkeypatch.setitem(tracking._BUILT_IN, "lines", LineTracker)
     short = (
         "--set",
         "final=40",
@@ -169,6 +178,7 @@ def test_rounds_are_tracked_as_well(
         "--device",
         "cpu",
     )
+
     for _ in range(2):
         teeter(
             "bench",
@@ -180,6 +190,7 @@ def test_rounds_are_tracked_as_well(
             "--track",
             f"lines:{tmp_path / 'a'}",
         )
+
     assert len((tmp_path / "a").read_text().splitlines()) == 4
     refused = teeter("bench", "run", "digits", *short, "--track", "tensorbord:a", fails=2)
     assert "Did you mean 'tensorboard'?" in refused.stderr

@@ -516,8 +516,10 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
         "new", items_file, "--classes", "one", "--file", tmp_path / "x"
     )
     assert not (tmp_path / "x").exists()
+
     assert "There is no file" in refuse_campaign("new", tmp_path / "none.csv", "--classes", "a,b")
     assert "There is no campaign" in refuse_campaign("status", tmp_path / "none.teeter")
+
     assert "No class is called 'friut'. Did you mean 'fruit'?" in refuse_campaign(
         "tell", campaign_file, "t5", "friut"
     )
@@ -529,15 +531,18 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
     assert "--other later is unknown: give skip, unsure or flag." in refuse_campaign(
         "tell", campaign_file, "t5", "--other", "later"
     )
+
     assert "label items of at least two classes, then train" in refuse_campaign(
         "train", campaign_file
     )
     assert "Cannot ask about 0 items" in refuse_campaign("ask", campaign_file, "-n", 0)
     assert "Cannot list 0 labels" in refuse_campaign("suspects", campaign_file, "-n", 0)
+
     assert "name of the annotator is blank" in refuse_campaign(
         "tell", campaign_file, "t5", "fruit", "--as", " "
     )
     assert "name of the annotator is blank" in refuse_campaign("ask", campaign_file, "--as", "")
+
     assert "it must be a 64-bit integer" in refuse_campaign(
         "new", items_file, "--classes", "a,b", "--seed", 10**30, "--file", tmp_path / "z"
     )
@@ -545,6 +550,7 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
         "new", items_file, "--classes", "fruit,bird", "--labels", "known", "--file", tmp_path / "z"
     )
     assert not (tmp_path / "z").exists()
+
     assert "Cannot tell the format" in refuse_campaign(
         "export", campaign_file, tmp_path / "out.docx"
     )

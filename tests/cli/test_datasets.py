@@ -28,14 +28,16 @@ def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(
     teeter: Teeter, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "letter.npz", x=np.zeros((5, 16)), y=np.zeros(5))
-    told = {
-        one["name"]: one
-        for one in json.loads(teeter("datasets", "--folder", tmp_path, "--json").stdout)
+
+    listed = {
+        dataset["name"]: dataset
+        for dataset in json.loads(teeter("datasets", "--folder", tmp_path, "--json").stdout)
     }
-    assert list(told) == datasets.names()
-    assert told["openml-6"]["found"] == str(tmp_path / "letter.npz")
-    assert told["openml-6"]["get"] is None
-    assert told["cifar10"] == {
+
+    assert list(listed) == datasets.names()
+    assert listed["openml-6"]["found"] == str(tmp_path / "letter.npz")
+    assert listed["openml-6"]["get"] is None
+    assert listed["cifar10"] == {
         "name": "cifar10",
         "about": "small photographs of 10 kinds of animals and vehicles",
         "train": 50_000,
@@ -45,8 +47,9 @@ def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(
         "found": None,
         "get": "teeter datasets get cifar10",
     }
-    assert told["digits"]["found"] == "scikit-learn"
-    assert "needs an account" in told["imagenet"]["get"]
+
+    assert listed["digits"]["found"] == "scikit-learn"
+    assert "needs an account" in listed["imagenet"]["get"]
 
 
 def test_the_table(teeter: Teeter) -> None:
@@ -98,18 +101,20 @@ def test_the_folder_may_come_before_the_command_or_after_it(
     assert asked == [Path("here")]
 
 
-def test_one_that_is_there_is_not_fetched(teeter: Teeter) -> None:
+def test_an_available_dataset_is_not_fetched(teeter: Teeter) -> None:
     assert (
         teeter("datasets", "get", "digits").stdout == "digits is already available: scikit-learn.\n"
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("minst", "Error: No dataset is called 'minst'. Did you mean 'mnist'?"),
         ("imagenet", "Error: ImageNet needs an"),
     ],
 )
-def test_one_that_cannot_be_had_is_one_sentence(teeter: Teeter, name: str, said: str) -> None:
-    assert teeter("datasets", "get", name, fails=2).stderr.startswith(said)
+def test_a_dataset_that_cannot_be_fetched_is_one_sentence(
+    teeter: Teeter, name: str, message: str
+) -> None:
+    assert teeter("datasets", "get", name, fails=2).stderr.startswith(message)

@@ -34,11 +34,13 @@ def test_nothing_private_is_shown(
 ) -> None:
     home = tmp_path / "ada.lovelace"
     home.mkdir()
+
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USERPROFILE", str(home))
     monkeypatch.setenv("TEETER_HOME", str(home / "keys"))
     monkeypatch.setenv("TEETER_DATA", str(home / "data"))
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", "a-secret-key")
+
     for arguments in (("doctor",), ("doctor", "--json")):
         output = teeter(*arguments).stdout
         assert "lovelace" not in output

@@ -11,8 +11,8 @@ from teeter.campaigns import Campaign
 def test_items_are_changed_withdrawn_and_put_back(campaign_file: Path) -> None:
     changes = ("--text", "A quince", "--set", "stars=4", "--set", "customer=ACME")
     assert run_campaign("change", campaign_file, "t1", *changes) == "Changed t1.\n"
-    again = run_campaign("change", campaign_file, "t1", *changes)
-    assert again == "t1 already has these values.\n"
+    repeated = run_campaign("change", campaign_file, "t1", *changes)
+    assert repeated == "t1 already has these values.\n"
     printed = run_campaign("withdraw", campaign_file, "t1", "t2", "--reason", "private")
     assert printed == "Withdrew 2 items.\n"
     assert "2 withdrawn items left out." in run_campaign("status", campaign_file)

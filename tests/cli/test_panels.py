@@ -34,7 +34,9 @@ def test_the_commands_of_teeter() -> None:
 
 
 def test_the_commands_of_a_campaign() -> None:
-    assert panels_of(run_teeter("campaign", "--help").stdout) == {
+    panels = panels_of(run_teeter("campaign", "--help").stdout)
+
+    assert panels == {
         "Label": [
             "new",
             "add",

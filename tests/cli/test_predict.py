@@ -25,7 +25,7 @@ def new_file(tmp_path: Path) -> Path:
     return path
 
 
-def predicted(path: Path) -> list[str]:
+def read_predicted_labels(path: Path) -> list[str]:
     with path.open() as file:
         return [row["predicted"] for row in csv.DictReader(file)]
 
@@ -42,7 +42,7 @@ def test_a_model_outlives_its_campaign(campaign: Path, new_file: Path, tmp_path:
 
     assert result.stdout.startswith("Wrote 2 predictions of model 1 to ")
     assert (tmp_path / "second.csv").read_bytes() == (tmp_path / "first.csv").read_bytes()
-    assert predicted(tmp_path / "second.csv") == ["spam", "ham"]
+    assert read_predicted_labels(tmp_path / "second.csv") == ["spam", "ham"]
 
 
 def test_mistakes_are_explained(campaign: Path, new_file: Path, tmp_path: Path) -> None:

@@ -50,34 +50,34 @@ def a_run(monkeypatch: pytest.MonkeyPatch, drawn_report: Report) -> None:
 
 @pytest.mark.slow
 def test_the_findings_are_said_and_the_page_is_named(tmp_path: Path) -> None:
-    done = CommandRunner().invoke(
+    result = CommandRunner().invoke(
         APP, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "out")]
     )
-    assert done.exit_code == 0, done.output
-    first, *_, last = done.stdout.splitlines()
+    assert result.exit_code == 0, result.output
+    first, *_, last = result.stdout.splitlines()
     assert "LDM-S was the most accurate of 2 strategies" in first
     assert last == f"Curves, tables and settings: {tmp_path / 'out' / 'index.html'}"
     assert (tmp_path / "out" / "index.html").exists()
 
 
 def test_left_out_the_report_goes_into_the_run(tmp_path: Path) -> None:
-    done = CommandRunner().invoke(APP, ["report", str(tmp_path / "run")])
-    assert done.exit_code == 0, done.output
+    result = CommandRunner().invoke(APP, ["report", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
     assert (tmp_path / "run" / "report" / "index.html").exists()
 
 
 def test_json_has_findings_and_tables(tmp_path: Path) -> None:
-    done = CommandRunner().invoke(
+    result = CommandRunner().invoke(
         APP, ["report", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]
     )
-    told = json.loads(done.stdout)
-    assert all(Path(path).exists() for path in told["files"])
-    assert set(told) == {"page", "findings", "notes", "tables", "files"}
-    assert told["tables"]["deltas"][0]["strategy"] == "ldm-s"
+    report = json.loads(result.stdout)
+    assert all(Path(path).exists() for path in report["files"])
+    assert set(report) == {"page", "findings", "notes", "tables", "files"}
+    assert report["tables"]["deltas"][0]["strategy"] == "ldm-s"
 
 
 def test_what_is_no_run_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    done = CommandRunner().invoke(APP, ["report", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "There is no run in" in done.stderr
+    result = CommandRunner().invoke(APP, ["report", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "There is no run in" in result.stderr

@@ -49,6 +49,7 @@ def arrays(tmp_path: Path) -> Path:
     path = tmp_path / "pool.npz"
     features = np.array([[-3.0], [0.5], [2.0], [-0.25]], dtype=np.float32)
     ids = np.array(["w", "x", "y", "z"])
+
     np.savez(
         path,
         features=features,
@@ -60,12 +61,12 @@ def arrays(tmp_path: Path) -> Path:
     return path
 
 
-def rows(text: str) -> list[dict[str, str]]:
+def read_rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def refusal(result: Result) -> str:
-    """The one sentence on stderr; nothing else is written."""
+def read_error(result: Result) -> str:
+    """Return the one sentence on stderr; nothing else is written."""
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
@@ -75,16 +76,19 @@ def refusal(result: Result) -> str:
 def test_a_pool_of_arrays(teeter: Teeter, arrays: Path) -> None:
     result = teeter("select", arrays, "--strategy", "margin", "-n", 3)
     assert result.stdout.splitlines()[0] == "rank,id,row,ldm,predicted,margin,score"
-    picks = rows(result.stdout)
+
+    picks = read_rows(result.stdout)
     assert [(p["rank"], p["id"], p["row"], p["predicted"]) for p in picks] == [
         ("1", "z", "3", "no"),
         ("2", "x", "1", "yes"),
         ("3", "y", "2", "yes"),
     ]
+
     expected = [np.tanh(size / 2) for size in (0.25, 0.5, 2.0)]
     assert [float(p["margin"]) for p in picks] == pytest.approx(expected, abs=1e-6)
     assert [p["margin"] for p in picks] == [p["score"] for p in picks]
     assert [float(p["ldm"]) for p in picks] == [0.25, 0.25, 0.5]  # y flips only after x
+
     assert re.fullmatch(r"Picked 3 of 4 candidates by margin, in \d+\.\d s\.\n", result.stderr)
 
 
@@ -95,7 +99,7 @@ def test_a_table_with_labels(teeter: Teeter, table: Path) -> None:
     result = teeter(
         "select", table, "--labels", "kind", "--id", "name", "--strategy", "margin", "-n", 4
     )
-    picks = rows(result.stdout)
+    picks = read_rows(result.stdout)
     assert [(p["id"], p["row"], p["predicted"]) for p in picks] == [
         ("c", "2", "yes"),
         ("e", "4", "yes"),
@@ -108,18 +112,20 @@ def test_a_table_with_labels(teeter: Teeter, table: Path) -> None:
 def test_ldm_s_is_the_default_and_its_score_is_the_ldm(teeter: Teeter, arrays: Path) -> None:
     result = teeter("select", arrays, "-n", 1)
     assert result.stdout.splitlines()[0] == "rank,id,row,ldm,predicted,margin"
-    (pick,) = rows(result.stdout)
+    (pick,) = read_rows(result.stdout)
     assert (pick["id"], pick["ldm"]) == ("x", "0.25")  # as close as z, and before it
     assert "by ldm-s" in result.stderr
 
 
 def test_json(teeter: Teeter, arrays: Path) -> None:
-    told = json.loads(
+    result = json.loads(
         teeter("select", arrays, "-n", 2, "--strategy", "ldm", "--rays", 32, "--json").stdout
     )
-    assert [(pick["id"], pick["ldm"]) for pick in told["picks"]] == [("x", 0.25), ("z", 0.25)]
-    assert told["picks"][0]["score"] is None
-    facts = told["facts"]
+
+    assert [(pick["id"], pick["ldm"]) for pick in result["picks"]] == [("x", 0.25), ("z", 0.25)]
+    assert result["picks"][0]["score"] is None
+
+    facts = result["facts"]
     assert (facts["strategy"], facts["options"], facts["seed"], facts["n"]) == (
         "ldm",
         {"rays": 32},
@@ -138,14 +144,14 @@ def test_rays_may_be_isotropic_or_in_other_subspaces(teeter: Teeter, tmp_path: P
     values = []
     for given in ([], ["--subspace", 16], ["--subspace", 4], ["--subspace", 0]):
         command = ["select", tmp_path / "pool.npz", "-n", 60, "--strategy", "ldm", "--rays", 32]
-        answer = json.loads(teeter(*command, *given, "--json").stdout)
-        values.append({pick["id"]: pick["ldm"] for pick in answer["picks"]})
+        result = json.loads(teeter(*command, *given, "--json").stdout)
+        values.append({pick["id"]: pick["ldm"] for pick in result["picks"]})
     default, in_16, in_4, isotropic = values
     assert default == in_16
     assert default != in_4
     assert default != isotropic
-    assert answer["facts"]["subspace"] is None
-    assert answer["facts"]["options"] == {"rays": 32, "subspace": None}
+    assert result["facts"]["subspace"] is None
+    assert result["facts"]["options"] == {"rays": 32, "subspace": None}
 
 
 def test_out_is_written_whole_and_stdout_stays_empty(
@@ -167,15 +173,15 @@ def test_out_is_written_whole_and_stdout_stays_empty(
 def test_a_crash_leaves_the_old_file_and_no_half_file(
     teeter: Teeter, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Selection, stream: io.StringIO) -> None:
+    def fail_halfway(self: Selection, stream: io.StringIO) -> None:
         stream.write("rank,")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Selection, "to_csv", full)
+    monkeypatch.setattr(Selection, "to_csv", fail_halfway)
     out = tmp_path / "picks.csv"
     out.write_text("old", encoding="utf-8")
-    said = refusal(teeter("select", arrays, "-n", 2, "--out", out, fails=2))
-    assert said == f"Cannot write {out}: No space left on device."
+    error = read_error(teeter("select", arrays, "-n", 2, "--out", out, fails=2))
+    assert error == f"Cannot write {out}: No space left on device."
     assert out.read_text(encoding="utf-8") == "old"
     assert {path.name for path in tmp_path.iterdir()} == {"pool.npz", "picks.csv"}
 
@@ -189,14 +195,20 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         "--option",
         "patience=3",
     ]
-    told = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
-    assert told["facts"]["options"] == {"method": "gaussian", "sigmas": [0.1, 1, 10], "patience": 3}
-    said = refusal(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
-    assert said == "rays is True: it must be a whole number of 1 or more."
+
+    result = json.loads(teeter("select", arrays, "-n", 1, *given, "--json").stdout)
+    assert result["facts"]["options"] == {
+        "method": "gaussian",
+        "sigmas": [0.1, 1, 10],
+        "patience": 3,
+    }
+
+    error = read_error(teeter("select", arrays, "-n", 1, "--option", "rays=True", fails=2))
+    assert error == "rays is True: it must be a whole number of 1 or more."
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["-n", "5"], "Cannot pick 5 of 4 candidates: ask for 1 to 4."),
         (["-n", "0"], "Cannot pick 0 of 4 candidates: ask for 1 to 4."),
@@ -237,15 +249,15 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
     ],
 )
 def test_a_mistake_is_one_sentence(
-    teeter: Teeter, arrays: Path, arguments: list[str], said: str
+    teeter: Teeter, arrays: Path, arguments: list[str], message: str
 ) -> None:
     filled = [argument.replace("POOL", str(arrays)) for argument in arguments]
-    assert refusal(teeter("select", arrays, *filled, fails=2)).startswith(
-        said.replace("POOL", str(arrays))
+    assert read_error(teeter("select", arrays, *filled, fails=2)).startswith(
+        message.replace("POOL", str(arrays))
     )
 
 
-def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_is_shown_for_slow_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -254,9 +266,10 @@ def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("rich.console.monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress("Picking") as told:
+
+    with progress("Picking") as report_progress:
         for done in range(4, 7):  # half an hour each; the first four are from before
-            told(done, 10)
+            report_progress(done, 10)
             now[0] += 1800
         ends = time.monotonic() + 120
         while "2:00:00" not in sys.stderr.getvalue():  # type: ignore[attr-defined]
@@ -267,11 +280,11 @@ def test_the_time_left_is_told_of_slow_steps_too(monkeypatch: pytest.MonkeyPatch
 def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path) -> None:
     np.save(tmp_path / "pool.npy", np.eye(4, dtype=np.float32))
     for given in (["--labelled", tmp_path / "pool.npy"], ["--workers", 2]):
-        found = teeter(
+        result = teeter(
             "select", tmp_path / "pool.npy", "-n", 1, "--strategy", "random", *given, fails=2
         )
-        assert "leave it out, or pass --engine local." in found.stderr
-        assert f"{given[0]} can be used only with --engine:" in found.stderr
+        assert "leave it out, or pass --engine local." in result.stderr
+        assert f"{given[0]} can be used only with --engine:" in result.stderr
 
 
 @pytest.mark.slow
@@ -286,22 +299,28 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
         classes=["a", "b", "c"],
         hidden=8,
     )
+
     inputs = np.random.default_rng(0).standard_normal((60, 9)).astype(np.float32)
     np.save(tmp_path / "raw.npy", inputs)
+
     observed = observe(network, inputs)
     np.save(tmp_path / "features.npy", observed.features)
     np.savez(
         tmp_path / "head.npz", weight=observed.weight, bias=observed.bias, classes=["a", "b", "c"]
     )
-    model, head = tmp_path / "model.safetensors", tmp_path / "head.npz"
+
+    model = tmp_path / "model.safetensors"
+    head = tmp_path / "head.npz"
     work = ["--work", tmp_path / "work"] if engine else []
-    told = [
-        rows(teeter("select", tmp_path / pool, "-n", 5, "--rays", 16, *of, *engine, *work).stdout)
-        for pool, of in (("raw.npy", ["--model", model]), ("features.npy", ["--head", head]))
-    ]
-    assert [(one["row"], one["predicted"]) for one in told[0]] == [
-        (one["row"], one["predicted"]) for one in told[1]
-    ]
+
+    def select_rows(pool: str, *options: object) -> list[tuple[str, str]]:
+        command = ["select", tmp_path / pool, "-n", 5, "--rays", 16, *options, *engine, *work]
+        return [(row["row"], row["predicted"]) for row in read_rows(teeter(*command).stdout)]
+
+    picked_with_model = select_rows("raw.npy", "--model", model)
+    picked_with_head = select_rows("features.npy", "--head", head)
+    assert picked_with_model == picked_with_head
+
     both = teeter(
         "select",
         tmp_path / "raw.npy",
@@ -315,28 +334,37 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
         *work,
         fails=2,
     )
-    assert refusal(both) == "Give only one of --head and --model: each of them provides the head."
+    assert (
+        read_error(both) == "Give only one of --head and --model: each of them provides the head."
+    )
+
     written = teeter(
         "select", tmp_path / "raw.npy", "-n", 1, "--model", model, "--out", model, *engine, fails=2
     )
-    assert refusal(written).endswith("it is an input file. Choose another file.")
+    assert read_error(written).endswith("it is an input file. Choose another file.")
+
     torch.save(network.state_dict(), tmp_path / "model.pt")
     pickled = teeter(
         "select", tmp_path / "raw.npy", "-n", 1, "--model", tmp_path / "model.pt", *engine, fails=2
     )
     assert (
         "is a pickle, which teeter never loads because it can run code: load it yourself"
-        in refusal(pickled)
+        in read_error(pickled)
     )
 
 
 def test_a_model_and_labels_exclude_each_other(teeter: Teeter, table: Path) -> None:
-    told = teeter("select", table, "-n", 1, "--labels", "kind", "--model", "m.safetensors", fails=2)
-    assert refusal(told) == "Give only one of --model and --labels: each of them provides the head."
+    result = teeter(
+        "select", table, "-n", 1, "--labels", "kind", "--model", "m.safetensors", fails=2
+    )
+    assert (
+        read_error(result)
+        == "Give only one of --model and --labels: each of them provides the head."
+    )
 
 
 def test_options_of_the_wrong_kind_are_one_sentence(teeter: Teeter, arrays: Path) -> None:
-    assert "sigma_max" in refusal(
+    assert "sigma_max" in read_error(
         teeter("select", arrays, "-n", 1, "--option", "sigma_max=much", fails=2)
     )
 
@@ -350,7 +378,7 @@ def test_a_missing_or_wrong_number_says_how_to_use_it(
     assert "Usage: " in teeter("select", arrays, *arguments, fails=2).stderr
 
 
-def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
+def test_columns_left_out_are_named(teeter: Teeter, tmp_path: Path) -> None:
     path = tmp_path / "pool.csv"
     path.write_text(
         "x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60))
@@ -362,18 +390,18 @@ def test_columns_left_out_are_said(teeter: Teeter, tmp_path: Path) -> None:
 def test_an_interrupt_exits_with_130(
     teeter: Teeter, arrays: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object, **__: object) -> Selection:
+    def interrupt(*_: object, **__: object) -> Selection:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "run_selection", interrupted)
+    monkeypatch.setattr(api, "run_selection", interrupt)
     assert teeter("select", arrays, "-n", 1, fails=130).stdout == ""
 
 
 def test_a_fault_of_ours_keeps_its_traceback(
     arrays: Path, teeter: Teeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(*_: object, **__: object) -> Selection:
+    def fail(*_: object, **__: object) -> Selection:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(api, "run_selection", faulty)
+    monkeypatch.setattr(api, "run_selection", fail)
     assert isinstance(teeter("select", arrays, "-n", 1, fails=1).exception, ZeroDivisionError)

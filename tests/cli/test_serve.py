@@ -17,7 +17,7 @@ from teeter.campaigns import Campaign
 from teeter.cli.serve import _security_config, _uvicorn_options
 from teeter.web.auth import Authenticator
 from teeter.web.connections import ConnectionLimits
-from web.servers import PATIENCE, Server, connect_client, make_text_campaign, text
+from web.servers import PATIENCE, TeeterServeProcess, connect_client, make_text_campaign, text
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -207,7 +207,7 @@ def test_a_campaign_is_created_from_items_with_classes(
         assert workspace.services["mail"].campaign.classes == ("spam", "ham")
 
 
-def answer_and_interrupt(server: Server, slug: str) -> None:
+def answer_and_interrupt(server: TeeterServeProcess, slug: str) -> None:
     """Start a server, answer its first question, and press Ctrl+C."""
     server.start()
     try:
@@ -242,7 +242,7 @@ def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home
     campaign.pick_ahead(20)  # or the first question would wait for the background process
     campaign.database.close()
 
-    answer_and_interrupt(Server(home, file), "texts")
+    answer_and_interrupt(TeeterServeProcess(home, file), "texts")
     assert [path.name for path in tmp_path.glob("texts.teeter*")] == ["texts.teeter"], (
         "nothing is left beside it"
     )
@@ -255,7 +255,9 @@ def test_an_answer_to_a_process_is_in_one_file_when_it_ends(tmp_path: Path, home
 @pytest.mark.xdist_group("servers")
 def test_one_command_leads_from_a_table_to_an_answer(tmp_path: Path, home: Path) -> None:
     write_messages(tmp_path / "mail.csv", 40)
-    answer_and_interrupt(Server(home, tmp_path / "mail.csv", "--classes", "spam,ham"), "mail")
+    answer_and_interrupt(
+        TeeterServeProcess(home, tmp_path / "mail.csv", "--classes", "spam,ham"), "mail"
+    )
     assert [path.name for path in tmp_path.glob("mail.teeter*")] == ["mail.teeter"], (
         "nothing is left beside it"
     )
@@ -265,7 +267,7 @@ def test_one_command_leads_from_a_table_to_an_answer(tmp_path: Path, home: Path)
 @pytest.mark.xdist_group("servers")
 def test_two_servers_on_one_machine_do_not_log_each_other_out(tmp_path: Path, home: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
-    servers = [Server(home, file).start() for _ in range(2)]
+    servers = [TeeterServeProcess(home, file).start() for _ in range(2)]
     try:
         for server in servers:
             with closing(connect_client(server.address)) as client:

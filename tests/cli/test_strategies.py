@@ -17,11 +17,12 @@ Teeter = Callable[..., Result]
 
 
 def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
-    told = {
+    listed = {
         strategy["name"]: strategy for strategy in json.loads(teeter("strategies", "--json").stdout)
     }
-    assert list(told) == library.strategies.names()
-    assert told["margin"] == {
+
+    assert list(listed) == library.strategies.names()
+    assert listed["margin"] == {
         "name": "margin",
         "needs": ["logits"],
         "options": {},
@@ -29,7 +30,8 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
             "Pick the rows whose two most probable classes are closest [Scheffer et al. 2001]."
         ),
     }
-    assert told["ldm-s"]["options"]["patience"] == 10
+
+    assert listed["ldm-s"]["options"]["patience"] == 10
 
 
 def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:

@@ -89,9 +89,9 @@ def test_a_language_model_is_asked_and_its_cost_is_printed(
     assert "tiny was asked about 10 texts and gave 10 suggestions" in printed
     assert "So far: 1,100 tokens, cost 0.012." in printed
 
-    again = run_campaign("suggest", campaign_file, llm.url, *options, "--budget", 0.05)
-    assert "0.05" not in again
-    assert "of the budget left" in again
+    repeated = run_campaign("suggest", campaign_file, llm.url, *options, "--budget", 0.05)
+    assert "0.05" not in repeated
+    assert "of the budget left" in repeated
     assert max(llm.charged.values()) == 1
 
 

@@ -119,6 +119,7 @@ def test_every_step_is_printed(
 
 def test_the_result_as_json(teeter: Teeter, file: Path, url: str) -> None:
     printed = teeter("campaign", "sync", file, "--url", url, "--token", PERSONAL_TOKEN, "--json")
+
     assert json.loads(printed.stdout) == {
         "url": url,
         "project": 1,

@@ -71,7 +71,8 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
     assert "Decided on 2 items. Run the same command to continue." in printed
 
     campaign = Campaign.open(campaign_file)
-    first, third = waiting[0]["item"], waiting[2]["item"]
+    first = waiting[0]["item"]
+    third = waiting[2]["item"]
     assert campaign.labels()[first].label == "large"
     state = campaign.load_state()
     assert third not in {state.keys[k] for k in state.labels}

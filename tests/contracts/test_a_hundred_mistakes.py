@@ -77,7 +77,7 @@ def learner(model: Any = LogisticRegression(), **options: Any) -> Learner:  # no
     )
 
 
-def fitted(**options: Any) -> Learner:
+def fitted_learner(**options: Any) -> Learner:
     new = learner(**options)
     new.tell(range(12), CLASSES[:12])
     new.fit()
@@ -296,7 +296,7 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "There is no model yet: call tell with labels of at least two classes, then fit",
     ),
     "more questions than rows": (
-        lambda: fitted().ask(9),
+        lambda: fitted_learner().ask(9),
         "Cannot pick 9 of 8 candidates: ask for 1 to 8",
     ),
     "a question before the fit": (
@@ -304,12 +304,12 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "call fit before ask",
     ),
     "predictions of another width": (
-        lambda: fitted().predict(ROWS[:, :2]),
+        lambda: fitted_learner().predict(ROWS[:, :2]),
         "was fitted to 4 features per row, but the data has 2",
     ),
-    "predictions of no rows": (lambda: fitted().predict(ROWS[:0]), "has no rows"),
+    "predictions of no rows": (lambda: fitted_learner().predict(ROWS[:0]), "has no rows"),
     "labels of another number": (
-        lambda: fitted().evaluate(ROWS, CLASSES[:3]),
+        lambda: fitted_learner().evaluate(ROWS, CLASSES[:3]),
         "There are 20 rows and 3 labels: give one label per row",
     ),
     "a learner that is not there": (
@@ -548,10 +548,12 @@ def work_folder(tmp_path: Path, campaign_file: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n')
     (tmp_path / "notes.docx").write_text("text")
     (tmp_path / "no_images").mkdir()
+
     (tmp_path / "c.teeter").write_bytes(campaign_file.read_bytes())
     np.savez(tmp_path / "pool.npz", features=ROWS)
     np.savez(tmp_path / "head.npz", weight=WEIGHT)
     np.savez(tmp_path / "wide.npz", weight=np.ones((3, 9)))
+
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

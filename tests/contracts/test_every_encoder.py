@@ -103,6 +103,7 @@ def write_images(folder: Path, *, count: int = 6) -> list[str]:
     """Write pictures of many modes and sizes, one of a single pixel."""
     generator = np.random.default_rng(1)
     files = []
+
     for k in range(count):
         size = (
             (1, 1) if k == 3 else (int(generator.integers(2, 90)), int(generator.integers(2, 90)))
@@ -110,6 +111,7 @@ def write_images(folder: Path, *, count: int = 6) -> list[str]:
         mode = ["RGB", "L", "RGBA", "CMYK"][k % 4]
         channels = len(Image.new(mode, (1, 1)).getbands())
         shape = (size[1], size[0], channels) if channels > 1 else (size[1], size[0])
+
         pixels = generator.integers(0, 256, shape).astype(np.uint8)
         file = f"{k}.{'tif' if mode == 'CMYK' else 'png'}"
         Image.fromarray(pixels, mode=None if mode != "CMYK" else "CMYK").save(folder / file)

@@ -45,29 +45,32 @@ TOKENS = RNG.integers(0, 20, size=(48, 7))
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, the data it looks at or how to make them, and what it says of them: one column of
-    its outputs a row.
+    """A model, the data it looks at or how to make them, and its predictions for them: a class
+    for each row.
     """
 
     make: Callable[[], Any]
     data: Any
-    said: Callable[[Any, Any], Any]
+    predict: Callable[[Any, Any], Any]
     head: bool = True
 
 
 class Temperate(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.body, self.head = nn.Linear(6, 5), nn.Linear(5, 4)
+        self.body = nn.Linear(6, 5)
+        self.head = nn.Linear(5, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         return (self.head(self.body(x).tanh()) / 3).softmax(dim=1)
 
 
-class TwoInputs(nn.Module):
+class TokensAndRows(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.numbers, self.head = nn.Embedding(20, 5), nn.Linear(6, 5), nn.Linear(10, 4)
+        self.words = nn.Embedding(20, 5)
+        self.numbers = nn.Linear(6, 5)
+        self.head = nn.Linear(10, 4)
 
     def forward(self, tokens: Tensor, rows: Tensor) -> dict[str, Tensor]:
         return {
@@ -82,7 +85,8 @@ class OfTheLastWord(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.head = nn.Embedding(20, 5), nn.Linear(5, 4, bias=False)
+        self.words = nn.Embedding(20, 5)
+        self.head = nn.Linear(5, 4, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         every = self.head(self.words(tokens).cumsum(dim=1).tanh())
@@ -94,25 +98,27 @@ def convolutional(*ending: nn.Module) -> nn.Sequential:
 
 
 def torch_subject(make: Callable[[], nn.Module], data: Any = ROWS, *, head: bool = True) -> Subject:
-    def drawn() -> nn.Module:
+    def make_seeded() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             return make()
 
-    return Subject(drawn, data, torch_says, head)
+    return Subject(make_seeded, data, predict_with_torch, head)
 
 
-def torch_says(model: nn.Module, data: Any) -> Tensor:
+def predict_with_torch(model: nn.Module, data: Any) -> Tensor:
     model.eval()
     with torch.no_grad():
         if isinstance(data, dict):
             return model(**{name: as_input(part, model) for name, part in data.items()})[
                 "logits"
             ].argmax(dim=1)
+
         rows = data.dataset if isinstance(data, DataLoader) else data
         answer = model(
             as_input(rows.tensors[0] if isinstance(rows, TensorDataset) else rows, model)
         )
+
     return (
         (answer > 0.5).long().reshape(-1) if answer.numel() == len(answer) else answer.argmax(dim=1)
     )
@@ -126,10 +132,10 @@ def as_input(part: Any, model: nn.Module) -> Tensor:
 def sklearn_subject(
     model: Any, labels: Any = NAMED, data: Any = ROWS, *, head: bool = True
 ) -> Subject:
-    return Subject(lambda: model.fit(data, labels), data, sklearn_says, head)
+    return Subject(lambda: model.fit(data, labels), data, predict_with_sklearn, head)
 
 
-def sklearn_says(model: Any, data: Any) -> Any:
+def predict_with_sklearn(model: Any, data: Any) -> Any:
     return np.searchsorted(model.classes_, model.predict(data))
 
 
@@ -168,7 +174,7 @@ SUBJECTS = {
         IMAGES,
         head=False,
     ),
-    "a dictionary": torch_subject(TwoInputs, {"tokens": TOKENS, "rows": ROWS}),
+    "a dictionary": torch_subject(TokensAndRows, {"tokens": TOKENS, "rows": ROWS}),
     "a head for every word": torch_subject(OfTheLastWord, TOKENS),
     "a dataset": torch_subject(lambda: mlp(6, 4), HELD),
     "a data loader": torch_subject(lambda: mlp(6, 4), DataLoader(HELD, batch_size=7)),
@@ -253,26 +259,26 @@ SUBJECTS = {
         False,
     ),
     **{
-        name: Subject(make, data, said)
-        for name, (make, data, said) in library_models.MODELS.items()
+        name: Subject(make, data, predict)
+        for name, (make, data, predict) in library_models.MODELS.items()
     },
 }
 
 
 @cache
-def made(name: str) -> Any:
+def get_model(name: str) -> Any:
     return SUBJECTS[name].make()
 
 
 @cache
 def data_of(name: str) -> Any:
-    found = SUBJECTS[name].data
-    return found() if callable(found) else found
+    data = SUBJECTS[name].data
+    return data() if callable(data) else data
 
 
 @cache
 def observed(name: str) -> Outputs:
-    return teeter.observe(made(name), data_of(name))
+    return teeter.observe(get_model(name), data_of(name))
 
 
 def parts(outputs: Outputs) -> dict[str, Tensor]:
@@ -300,11 +306,11 @@ with_head = pytest.mark.parametrize(
 
 @with_head
 def test_the_features_and_the_head_give_the_logits(name: str) -> None:
-    told = observed(name)
-    assert told.features is not None
-    assert told.weight is not None
-    computed = told.features @ told.weight.T + (0 if told.bias is None else told.bias)
-    torch.testing.assert_close(computed, told.logits, rtol=1e-5, atol=1e-5)
+    outputs = observed(name)
+    assert outputs.features is not None
+    assert outputs.weight is not None
+    computed = outputs.features @ outputs.weight.T + (0 if outputs.bias is None else outputs.bias)
+    torch.testing.assert_close(computed, outputs.logits, rtol=1e-5, atol=1e-5)
 
 
 @every
@@ -314,26 +320,26 @@ def test_a_head_is_found_where_there_is_one(name: str) -> None:
 
 @every
 def test_the_largest_logit_is_what_the_model_predicts(name: str) -> None:
-    subject, told = SUBJECTS[name], observed(name).logits
-    assert told is not None
-    said = np.asarray(subject.said(made(name), data_of(name)))
-    assert len(np.unique(said)) > 1
-    np.testing.assert_array_equal(told.argmax(dim=1), said)
+    logits = observed(name).logits
+    assert logits is not None
+    predicted = np.asarray(SUBJECTS[name].predict(get_model(name), data_of(name)))
+    assert len(np.unique(predicted)) > 1
+    np.testing.assert_array_equal(logits.argmax(dim=1), predicted)
 
 
 @every
-def test_a_row_is_told_alike_in_any_company(name: str) -> None:
-    told, some = observed(name), np.array([31, 2, 17])
+def test_a_row_has_the_same_outputs_in_any_batch(name: str) -> None:
+    rows = np.array([31, 2, 17])
     data = data_of(name).dataset if isinstance(data_of(name), DataLoader) else data_of(name)
-    among = teeter.observe(made(name), take_rows(data, some), batch_size=2)
-    for part, value in parts(told.take(some)).items():
-        torch.testing.assert_close(getattr(among, part), value, rtol=1e-5, atol=1e-5)
+    outputs = teeter.observe(get_model(name), take_rows(data, rows), batch_size=2)
+    for part, value in parts(observed(name).take(rows)).items():
+        torch.testing.assert_close(getattr(outputs, part), value, rtol=1e-5, atol=1e-5)
 
 
 @every
 def test_the_batch_size_changes_nothing(name: str) -> None:
     for size in (1, 5, 48, 1000):
-        again = teeter.observe(made(name), data_of(name), batch_size=size)
+        again = teeter.observe(get_model(name), data_of(name), batch_size=size)
         for part, value in parts(observed(name)).items():
             torch.testing.assert_close(getattr(again, part), value, rtol=1e-5, atol=1e-5)
 
@@ -342,18 +348,18 @@ def test_the_batch_size_changes_nothing(name: str) -> None:
 def test_observing_changes_nothing_and_tells_the_same_again(name: str) -> None:
     data = data_of(name)
     before = contents(data)
-    told = parts(teeter.observe(made(name), data))
-    assert told.keys() == parts(observed(name)).keys()
+    observed_parts = parts(teeter.observe(get_model(name), data))
+    assert observed_parts.keys() == parts(observed(name)).keys()
     for part, value in parts(observed(name)).items():
-        assert torch.equal(told[part], value)
+        assert torch.equal(observed_parts[part], value)
     assert contents(data) == before
 
 
 @every
 def test_there_is_a_row_for_every_row_and_one_precision(name: str) -> None:
-    told = observed(name)
-    assert len(told) == count_rows(data_of(name)) == 48
-    assert len({value.dtype for value in parts(told).values()}) == 1
+    outputs = observed(name)
+    assert len(outputs) == count_rows(data_of(name)) == 48
+    assert len({value.dtype for value in parts(outputs).values()}) == 1
 
 
 @with_head

@@ -74,7 +74,7 @@ def open_items(
     return [pick.item for pick in repository.picks.open_picks(connection, annotator)]
 
 
-def picked(*items: str) -> list[Pick]:
+def make_picks(*items: str) -> list[Pick]:
     return [Pick(item, rank, PickArm.PICKED, {}) for rank, item in enumerate(items, start=1)]
 
 
@@ -167,7 +167,7 @@ def test_features_of_two_lengths_are_reported(
         repository.encodings.read(connection)
 
 
-def test_an_encoding_is_current_only_when_it_is_said_to_be(
+def test_an_encoding_is_current_only_when_it_is_marked_so(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
@@ -259,7 +259,7 @@ def test_picks_made_ahead_go_to_the_next_annotator_who_asks(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
-        repository.picks.add_batch(connection, None, picked("a1", "a2", "a3"), ORIGIN)
+        repository.picks.add_batch(connection, None, make_picks("a1", "a2", "a3"), ORIGIN)
         assert repository.picks.count_ready(connection) == 3
         assert open_items(repository, connection) == []
 
@@ -300,7 +300,7 @@ def test_a_lock_has_one_holder_until_it_is_released(
         assert locks.acquire(connection, LockName.LABEL_STUDIO, 10) is not None, "another lock"
 
     with database.writing() as connection:
-        locks.release(connection, LockName.PICKING, "somebody else")
+        locks.release(connection, LockName.PICKING, "another holder")
         assert locks.is_taken(connection, LockName.PICKING, 10)
         locks.release(connection, LockName.PICKING, holder)
         assert not locks.is_taken(connection, LockName.PICKING, 10)
@@ -394,10 +394,10 @@ def test_a_skip_taken_back_after_the_item_was_picked_again_is_one_open_pick(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
-        repository.picks.add_batch(connection, "ann", picked("a1"), ORIGIN)
+        repository.picks.add_batch(connection, "ann", make_picks("a1"), ORIGIN)
         repository.answers.record(connection, Answer("a1", "ann", AnswerKind.SKIP))
         later = BatchOrigin("ldm-s", seed=0, model_version=1)
-        repository.picks.add_batch(connection, "ann", picked("a1"), later)
+        repository.picks.add_batch(connection, "ann", make_picks("a1"), later)
 
         repository.answers.undo(connection, "ann")
         assert open_items(repository, connection, "ann") == ["a1"]
@@ -409,7 +409,7 @@ def test_an_answer_is_withdrawn_by_its_number_and_later_ones_stay(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
-        repository.picks.add_batch(connection, "queue", picked("a1"), ORIGIN)
+        repository.picks.add_batch(connection, "queue", make_picks("a1"), ORIGIN)
         first, second = (
             repository.answers.record(connection, label("a1", "ann", name), asked_of="queue").number
             for name in ("good", "poor")
@@ -432,7 +432,7 @@ def test_a_withdrawn_item_is_open_again_unless_another_annotator_answered_it(
     database: Database, repository: CampaignRepository
 ) -> None:
     with database.writing() as connection:
-        repository.picks.add_batch(connection, "queue", picked("a1", "a2"), ORIGIN)
+        repository.picks.add_batch(connection, "queue", make_picks("a1", "a2"), ORIGIN)
         receipts = [
             repository.answers.record(connection, label(item, "ann", "good"), asked_of="queue")
             for item in ("a1", "a2")

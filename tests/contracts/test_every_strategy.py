@@ -193,7 +193,7 @@ def test_a_need_that_is_not_refused_is_found(monkeypatch: pytest.MonkeyPatch) ->
         checks.missing_outputs_are_named(First())
 
 
-def test_needs_nobody_can_fill_are_refused() -> None:
+def test_needs_that_no_model_can_fill_are_refused() -> None:
     with pytest.raises(StrategyError, match="telepathy"):
 
         class Psychic(First):

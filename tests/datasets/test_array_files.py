@@ -55,6 +55,7 @@ def test_npz(tmp_path: Path) -> None:
             classes=[7, 9],
         )
     )
+
     assert features_of(pool) == X.tolist()
     assert pool.ids == ["a", "b", "ä,", "d"]
     assert pool.head is not None
@@ -130,7 +131,7 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         (
             {"a": X, "b": X},
@@ -154,9 +155,9 @@ def test_ids_under_another_name(tmp_path: Path) -> None:
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(
-    tmp_path: Path, arrays: dict[str, Any], said: str
+    tmp_path: Path, arrays: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(FileError, match=said):
+    with pytest.raises(FileError, match=message):
         read_pool(npz(tmp_path, **arrays))
 
 
@@ -177,11 +178,13 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path: Path, suffix: st
     npz(tmp_path, features=X)
     safetensors(tmp_path, features=X)
     path = tmp_path / f"file{suffix}"
-    whole = path.read_bytes()
-    for length in [*range(1, len(whole), 7), len(whole) - 1]:
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+
+    for length in [*range(1, len(content), 7), len(content) - 1]:
+        path.write_bytes(content[:length])
         with pytest.raises(FileError, match=rf"is not a (valid )?\{suffix} file"):
             read_pool(path)
+
     path.write_bytes(b"")
     with pytest.raises(FileError, match="is empty: it has 0 bytes"):
         read_pool(path)

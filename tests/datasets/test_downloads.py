@@ -1,4 +1,4 @@
-"""Fetching from a server of our own: whole or not at all, checked, gone on with,
+"""Fetching from a server of our own: whole or not at all, checked, resumed,
 unpacked safely.
 """
 
@@ -47,22 +47,26 @@ class Site:
 def site() -> Iterator[Site]:
     site = Site()
 
-    class Handler(BaseHTTPRequestHandler):
+    class SiteHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             content = site.files.get(self.path)
             wanted = self.headers.get("Range")
             site.asked.append(wanted)
+
             if content is None:
                 self.send_error(404)
                 return
+
             start = (
                 int(wanted.removeprefix("bytes=").rstrip("-"))
                 if wanted and site.knows_ranges
                 else 0
             )
+
             if start >= len(content) > 0 and start:
                 self.send_error(416)
                 return
+
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
@@ -71,7 +75,7 @@ def site() -> Iterator[Site]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SiteHandler) as server:
         site.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -93,25 +97,25 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def left(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_file_arrives_whole_and_checked(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
-    told: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int]] = []
     fetched = fetch_file(
-        Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path, lambda *args: told.append(args)
+        Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path, lambda *args: progress.append(args)
     )
     assert fetched.path.read_bytes() == CONTENT
     assert (fetched.md5, fetched.checked) == (md5(CONTENT), True)
-    assert told[-1] == ("a.bin", len(CONTENT), len(CONTENT))
-    assert left(tmp_path) == ["a.bin"]
+    assert progress[-1] == ("a.bin", len(CONTENT), len(CONTENT))
+    assert list_files(tmp_path) == ["a.bin"]
     fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
     assert len(site.asked) == 1, "what is there and right is not fetched again"
 
 
-def test_without_a_published_checksum_the_one_seen_is_told(site: Site, tmp_path: Path) -> None:
+def test_without_a_published_checksum_the_one_seen_is_reported(site: Site, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     fetched = fetch_file(Remote(f"{site.url}/a.bin", None), tmp_path)
     assert (fetched.md5, fetched.checked) == (md5(CONTENT), False)
@@ -123,7 +127,7 @@ def test_another_file_than_published_is_thrown_away(site: Site, tmp_path: Path) 
         FileError, match=rf"MD5 {md5(b'something else')}, but the published MD5 is {md5(CONTENT)}"
     ):
         fetch_file(Remote(f"{site.url}/a.bin", md5(CONTENT)), tmp_path)
-    assert left(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("knows_ranges", [True, False])
@@ -131,16 +135,19 @@ def test_it_goes_on_where_it_broke_off(site: Site, tmp_path: Path, knows_ranges:
     site.files["/a.bin"] = CONTENT
     site.breaks_after = 500_000
     remote = Remote(f"{site.url}/a.bin", md5(CONTENT))
+
     with pytest.raises(
         FileError,
         match=f"was lost after 500000 of {len(CONTENT)} bytes: run the command again to resume",
     ):
         fetch_file(remote, tmp_path)
-    assert left(tmp_path) == [".a.bin.part"]
-    site.breaks_after, site.knows_ranges = None, knows_ranges
+    assert list_files(tmp_path) == [".a.bin.part"]
+
+    site.breaks_after = None
+    site.knows_ranges = knows_ranges
     assert fetch_file(remote, tmp_path).path.read_bytes() == CONTENT
     assert site.asked[-1] == f"bytes={500_000}-"
-    assert left(tmp_path) == ["a.bin"]
+    assert list_files(tmp_path) == ["a.bin"]
 
 
 def test_without_a_checksum_it_starts_again(site: Site, tmp_path: Path) -> None:
@@ -167,7 +174,7 @@ def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> N
     with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: run teeter datasets"):
         fetch_file(Remote(f"{site.url}/none.bin", None), tmp_path)
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # the port is ours, and nobody listens
+        silent.bind(("127.0.0.1", 0))  # the port is ours, and nothing listens
         port = silent.getsockname()[1]
         with pytest.raises(
             FileError, match=r"Cannot reach 127\.0\.0\.1 \(Connection refused\): check the network"
@@ -186,10 +193,10 @@ def test_mnist_is_fetched_and_read_and_then_there(
     files = tuple(Remote(f"{site.url}{path}", md5(content)) for path, content in site.files.items())
     monkeypatch.setitem(urls.REMOTES, "mnist", files)
     assert len(fetch_dataset("mnist")) == 4
-    assert len(left(tmp_path / "cache" / "teeter" / "datasets" / "mnist")) == 4
+    assert len(list_files(tmp_path / "cache" / "teeter" / "datasets" / "mnist")) == 4
     assert fetch_dataset("mnist") == ()
     assert len(fetch_dataset("mnist", folder=tmp_path / "other")) == 4
-    assert left(tmp_path / "other") == ["mnist"]
+    assert list_files(tmp_path / "other") == ["mnist"]
 
 
 def test_cifar_is_unpacked(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +209,7 @@ def test_cifar_is_unpacked(site: Site, tmp_path: Path, monkeypatch: pytest.Monke
         urls.REMOTES, "cifar10", (Remote(f"{site.url}/cifar.tar.gz", md5(stream.getvalue())),)
     )
     fetch_dataset("cifar10", folder=tmp_path)
-    assert left(tmp_path / "cifar10") == ["cifar-10-batches-bin"]
+    assert list_files(tmp_path / "cifar10") == ["cifar-10-batches-bin"]
 
 
 ARFF = b"@relation r\n" + b"".join(b"@attribute a%d real\n" % k for k in range(16))
@@ -213,12 +220,12 @@ def test_openml_tells_address_and_checksum(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "_OPENML_URL", f"{site.url}/json/{{}}")
-    told = {"url": f"{site.url}/letter.arff", "md5_checksum": md5(ARFF)}
-    site.files["/json/6"] = json.dumps({"data_set_description": told}).encode()
+    description = {"url": f"{site.url}/letter.arff", "md5_checksum": md5(ARFF)}
+    site.files["/json/6"] = json.dumps({"data_set_description": description}).encode()
     site.files["/letter.arff"] = ARFF
     (fetched,) = fetch_dataset("openml-6", folder=tmp_path)
     assert fetched.checked
-    assert left(tmp_path / "openml-6") == ["openml-6.arff"]
+    assert list_files(tmp_path / "openml-6") == ["openml-6.arff"]
     site.files["/json/156"] = b"<html>"
     with pytest.raises(FileError, match="did not return the description of a dataset"):
         fetch_dataset("openml-156", folder=tmp_path)
@@ -279,7 +286,7 @@ def test_nothing_is_unpacked_outside_the_folder(tmp_path: Path, name: str) -> No
     for path in (tar(tmp_path / "a.tar.gz", member("first"), member(name)), tmp_path / "a.zip"):
         with contextlib.suppress(FileError):
             unpack(path, home)
-    assert left(tmp_path) == ["a.tar.gz", "a.zip", "home"]
+    assert list_files(tmp_path) == ["a.tar.gz", "a.zip", "home"]
     assert all(path.resolve().is_relative_to(home.resolve()) for path in home.rglob("*"))
 
 
@@ -289,7 +296,7 @@ def test_a_path_that_leads_outside_leaves_nothing(tmp_path: Path, name: str) -> 
     home.mkdir()
     with pytest.raises(FileError, match=r"is not safe to unpack: .*outside the destination"):
         unpack(tar(tmp_path / "a.tar.gz", member("first"), member(name)), home)
-    assert left(home) == []
+    assert list_files(home) == []
 
 
 @pytest.mark.parametrize(
@@ -299,7 +306,7 @@ def test_links_and_devices_are_not_unpacked(tmp_path: Path, kind: bytes) -> None
     path = tar(tmp_path / "a.tar.gz", member("first"), member("link", kind, linkname="/etc/passwd"))
     with pytest.raises(FileError, match=r"is not safe to unpack: 'link' is a (link|special file)"):
         unpack(path, tmp_path)
-    assert left(tmp_path) == ["a.tar.gz"]
+    assert list_files(tmp_path) == ["a.tar.gz"]
 
 
 def test_a_link_in_a_zip_becomes_a_plain_file(tmp_path: Path) -> None:
@@ -317,18 +324,20 @@ def test_what_would_fill_the_disk_is_not_unpacked(
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
+
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("first", "x")
         archive.writestr("bomb", bytes(1 << 20))
     large = member("bomb")
     large.size = 1 << 20
+
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 19))
     for path in (tmp_path / "a.zip", tar(tmp_path / "a.tar.gz", member("first"), large)):
         with pytest.raises(
             FileError, match=r"Cannot unpack .*: it needs 0\.0 GB, but only 0\.0 GB are free"
         ):
             unpack(path, home)
-        assert left(home) == []
+        assert list_files(home) == []
 
 
 def test_links_and_files_in_the_way_are_replaced_and_what_they_lead_to_stays(
@@ -344,13 +353,13 @@ def test_links_and_files_in_the_way_are_replaced_and_what_they_lead_to_stays(
     assert [path.is_symlink() for path in sorted(home.iterdir())] == [False, False]
     assert (home / "linked" / "file").is_file()
     assert (home / "plain" / "file").is_file()
-    assert left(elsewhere) == ["mine"]
+    assert list_files(elsewhere) == ["mine"]
 
 
 def test_a_damaged_archive_leaves_nothing(tmp_path: Path) -> None:
     path = tar(tmp_path / "a.tar.gz", member("folder/file"), member("folder/other"))
     unpack(path, tmp_path)
-    assert left(tmp_path) == ["a.tar.gz", "folder"]
+    assert list_files(tmp_path) == ["a.tar.gz", "folder"]
     unpack(path, tmp_path)  # over what is there
     for damaged in (path.read_bytes()[:-30], b"no archive"):
         home = tmp_path / f"home{len(damaged)}"
@@ -358,4 +367,4 @@ def test_a_damaged_archive_leaves_nothing(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(FileError, match="is not a valid archive file"):
             unpack(path, home)
-        assert left(home) == []
+        assert list_files(home) == []

@@ -47,42 +47,45 @@ def write_tiny(home: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "where", ["tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet/tiny-imagenet-200"]
+    "subfolder", ["tiny-imagenet", "tiny-imagenet-200", "tiny-imagenet/tiny-imagenet-200"]
 )
-def test_tiny_imagenet(tmp_path: Path, where: str) -> None:
-    written = write_tiny(tmp_path / where)
+def test_tiny_imagenet(tmp_path: Path, subfolder: str) -> None:
+    written = write_tiny(tmp_path / subfolder)
     split = load_dataset("tiny-imagenet", folder=tmp_path, validation=1)
     assert split.classes == ("n01", "n02")
     assert split.validation is not None
     assert sorted([*split.train.labels, *split.validation.labels]) == [0, 0, 0, 1, 1, 1]
     assert split.test.labels.tolist() == [1, 0]
     torch.testing.assert_close(split.test.inputs[0], fractions(written["val_0.JPEG"]))
-    whole = load_dataset("tiny-imagenet", folder=tmp_path).train
-    torch.testing.assert_close(whole.inputs[4], fractions(written["n02_1.JPEG"]))
-    assert whole.labels[4] == 1
+    unsplit = load_dataset("tiny-imagenet", folder=tmp_path).train
+    torch.testing.assert_close(unsplit.inputs[4], fractions(written["n02_1.JPEG"]))
+    assert unsplit.labels[4] == 1
 
 
 def test_rows_stream_through_everything_that_takes_data(tmp_path: Path) -> None:
     write_tiny(tmp_path / "tiny-imagenet")
     train = load_dataset("tiny-imagenet", folder=tmp_path).train
     assert [len(batch) for batch in batches(train.inputs, 4)] == [4, 2]
-    some = materialize(take_rows(train.inputs, np.array([5, 0])))
-    torch.testing.assert_close(some, torch.stack([train.inputs[5], train.inputs[0]]))
-    assert some.dtype == torch.float32
+    taken_rows = materialize(take_rows(train.inputs, np.array([5, 0])))
+    torch.testing.assert_close(taken_rows, torch.stack([train.inputs[5], train.inputs[0]]))
+    assert taken_rows.dtype == torch.float32
 
 
 @pytest.mark.slow
 def test_a_learner_learns_from_pictures_on_disk(tmp_path: Path) -> None:
     write_tiny(tmp_path / "tiny-imagenet")
     split = load_dataset("tiny-imagenet", folder=tmp_path)
+
     learner = Learner(
         lambda seed: mlp(3 * 64 * 64, 2, seed=seed, hidden=8),
         split.train.inputs,
         "ldm-s",
         classes=2,
     )
+
     learner.tell([0, 5], split.train.labels[[0, 5]])
     learner.fit()
+
     assert set(learner.ask(3)) < {1, 2, 3, 4}
     assert 0 <= learner.evaluate(split.test.inputs, split.test.labels).accuracy <= 1
 
@@ -105,12 +108,15 @@ def test_food101(tmp_path: Path) -> None:
     (home / "meta" / "test.txt").write_text("waffles/4\n")
     for name in ("apple_pie/1", "waffles/2", "waffles/3", "waffles/4"):
         write_picture(home / "images" / f"{name}.jpg", 40, 90, 3)
+
     split = load_dataset("food101", folder=tmp_path)
     assert split.train.labels.tolist() == [0, 1, 1]
     assert split.test.inputs[0].shape == (3, 75, 75)
+
     (home / "meta" / "test.txt").write_text("soup/4\n")
     with pytest.raises(FileError, match="has the unknown class 'soup'"):
         load_dataset("food101", folder=tmp_path)
+
     (home / "meta" / "test.txt").write_text("")
     with pytest.raises(FileError, match="is empty"):
         load_dataset("food101", folder=tmp_path)
@@ -224,14 +230,16 @@ def test_parquet_in_memory(tmp_path: Path, inside: str) -> None:
     pytest.importorskip("pyarrow")
     home = tmp_path / "cifar10" / inside
     pixels = [bytes_of(32, 32, 3, seed=k) for k in range(8)]
-    encoded = [picture(one) for one in pixels]
+    encoded = [picture(image) for image in pixels]
     write_picture_table(home / "train-00000-of-00002.parquet", encoded[:3], [3, 1, 2], image="img")
     write_picture_table(home / "train-00001-of-00002.parquet", encoded[3:6], [9, 0, 1], image="img")
     write_picture_table(home / "test-00000-of-00001.parquet", encoded[6:], [5, 6], image="img")
+
     split = load_dataset("cifar10", folder=tmp_path)
+
     assert split.train.labels.tolist() == [3, 1, 2, 9, 0, 1]
     torch.testing.assert_close(
-        split.train.inputs, torch.stack([fractions(one) for one in pixels[:6]])
+        split.train.inputs, torch.stack([fractions(image) for image in pixels[:6]])
     )
     assert split.classes[0] == "airplane"
 
@@ -249,6 +257,7 @@ def test_parquet_of_grey_pictures_and_of_fine_labels(tmp_path: Path) -> None:
             image="img",
             label="fine_label",
         )
+
     digits = load_dataset("mnist", folder=tmp_path)
     torch.testing.assert_close(
         digits.test.inputs, torch.as_tensor(grey, dtype=torch.float32)[None, None] / 255
@@ -261,11 +270,13 @@ def test_parquet_streams_large_datasets_and_tells_their_classes(tmp_path: Path) 
     pixels = [bytes_of(75, 75, 3, seed=k) for k in range(5)]
     home = tmp_path / "food101" / "data"
     names = ["pie", "soup"]
-    encoded = [picture(one) for one in pixels]
+    encoded = [picture(image) for image in pixels]
+
     write_picture_table(
         home / "train-00000-of-00001.parquet", encoded, [0, 1, 1, 0, 1], names=names
     )
     write_picture_table(home / "validation-00000-of-00001.parquet", encoded[:1], [1], names=names)
+
     split = load_dataset("food101", folder=tmp_path)
     assert split.classes == ("pie", "soup")
     assert split.train.labels.tolist() == [0, 1, 1, 0, 1]

@@ -24,11 +24,11 @@ def labels_of(*labels: str | float) -> Labels:
 
 
 def test_labels_are_stripped_and_missing_ones_are_candidates() -> None:
-    found = labels_of(" b", "", "a", "NA", "b ", "null")
-    assert found.classes == ("a", "b")
-    assert found.codes.tolist() == [1, -1, 0, -1, 1, -1]
-    assert found.labelled.tolist() == [0, 2, 4]
-    assert found.candidates.tolist() == [1, 3, 5]
+    labels = labels_of(" b", "", "a", "NA", "b ", "null")
+    assert labels.classes == ("a", "b")
+    assert labels.codes.tolist() == [1, -1, 0, -1, 1, -1]
+    assert labels.labelled.tolist() == [0, 2, 4]
+    assert labels.candidates.tolist() == [1, 3, 5]
 
 
 def test_numbers_are_classes_in_their_order() -> None:

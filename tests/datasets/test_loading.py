@@ -36,6 +36,7 @@ def test_every_dataset_of_the_paper_has_an_entry() -> None:
         "tiny-imagenet",
     ]
     assert {*paper, "food101", "imagenet", "fashion-mnist", "digits"} == set(datasets.names())
+
     validation = {
         "mnist": 5_000,
         "cifar10": 5_000,
@@ -43,6 +44,7 @@ def test_every_dataset_of_the_paper_has_an_entry() -> None:
         "cifar100": 5_000,
         "tiny-imagenet": 10_000,
     }
+
     sizes = {name: find_spec(name).train - validation.get(name, 0) for name in paper}
     assert list(sizes.values()) == [16_000, 40_000, 6_237, 55_000, 45_000, 68_257, 45_000, 90_000]
     assert find_spec("food101").train == 60_600 + 15_150
@@ -59,43 +61,45 @@ def test_digits_need_no_file() -> None:
 
 def test_the_seed_moves_validation_rows_and_no_others() -> None:
     first, again, other = (load_dataset("digits", validation=200, seed=seed) for seed in (0, 0, 1))
+
     assert first.validation is not None
     assert again.validation is not None
     assert other.validation is not None
     assert torch.equal(first.validation.inputs, again.validation.inputs)
     assert not torch.equal(first.validation.inputs, other.validation.inputs)
     assert torch.equal(first.test.inputs, other.test.inputs)
-    whole = load_dataset("digits").train.inputs
+
+    all_inputs = load_dataset("digits").train.inputs
     for split in (first, other):
         assert split.validation is not None
         both = torch.cat([split.train.inputs, split.validation.inputs])
-        assert sorted(both.tolist()) == sorted(whole.tolist())
+        assert sorted(both.tolist()) == sorted(all_inputs.tolist())
 
 
 def test_the_folder_comes_before_the_environment_and_that_before_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def put(folder: Path, label: int) -> None:
+    def write_labels(folder: Path, label: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         x, y = bytes_of(2, 28, 28), np.full(2, label)
         np.savez(folder / "mnist.npz", x_train=x, y_train=y, x_test=x, y_test=y)
 
-    def seen(folder: Path | None = None) -> int:
+    def load_first_label(folder: Path | None = None) -> int:
         return int(load_dataset("mnist", folder=folder).train.labels[0])
 
-    put(tmp_path / "cache" / "teeter" / "datasets" / "mnist", 1)
-    assert seen() == 1
+    write_labels(tmp_path / "cache" / "teeter" / "datasets" / "mnist", 1)
+    assert load_first_label() == 1
     monkeypatch.setenv("TEETER_DATA", str(tmp_path / "data"))
-    assert seen() == 1, "a folder that is not there is passed over"
-    put(tmp_path / "data", 2)
-    assert seen() == 2
-    put(tmp_path / "mine", 3)
-    assert seen(tmp_path / "mine") == 3
+    assert load_first_label() == 1, "a folder that is not there is passed over"
+    write_labels(tmp_path / "data", 2)
+    assert load_first_label() == 2
+    write_labels(tmp_path / "mine", 3)
+    assert load_first_label(tmp_path / "mine") == 3
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         FileError, match=r"There is no mnist in .*empty: run teeter datasets get mnist"
     ):
-        seen(tmp_path / "empty")
+        load_first_label(tmp_path / "empty")
 
 
 def test_the_cache_is_where_each_system_keeps_such_things(
@@ -127,7 +131,7 @@ def test_a_folder_that_is_not_there_or_a_name_that_is_none(tmp_path: Path) -> No
         load_dataset("digits", validation=1437)
 
 
-def test_other_sizes_than_the_published_are_said(
+def test_other_sizes_than_the_published_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_mnist(tmp_path / "mnist")
@@ -155,6 +159,7 @@ def test_embeddings_take_the_place_of_inputs(tmp_path: Path, suffix: str) -> Non
         np.savez(path, **{name: tensor.numpy() for name, tensor in EMBEDDED.items()})
     else:
         save_file(EMBEDDED, path)
+
     for embeddings in (True, path, str(path)):
         split = load_dataset("mnist", folder=tmp_path, validation=4, embeddings=embeddings)
         plain = load_dataset("mnist", folder=tmp_path, validation=4)
@@ -177,7 +182,7 @@ def test_embeddings_with_labels_need_no_dataset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"x_train": np.zeros((12, 3))}, "holds x_train: x_train and x_test are needed"),
         (
@@ -199,10 +204,10 @@ def test_embeddings_with_labels_need_no_dataset(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_embeddings_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
+def test_embeddings_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     write_mnist(tmp_path / "mnist")
     np.savez(tmp_path / "mnist" / "embeddings.npz", **arrays)
-    with pytest.raises(FileError, match=said):
+    with pytest.raises(FileError, match=message):
         load_dataset("mnist", folder=tmp_path, embeddings=True)
 
 

@@ -20,41 +20,47 @@ pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
 def test_shards_hold_every_row_once(pool: Path) -> None:
     for size in (1, 128, 300, 10_000):
-        found = open_shards(pool, rows=size)
-        assert len(found) == ROWS
-        assert found.width == WIDTH
-        whole = np.concatenate([batch for shard in found.shards for batch in shard.batches()])
-        assert np.array_equal(whole, FEATURES)
+        shards = open_shards(pool, rows=size)
+        assert len(shards) == ROWS
+        assert shards.width == WIDTH
+        all_rows = np.concatenate([batch for shard in shards.shards for batch in shard.batches()])
+        assert np.array_equal(all_rows, FEATURES)
+
         rows = RNG.permutation(ROWS)[:50]
-        assert np.array_equal(found.take(rows), FEATURES[rows])
-        assert found.ids(rows) == [f"item {row}" for row in rows]
+        assert np.array_equal(shards.take(rows), FEATURES[rows])
+        assert shards.ids(rows) == [f"item {row}" for row in rows]
+
     assert len({shard.key() for shard in open_shards(pool, rows=128).shards}) == len(
         open_shards(pool, rows=128).shards
     )
 
 
 def test_a_file_that_changes_meanwhile_is_refused(pool: Path) -> None:
-    found = open_shards(pool)
+    shards = open_shards(pool)
     pq.write_table(pa.table({"features": as_lists(FEATURES[:77])}), pool / "0.parquet")
     with pytest.raises(FileError, match="has changed since the pool was opened"):
-        list(found.shards[0].batches())
+        list(shards.shards[0].batches())
 
 
 def test_a_file_of_the_same_size_and_time_is_still_another(pool: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", FEATURES)
     for path in (pool / "0.parquet", tmp_path / "array.npy"):
-        found, before = open_shards(path), path.stat()
+        shards = open_shards(path)
+        before = path.stat()
+
         content = bytearray(path.read_bytes())
         content[len(content) // 2 : len(content) // 2 + 4] = b"\x00\x00\x00\x00"
         path.write_bytes(content)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
         assert path.stat().st_mtime_ns == before.st_mtime_ns
-        assert open_shards(path).shards[0].key() != found.shards[0].key()
+        assert open_shards(path).shards[0].key() != shards.shards[0].key()
         with pytest.raises(FileError, match="has changed since the pool was opened"):
-            found.shards[0].take(np.array([0]))
+            shards.shards[0].take(np.array([0]))
+
         path.unlink()
         with pytest.raises(FileError, match="There is no file"):
-            found.take(np.array([0]))
+            shards.take(np.array([0]))
 
 
 def test_columns_are_read_by_their_names(pool: Path, tmp_path: Path) -> None:
@@ -66,8 +72,10 @@ def test_columns_are_read_by_their_names(pool: Path, tmp_path: Path) -> None:
         pq.write_table(
             pa.table({name: part[:, int(name[1:])] for name in order}), folder / f"{number}.parquet"
         )
+
     assert np.array_equal(open_shards(folder).take(np.arange(ROWS)), FEATURES)
     assert np.array_equal(select_rows(folder).rows, select_rows(pool).rows)
+
     pq.write_table(pa.table({f"y{k}": FEATURES[:5, k] for k in range(WIDTH)}), folder / "9.parquet")
     with pytest.raises(
         FileError, match=r"9\.parquet has its features in y0, .*, and the files before it in x0, x1"
@@ -81,7 +89,7 @@ def test_wide_rows_are_read_a_few_at_a_time(
     monkeypatch.setattr(shards_module, "SHARD_BYTES", 64 * 50 * 4)
     monkeypatch.setattr(shards_module, "BATCH_BYTES", 64 * 7 * 4)
     np.save(tmp_path / "raw.npy", IMAGES[:120])
-    found = open_shards(tmp_path / "raw.npy", raw=True)
-    assert [shard.rows for shard in found.shards] == [50, 50, 20]
-    assert [len(batch) for batch in found.shards[2].batches()] == [7, 7, 6]
-    assert np.array_equal(found.take(np.array([119, 3, 50])), IMAGES[[119, 3, 50]].reshape(3, -1))
+    shards = open_shards(tmp_path / "raw.npy", raw=True)
+    assert [shard.rows for shard in shards.shards] == [50, 50, 20]
+    assert [len(batch) for batch in shards.shards[2].batches()] == [7, 7, 6]
+    assert np.array_equal(shards.take(np.array([119, 3, 50])), IMAGES[[119, 3, 50]].reshape(3, -1))

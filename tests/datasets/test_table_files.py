@@ -70,7 +70,7 @@ def test_what_was_written_is_read(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "pool.csv is empty: it has 0 bytes."),
         ("\n \n", "has no header"),
@@ -88,8 +88,8 @@ def test_what_was_written_is_read(
         ("a,b\n1,2\n".encode("utf-16"), "is not UTF-8 text"),
     ],
 )
-def test_a_broken_csv_file_is_refused(tmp_path: Path, content: str | bytes, said: str) -> None:
-    with pytest.raises(FileError, match=said):
+def test_a_broken_csv_file_is_refused(tmp_path: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(FileError, match=message):
         read_table(csv_of(tmp_path, content))
 
 
@@ -184,8 +184,8 @@ def test_parquet_lists_in_several_pieces_are_one_matrix(tmp_path: Path) -> None:
 
 def test_a_broken_parquet_file_is_refused(tmp_path: Path) -> None:
     path = parquet_of(tmp_path, {"a": list(range(1000))})
-    whole = path.read_bytes()
-    for broken in (b"PAR1", whole[:-20], whole[:50] + whole[-50:], b"a,b\n1,2\n"):
+    content = path.read_bytes()
+    for broken in (b"PAR1", content[:-20], content[:50] + content[-50:], b"a,b\n1,2\n"):
         path.write_bytes(broken)
         with pytest.raises(FileError, match="is not a valid Parquet file"):
             read_table(path)

@@ -127,13 +127,13 @@ def test_no_secret_is_in_the_files() -> None:
 
 def test_variables_of_the_server_are_those_of_its_options() -> None:
     command: Any = build_command(app).commands["serve"]
-    known = {parameter.envvar for parameter in command.params if parameter.envvar}
-    known |= {"TEETER_OIDC_CLIENT_SECRET", "PGPASSWORD"}
-    assert set(SERVICES["teeter"]["environment"]) <= known
+    variables = {parameter.envvar for parameter in command.params if parameter.envvar}
+    variables |= {"TEETER_OIDC_CLIENT_SECRET", "PGPASSWORD"}
+    assert set(SERVICES["teeter"]["environment"]) <= variables
 
 
 def test_empty_variables_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compose file passes variables on that nobody has set."""
+    """The compose file passes on variables that are not set, as empty ones."""
     for variable in ("TEETER_TOKEN", "TEETER_LOGIN", "TEETER_DATABASE"):
         monkeypatch.setenv(variable, "")
     parameters = parse_command(["serve", "--folder", "x"])

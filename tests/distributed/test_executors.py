@@ -23,7 +23,7 @@ def make_tasks(function: str, folder: Path, count: int, **arguments: Any) -> lis
     return [Task(f"{TASKS}:{function}", arguments, str(folder / f"{k}")) for k in range(count)]
 
 
-class InlineWorker:
+class InProcessWorker:
     """Stands for a worker process: runs every task at once, in this process."""
 
     is_closed = False
@@ -68,7 +68,7 @@ def test_workers_have_the_environment_of_now(
 def test_a_task_whose_workers_are_always_killed_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class DyingWorker(InlineWorker):
+    class DyingWorker(InProcessWorker):
         def run(self, task: Task) -> None:
             attempts.append(task.output)
             raise WorkerDiedError
@@ -94,7 +94,7 @@ def test_processes_that_are_always_killed_are_given_up(tmp_path: Path) -> None:
 def test_a_task_whose_worker_died_after_writing_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class ForgetfulWorker(InlineWorker):
+    class ForgetfulWorker(InProcessWorker):
         def run(self, task: Task) -> None:
             attempts.append(task.output)
             super().run(task)
@@ -115,7 +115,7 @@ def test_a_task_whose_worker_died_after_writing_is_not_run_again(
 def test_an_interrupted_plan_does_not_wait_for_its_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class EndlessWorker(InlineWorker):
+    class EndlessWorker(InProcessWorker):
         """Its first task is done at once; the others end only when the worker is closed."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -145,7 +145,7 @@ def test_an_interrupted_plan_does_not_wait_for_its_workers(
 
 
 def test_what_is_there_is_not_done_again(tmp_path: Path) -> None:
-    class Recorder:
+    class RecordingExecutor:
         def run(self, tasks: Sequence[Task], on_done: Any) -> None:
             performed.extend(Path(task.output).name for task in tasks)
             for task in tasks:
@@ -156,7 +156,7 @@ def test_what_is_there_is_not_done_again(tmp_path: Path) -> None:
     progress: list[tuple[int, int]] = []
     (tmp_path / "1").touch()
     tasks = make_tasks("write_done", tmp_path, 3)
-    run_plan(Recorder(), tasks, lambda done, total: progress.append((done, total)))
+    run_plan(RecordingExecutor(), tasks, lambda done, total: progress.append((done, total)))
     assert performed == ["0", "2"]
     assert progress == [(1, 3), (2, 3), (3, 3)]
 

@@ -29,10 +29,12 @@ def test_a_head_is_looked_at_before_any_work(pool: Path, tmp_path: Path) -> None
         "names 2 classes, but has weights for 4": {"weight": weight, "classes": ["a", "b"]},
         "at least 2 are needed": {"weight": weight[:0]},
     }
+
     for sentence, arrays in heads.items():
         np.savez(tmp_path / "bad.npz", **arrays)
         with pytest.raises(InputError, match=sentence):
             select_rows(pool, head=tmp_path / "bad.npz")
+
     with pytest.raises(InputError, match="Cannot draw 0 reference rows"):
         select_rows(pool, reference=0)
     assert not (tmp_path / "work").exists()
@@ -61,5 +63,6 @@ def test_a_process_reads_the_model_once(home: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options)
     )
+
     select_from(home, "raw")
     assert len(read) == 1

@@ -44,8 +44,8 @@ def test_rows_that_another_process_clears_away_are_fetched_again(
                 shutil.rmtree(cleared[0])
 
     cleared: list[Path] = []
-    one = select_rows(pool)
+    expected = select_rows(pool)
     monkeypatch.setattr(fetch, "MAX_LOCAL_READ", 0)
     again = select_rows(pool, executor=Clears(1), work=pool.parent / "again")
     assert cleared
-    assert np.array_equal(one.rows, again.rows)
+    assert np.array_equal(expected.rows, again.rows)

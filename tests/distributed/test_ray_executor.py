@@ -1,4 +1,4 @@
-"""The executor on Ray, without Ray: what it says of a cluster that is away, and how much it asks
+"""The executor on Ray, without Ray: the error for a cluster that is away, and how much it asks
 for at once.
 """
 
@@ -57,7 +57,7 @@ def test_a_cluster_is_asked_for_no_more_at_once_than_workers(
             return running[:1], running[1:]
 
         @staticmethod
-        def get(one: Any) -> None:
+        def get(reference: Any) -> None:
             """Nothing to get."""
 
     monkeypatch.setitem(sys.modules, "ray", Cluster)

@@ -44,11 +44,13 @@ def running_cluster() -> Iterator[Any]:
         cluster = try_again(start_head)
         cluster.machines = []
         paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+
         ray.init(
             address=cluster.address,
             log_to_driver=False,
             runtime_env={"env_vars": {"PYTHONPATH": paths}},
         )
+
         yield cluster
         ray.shutdown()
         cluster.shutdown()
@@ -95,25 +97,25 @@ def bad(output: Path) -> None:
 
 def test_a_machine_that_is_lost_is_made_up_for(cluster: Any, tmp_path: Path) -> None:
     tasks = [Task(f"{HERE}:slow_square", {"number": k}, str(tmp_path / f"{k}")) for k in range(24)]
-    begun = threading.Event()
+    has_begun = threading.Event()
 
     def lose_one() -> None:
-        begun.wait(600)
+        has_begun.wait(600)
         lose_machine(cluster)
 
     killer = threading.Thread(target=lose_one)
     killer.start()
-    told: list[int] = []
+    progress: list[int] = []
 
-    def tell(done: int, whole: int) -> None:
-        told.append(done)
+    def note_progress(done: int, total: int) -> None:
+        progress.append(done)
         if done == 4:
-            begun.set()
+            has_begun.set()
 
-    run_plan(make_executor("ray"), tasks, tell)
+    run_plan(make_executor("ray"), tasks, note_progress)
     killer.join()
     assert [int(Path(task.output).read_text()) for task in tasks] == [k**2 for k in range(24)]
-    assert told[-1] == 24
+    assert progress[-1] == 24
     with pytest.raises(InputError, match=r"This shard is bad\."):
         run_plan(make_executor("ray"), [Task(f"{HERE}:bad", {}, str(tmp_path / "bad"))])
 
@@ -132,7 +134,7 @@ def test_picks_are_those_of_local_processes(
     )
     lost = threading.Event()
 
-    def lose_one(what: str, done: int, whole: int) -> None:
+    def lose_one(what: str, done: int, total: int) -> None:
         if what == "Shards scored" and done == 1 and not lost.is_set():
             lost.set()
             lose_machine(cluster)
@@ -157,18 +159,21 @@ def test_a_model_on_the_workers_picks_as_in_this_process(cluster: Any, tmp_path:
         np.save(tmp_path / f"{k}.npy", rng.standard_normal((3000, 2, 4)).astype(np.float32))
     network = build_network("mlp", (2, 4), 3, seed=1)
     save_model(tmp_path / "model.safetensors", network, "mlp", shape=(2, 4), classes=3)
+
     options: dict[str, Any] = {
         "model": tmp_path / "model.safetensors",
         "reference": 500,
         "rays": 32,
     }
     pool = str(tmp_path / "*.npy")
+
     local = select_from_shards(
         pool, 50, executor=LocalExecutor(1), work=tmp_path / "local", **options
     )
     on_ray = select_from_shards(
         pool, 50, executor=make_executor("ray"), work=tmp_path / "ray", **options
     )
+
     assert np.array_equal(local.rows, on_ray.rows)
     assert np.array_equal(ldm_values(local), ldm_values(on_ray))
 
@@ -183,14 +188,23 @@ def test_an_experiment_is_that_of_one_process(cluster: Any, tmp_path: Path) -> N
         separate=True,
         strategies=("random", "ldm-s"),
     )
+
     alone = run_setting(setting, tmp_path / "alone", device="cpu")
     on_ray = run_setting(setting, tmp_path / "ray", device="cpu", executor=make_executor("ray"))
+
     assert on_ray.finished
-    found = [
+    results = [
         sorted(
-            (one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks)
-            for one in run.rounds
+            (
+                round_.strategy,
+                round_.repetition,
+                round_.number,
+                round_.accuracy,
+                round_.loss,
+                round_.picks,
+            )
+            for round_ in run.rounds
         )
         for run in (alone, on_ray)
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]

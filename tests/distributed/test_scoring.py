@@ -13,7 +13,7 @@ from teeter.distributed import scoring
 from teeter.errors import FileError
 
 
-def test_a_file_that_holds_less_than_it_tells_is_refused(pool: Path, tmp_path: Path) -> None:
+def test_a_file_that_holds_less_than_it_declares_is_refused(pool: Path, tmp_path: Path) -> None:
     select_rows(pool, strategy="entropy")
     (folder,) = (tmp_path / "work").glob("entropy-*")
     shard = open_shards(pool).shards[0]

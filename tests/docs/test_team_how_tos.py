@@ -20,7 +20,7 @@ from teeter.campaigns import Campaign
 from teeter.campaigns.people import ROLES
 from teeter.cli import app
 from teeter.errors import StoreError
-from web.servers import Server, serve_campaigns
+from web.servers import TeeterServeProcess, serve_campaigns
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
 PAGES = {
@@ -82,7 +82,7 @@ def test_the_page_lists_all_roles() -> None:
 @contextmanager
 def run_server(file: Path) -> Iterator[None]:
     """Serve a campaign in a process of its own."""
-    server = Server(file.parent / "home", file).start()
+    server = TeeterServeProcess(file.parent / "home", file).start()
     try:
         yield
     finally:
@@ -146,14 +146,16 @@ def test_the_commands_for_postgresql_do_what_the_page_says(messages: Path, tmp_p
     statements = [
         line.strip() for block in find_blocks("postgresql", "sql") for line in block.splitlines()
     ]
-    create_database, grants = statements[1], statements[2:]
+    create_database = statements[1]
+    grants = statements[2:]
     commands = []
     for line in shell_commands("postgresql"):
         line = line.replace("db.example.org/", f"{host}/")
         line = line.replace("--host=db.example.org", f"--host=127.0.0.1 --port={server.port}")
         commands.append(line)
     _, new, copy_there, _, copy_back, _, _, *backups_and_tools = commands
-    backups, tools = backups_and_tools[:3], backups_and_tools[3:]
+    backups = backups_and_tools[:3]
+    tools = backups_and_tools[3:]
 
     with psycopg.connect(f"{login} dbname=postgres", autocommit=True) as admin:
         admin.execute(create_database)

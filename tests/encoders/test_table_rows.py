@@ -13,7 +13,7 @@ from teeter.errors import InputError
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=5))
-def test_a_card_says_what_the_row_said(cells: dict[str, str]) -> None:
+def test_a_card_shows_the_values_of_the_row(cells: dict[str, str]) -> None:
     assert parse_card(format_card(cells)) == cells
 
 

@@ -17,14 +17,14 @@ from web.browsers import (
     MARKS,
     PATIENCE,
     PHONE,
-    for_all_eyes,
+    check_accessibility,
+    open_window,
     page_server,
     sync_api,
     wait_until,
     wait_until_drawn,
-    window,
 )
-from web.servers import HARMFUL, Server, make_image_campaign, make_text_campaign
+from web.servers import HARMFUL, TeeterServeProcess, make_image_campaign, make_text_campaign
 
 pytestmark = MARKS
 
@@ -32,23 +32,24 @@ PAGES = ("", "/progress", "/map", "/items", "/item?id=html", "/classes", "/expor
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[TeeterServeProcess]:
     file = make_text_campaign(
         tmp_path / "texts.teeter", 200, instructions="Spam wants your money.", cost=0.05
     )
-    made = Server(tmp_path / "home", file).start()
-    yield made
-    made.stop()
+    server = TeeterServeProcess(tmp_path / "home", file).start()
+    yield server
+    server.stop()
 
 
-def opened(browser: Any, address: str, problems: list[str], **options: Any) -> Any:
-    """A new window at an address."""
-    page = window(browser, problems, **options)
+def open_page(browser: Any, address: str, problems: list[str], **options: Any) -> Any:
+    """Open a new window at an address."""
+    page = open_window(browser, problems, **options)
     page.goto(address)
     return page
 
 
-def key_for(page: Any) -> str:
+def choose_key(page: Any) -> str:
+    """Return the shortcut of the right class of the item that is shown."""
     shown = page.locator("#stage .words").inner_text()
     return "1" if re.search("Win|Claim|Urgent|Cheap", shown) else "2"
 
@@ -57,25 +58,29 @@ def label(page: Any, count: int) -> None:
     """Answer by keyboard; each answer shows the next item."""
     for _ in range(count):
         page.locator("#stage .words").wait_for()
-        shown, key = page.locator("#stage").inner_text(), key_for(page)
+        shown = page.locator("#stage").inner_text()
+        key = choose_key(page)
         page.keyboard.press(key)
         sync_api.expect(page.locator("#stage")).not_to_have_text(shown)
         assert page.locator("#last li b").first.inner_text() == {"1": "spam", "2": "ham"}[key]
 
 
-def saved(page: Any, count: int) -> None:
+def expect_saved(page: Any, count: int) -> None:
+    """Wait until the page says that all answers are saved, and how many there are."""
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
     sync_api.expect(page.locator("#count")).to_contain_text(f"{count} of")
 
 
-def held(path: Path) -> dict[str, str | None]:
+def read_answers(path: Path) -> dict[str, str | None]:
+    """Return what the campaign's file holds: the label, or the kind of answer, of each item."""
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
-        found = {
-            one.item: one.label or one.kind for one in campaign.repository.answers.live(connection)
+        answers = {
+            answer.item: answer.label or answer.kind
+            for answer in campaign.repository.answers.live(connection)
         }
     campaign.database.close()
-    return found
+    return answers
 
 
 def truth(item: str) -> str:
@@ -85,13 +90,14 @@ def truth(item: str) -> str:
 def test_items_are_labelled_corrected_and_undone_by_keyboard(browser: Any, tmp_path: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 40)
     problems: list[str] = []
+
     with page_server(file) as address:
-        page = opened(browser, address, problems)
+        page = open_page(browser, address, problems)
         label(page, 4)
-        saved(page, 4)
-        answers = held(file)
+        expect_saved(page, 4)
+        answers = read_answers(file)
         assert len(answers) == 4
-        assert all(said == truth(item) for item, said in answers.items())
+        assert all(label == truth(item) for item, label in answers.items())
 
         # Correct the last answer, then take the correction back.
         newest = page.locator("#last li button").first
@@ -99,11 +105,11 @@ def test_items_are_labelled_corrected_and_undone_by_keyboard(browser: Any, tmp_p
         newest.click()
         sync_api.expect(page.locator("#mode")).to_contain_text("You answered")
         page.keyboard.press("2" if truth(item) == "spam" else "1")
-        wait_until(lambda: held(file)[item] != truth(item))
-        saved(page, 4)
+        wait_until(lambda: read_answers(file)[item] != truth(item))
+        expect_saved(page, 4)
         page.keyboard.press("Backspace")
-        wait_until(lambda: held(file)[item] == truth(item))
-        saved(page, 4)
+        wait_until(lambda: read_answers(file)[item] == truth(item))
+        expect_saved(page, 4)
 
         # After a reload the answers are listed, and undo still reaches the newest.
         page.reload()
@@ -111,21 +117,22 @@ def test_items_are_labelled_corrected_and_undone_by_keyboard(browser: Any, tmp_p
         page.locator("#stage .words").wait_for()
         page.keyboard.press("Backspace")
         sync_api.expect(page.locator("#count")).to_contain_text("3 of")
-        assert item not in held(file)
+        assert item not in read_answers(file)
         page.context.close()
     assert problems == []
 
 
 @pytest.mark.slow
-def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -> None:
+def test_fifty_items_by_keyboard(server: TeeterServeProcess, browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
-    page = opened(browser, server.address, problems)
+    page = open_page(browser, server.address, problems)
     sync_api.expect(page.get_by_text("Spam wants your money.")).to_be_visible()
+
     label(page, 50)
-    saved(page, 50)
-    answers = held(tmp_path / "texts.teeter")
+    expect_saved(page, 50)
+    answers = read_answers(tmp_path / "texts.teeter")
     assert len(answers) == 50
-    assert all(said == truth(item) for item, said in answers.items())
+    assert all(label == truth(item) for item, label in answers.items())
     sync_api.expect(page.locator("#news")).to_contain_text("rained")
 
     # Correct the third of the last ten, then take the correction back.
@@ -135,11 +142,11 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     sync_api.expect(page.locator("#mode")).to_contain_text("You answered")
     wrong = "2" if truth(item) == "spam" else "1"
     page.keyboard.press(wrong)
-    saved(page, 50)
-    assert held(tmp_path / "texts.teeter")[item] != truth(item)
+    expect_saved(page, 50)
+    assert read_answers(tmp_path / "texts.teeter")[item] != truth(item)
     page.keyboard.press("Backspace")
-    saved(page, 50)
-    assert held(tmp_path / "texts.teeter")[item] == truth(item)
+    expect_saved(page, 50)
+    assert read_answers(tmp_path / "texts.teeter")[item] == truth(item)
 
     # After a reload the same ten are there, and another undo reaches the answer before.
     page.reload()
@@ -150,11 +157,12 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     page.locator("#stage .words").wait_for()
     page.keyboard.press("Backspace")
     sync_api.expect(page.locator("#count")).to_contain_text("49 of")
-    assert newest not in held(tmp_path / "texts.teeter")
+    assert newest not in read_answers(tmp_path / "texts.teeter")
     sync_api.expect(page.locator("#why")).not_to_contain_text("undefined")
+
     page.keyboard.press("u")
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
-    assert held(tmp_path / "texts.teeter")[newest] == "unsure"
+    assert read_answers(tmp_path / "texts.teeter")[newest] == "unsure"
 
     # A comment goes with the answer, and keys typed into it are no answers.
     page.keyboard.press("Enter")
@@ -165,56 +173,65 @@ def test_fifty_items_by_keyboard(server: Server, browser: Any, tmp_path: Path) -
     campaign = Campaign.open(tmp_path / "texts.teeter")
     wait_until(lambda: any(line.get("comment") == "12 f u" for line in campaign.history()))
     campaign.database.close()
+
     page.keyboard.press("?")
     sync_api.expect(page.locator("#help")).to_be_visible()
     page.keyboard.press("1")
     page.keyboard.press("Escape")
     sync_api.expect(page.locator("#help")).to_be_hidden()
-    assert len(held(tmp_path / "texts.teeter")) == 51
+    assert len(read_answers(tmp_path / "texts.teeter")) == 51
 
     # Closed and opened again, with the server too, everything goes on.
     page.context.close()
     server.stop()
     server.start()
-    page = opened(browser, server.address, problems)
+    page = open_page(browser, server.address, problems)
     sync_api.expect(page.locator("#count")).to_contain_text("49 of")
     label(page, 1)
-    saved(page, 50)
+    expect_saved(page, 50)
     page.context.close()
     assert problems == []
 
 
 @pytest.mark.slow
-def test_html_is_text_and_an_export_has_it(server: Server, browser: Any, tmp_path: Path) -> None:
+def test_html_is_text_and_an_export_has_it(
+    server: TeeterServeProcess, browser: Any, tmp_path: Path
+) -> None:
     problems: list[str] = []
-    page = opened(browser, f"{server.address}/c/texts/items?search=alert", problems)
+    page = open_page(browser, f"{server.address}/c/texts/items?search=alert", problems)
     page.on("dialog", lambda dialog: problems.append("a script of a text ran"))
+
     page.locator("#rows a").first.click()
     assert page.locator(".stage.text").inner_text() == HARMFUL
     page.get_by_role("button", name="ham", exact=True).click()
     sync_api.expect(page.get_by_text("me: ham")).to_be_visible()
+
     page.goto(f"{server.address}/c/texts/export")
     with page.expect_download(timeout=PATIENCE) as coming:
         page.get_by_role("link", name="csv", exact=True).click()
     coming.value.save_as(tmp_path / "labels.csv")
+
     with (tmp_path / "labels.csv").open(newline="", encoding="utf-8") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
     assert len(rows) == 201
     assert (rows["html"]["content"], rows["html"]["label"]) == (HARMFUL, "ham")
+
     page.context.close()
     assert problems == []
 
 
 @pytest.mark.slow
-def test_the_map_opens_items(server: Server, browser: Any) -> None:
+def test_the_map_opens_items(server: TeeterServeProcess, browser: Any) -> None:
     problems: list[str] = []
-    page = opened(browser, f"{server.address}/c/texts/map", problems)
+    page = open_page(browser, f"{server.address}/c/texts/map", problems)
     sync_api.expect(page.locator("#status")).to_contain_text("201 items")
+
     drawn = """canvas => {
         const image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         return image.data.some(value => value > 0);
     }"""
     assert page.locator("#map").evaluate(drawn), "points are drawn"
+
     box = page.locator("#map").bounding_box()
     for across in range(5, 96, 3):
         for down in range(5, 96, 3):
@@ -225,33 +242,38 @@ def test_the_map_opens_items(server: Server, browser: Any) -> None:
                 break
         if page.locator("#opened a").count():
             break
+
     page.locator("#opened a").click()
     sync_api.expect(page.get_by_role("heading", name="Answers")).to_be_visible()
+
     page.context.close()
     assert problems == []
 
 
 @pytest.mark.slow
 def test_an_answer_without_a_server_is_kept_and_sent_again(
-    server: Server, browser: Any, tmp_path: Path
+    server: TeeterServeProcess, browser: Any, tmp_path: Path
 ) -> None:
-    page = opened(browser, server.address, [])
+    page = open_page(browser, server.address, [])
     label(page, 2)
-    saved(page, 2)
+    expect_saved(page, 2)
+
     server.kill()
-    page.keyboard.press(key_for(page))
+    page.keyboard.press(choose_key(page))
     sync_api.expect(page.locator("#alarm")).to_contain_text("Not saved")
     sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED")
-    assert len(held(tmp_path / "texts.teeter")) == 2
+    assert len(read_answers(tmp_path / "texts.teeter")) == 2
+
     server.start()
-    saved(page, 3)
+    expect_saved(page, 3)
     sync_api.expect(page.locator("#alarm")).to_be_hidden()
-    assert len(held(tmp_path / "texts.teeter")) == 3
+    assert len(read_answers(tmp_path / "texts.teeter")) == 3
+
     page.context.close()
 
 
-def unsent(page: Any) -> int:
-    """How many answers the browser keeps."""
+def count_unsent_answers(page: Any) -> int:
+    """Return how many answers the browser keeps."""
     count: int = page.evaluate(
         "Object.keys(localStorage).filter((key) => key.startsWith('teeter outbox')).length"
     )
@@ -259,59 +281,71 @@ def unsent(page: Any) -> int:
 
 
 @pytest.mark.slow
-def test_two_tabs_lose_no_answer(server: Server, browser: Any, tmp_path: Path) -> None:
-    first = opened(browser, server.address, [])
+def test_two_tabs_lose_no_answer(server: TeeterServeProcess, browser: Any, tmp_path: Path) -> None:
+    first = open_page(browser, server.address, [])
     first.locator("#stage .words").wait_for()
     second = first.context.new_page()
     second.goto(server.address)
     second.locator("#stage .words").wait_for()
+
     server.kill()
     label(first, 4)
     mine = [
         button.get_attribute("aria-label").removeprefix("Change ")
         for button in first.locator("#last button").all()
     ]
+
     second.keyboard.press("u")
     sync_api.expect(second.locator("#alarm")).to_contain_text("Not saved")
-    assert unsent(second) == 5
+    assert count_unsent_answers(second) == 5
+
     first.close(run_before_unload=False)
     server.start()
     sync_api.expect(second.locator("#saved")).to_have_text("All saved")
-    assert unsent(second) == 4
+    assert count_unsent_answers(second) == 4
+
     first = second.context.new_page()
     first.goto(server.address)
     sync_api.expect(first.locator("#saved")).to_have_text("All saved")
-    assert unsent(first) == 0
-    answers = held(tmp_path / "texts.teeter")
+    assert count_unsent_answers(first) == 0
+
+    answers = read_answers(tmp_path / "texts.teeter")
     assert len(mine) == 4
     assert {item: answers[item] for item in mine} == {item: truth(item) for item in mine}
+
     first.context.close()
 
 
 @pytest.mark.slow
-def test_what_was_taken_back_in_another_tab_is_told(
-    server: Server, browser: Any, tmp_path: Path
+def test_an_answer_undone_in_another_tab_is_reported(
+    server: TeeterServeProcess, browser: Any, tmp_path: Path
 ) -> None:
     problems: list[str] = []
-    page = opened(browser, server.address, problems)
+    page = open_page(browser, server.address, problems)
     label(page, 2)
-    saved(page, 2)
+    expect_saved(page, 2)
+
     other = page.context.new_page()
     other.goto(server.address)
     other.locator("#stage .words").wait_for()
     other.keyboard.press("Backspace")
-    saved(other, 1)
+    expect_saved(other, 1)
+
     page.keyboard.press("Backspace")
     sync_api.expect(page.locator("#alarm")).to_contain_text("Nothing was undone")
-    assert len(held(tmp_path / "texts.teeter")) == 1
+    assert len(read_answers(tmp_path / "texts.teeter")) == 1
+
     page.get_by_role("button", name="Reload").click()
     sync_api.expect(page.locator("#last li b")).to_have_count(1)
     sync_api.expect(page.locator("#alarm")).to_be_hidden()
+
     assert not problems
 
 
 @pytest.mark.slow
-def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser: Any) -> None:
+def test_a_browser_that_keeps_nothing_sends_all_the_same(
+    server: TeeterServeProcess, browser: Any
+) -> None:
     context = browser.new_context()
     context.add_init_script(
         "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); "
@@ -321,47 +355,54 @@ def test_a_browser_that_keeps_nothing_sends_all_the_same(server: Server, browser
     page.set_default_timeout(PATIENCE)
     page.goto(server.address)
     label(page, 2)
-    saved(page, 2)
+    expect_saved(page, 2)
     context.close()
 
 
 @pytest.mark.slow
 def test_a_name_that_is_changed_in_another_tab_takes_no_answers(
-    server: Server, browser: Any, tmp_path: Path
+    server: TeeterServeProcess, browser: Any, tmp_path: Path
 ) -> None:
-    page = opened(browser, server.address, [])
+    page = open_page(browser, server.address, [])
     page.locator("#stage .words").wait_for()
+
     other = page.context.new_page()
     other.goto(f"{server.address}/c/texts/export")
     other.locator(".who summary").click()
     other.locator(".who input[name=annotator]").fill("zoe")
     other.get_by_role("button", name="Change name").click()
     sync_api.expect(other.locator(".who summary")).to_have_text("zoe")
-    page.keyboard.press(key_for(page))
+
+    page.keyboard.press(choose_key(page))
     sync_api.expect(page.locator("#alarm")).to_contain_text(
         "You are now labelling as zoe in this browser. Reload this page"
     )
+
     page.wait_for_timeout(1500)
-    assert held(tmp_path / "texts.teeter") == {}
-    assert unsent(page) == 1
+    assert read_answers(tmp_path / "texts.teeter") == {}
+    assert count_unsent_answers(page) == 1
+
     page.context.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) -> None:
+def test_a_phone_and_who_sees_little(server: TeeterServeProcess, browser: Any, scheme: str) -> None:
     problems: list[str] = []
-    page = opened(
+    page = open_page(
         browser, server.address, problems, viewport=PHONE, color_scheme=scheme, has_touch=True
     )
+
     label(page, 1)
-    saved(page, 1)
+    expect_saved(page, 1)
     page.locator(".choice").first.tap()
-    saved(page, 2)
+    expect_saved(page, 2)
+
     for path in PAGES:
         page.goto(f"{server.address}/c/texts{path}")
         wait_until_drawn(page)
-        for_all_eyes(page, path)
+        check_accessibility(page, path)
+
     page.context.close()
     assert problems == []
 
@@ -370,35 +411,41 @@ def test_a_phone_and_who_sees_little(server: Server, browser: Any, scheme: str) 
 def test_images_by_keyboard(browser: Any, tmp_path: Path) -> None:
     problems: list[str] = []
     file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 60)
-    server = Server(tmp_path / "home", "--folder", tmp_path, file).start()
+    server = TeeterServeProcess(tmp_path / "home", "--folder", tmp_path, file).start()
+
     try:
-        page = opened(browser, f"{server.address}/c/digits", problems)
+        page = open_page(browser, f"{server.address}/c/digits", problems)
+
         for number in range(1, 4):
             shown = page.locator("#stage img")
             shown.wait_for()
             assert shown.evaluate("i => i.decode().then(() => i.naturalWidth)") == 64
             page.keyboard.press("1")
-            saved(page, number)
+            expect_saved(page, number)
+
         page.goto(server.address)
         sync_api.expect(page.get_by_role("link", name="digits")).to_be_visible()
+
         page.goto(f"{server.address}/new")
         page.set_viewport_size(PHONE)
         for path in ("", "/new"):
             page.goto(f"{server.address}{path}")
-            for_all_eyes(page, path)
+            check_accessibility(page, path)
+
         page.get_by_label("Name", exact=True).fill("again")
         page.get_by_label("or a folder of images").select_option("digits")
         page.get_by_label("Classes, separated by commas").fill("a, b, c")
         page.get_by_role("button", name="Create campaign").click()
         page.wait_for_url("**/c/again")
         page.locator("#stage img").wait_for()
+
         page.context.close()
     finally:
         server.stop()
     assert problems == []
 
 
-def begin_with_classes(path: Path, count: int) -> list[str]:
+def create_campaign_with_classes(path: Path, count: int) -> list[str]:
     """Make a campaign of 30 texts with many classes, and return the classes."""
     names = [f"{word} {number}" for number in range(count) for word in ("Café", "delay")][:count]
     campaign = Campaign.create(path, "many", names)
@@ -410,10 +457,10 @@ def begin_with_classes(path: Path, count: int) -> list[str]:
 @pytest.mark.slow
 def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "many.teeter"
-    names = begin_with_classes(file, 40)
+    names = create_campaign_with_classes(file, 40)
     problems: list[str] = []
     with page_server(file) as address:
-        page = opened(browser, address, problems)
+        page = open_page(browser, address, problems)
         page.locator("#stage .words").wait_for()
         assert page.locator(".choice kbd").count() == 0, "40 classes have no shortcuts"
 
@@ -427,7 +474,7 @@ def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> Non
         assert chosen == matches[1]
         page.keyboard.press("Enter")
         sync_api.expect(page.locator("#last li b").first).to_have_text(chosen)
-        saved(page, 1)
+        expect_saved(page, 1)
         sync_api.expect(page.locator("#find")).to_have_value("")
 
         # With an empty field the other keys act: capitals flag or mark as unsure, backspace undoes.
@@ -441,7 +488,7 @@ def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> Non
         page.keyboard.press("Enter")
         page.keyboard.press("Escape")
         sync_api.expect(shown).to_have_count(40)
-        wait_until(lambda: list(held(file).values()) == [chosen])
+        wait_until(lambda: list(read_answers(file).values()) == [chosen])
         page.context.close()
     assert problems == []
 
@@ -449,10 +496,10 @@ def test_with_many_classes_typing_finds_one(browser: Any, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_with_ten_classes_a_slash_finds_one(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "many.teeter"
-    begin_with_classes(file, 12)
+    create_campaign_with_classes(file, 12)
     problems: list[str] = []
     with page_server(file) as address:
-        page = opened(browser, address, problems)
+        page = open_page(browser, address, problems)
         page.locator("#stage .words").wait_for()
         page.keyboard.press("2")
         sync_api.expect(page.locator("#last li b").first).to_have_text("delay 0")
@@ -464,7 +511,7 @@ def test_with_ten_classes_a_slash_finds_one(browser: Any, tmp_path: Path) -> Non
         # Afterwards keys are shortcuts again.
         page.keyboard.press("1")
         sync_api.expect(page.locator("#last li b").first).to_have_text("Café 0")
-        saved(page, 3)
+        expect_saved(page, 3)
         page.context.close()
     assert problems == []
 
@@ -485,7 +532,7 @@ def test_long_class_names_do_not_make_a_page_wider_than_a_phone(
 
     problems: list[str] = []
     with page_server(file) as address:
-        page = opened(browser, address, problems, viewport=PHONE, has_touch=True)
+        page = open_page(browser, address, problems, viewport=PHONE, has_touch=True)
         page.locator("#why .near").wait_for()
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     assert problems == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from web.browsers import MARKS, for_all_eyes, page_server, sync_api, window
+from web.browsers import MARKS, check_accessibility, open_window, page_server, sync_api
 from web.servers import HARMFUL
 
 pytestmark = [*MARKS, pytest.mark.slow]
@@ -40,7 +40,7 @@ def test_columns_are_shown_beside_the_item_and_nothing_in_them_runs(
 ) -> None:
     problems: list[str] = []
     with page_server(make_campaign(tmp_path / "rows.teeter")) as address:
-        page = window(browser, problems)
+        page = open_window(browser, problems)
         page.goto(f"{address}/c/rows")
         columns = page.locator("#stage .columns")
         columns.wait_for()
@@ -59,7 +59,7 @@ def test_columns_are_shown_beside_the_item_and_nothing_in_them_runs(
             assert link.get_attribute("referrerpolicy") == "no-referrer"
         assert columns.locator("script, img, b").count() == 0
         assert "<script>alert" in columns.inner_text(), "HTML is shown as text"
-        for_all_eyes(page, "/c/rows")
+        check_accessibility(page, "/c/rows")
 
         first = columns.inner_text()
         page.keyboard.press("1")

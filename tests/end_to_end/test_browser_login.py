@@ -22,7 +22,7 @@ from web.auth.mock_oidc_provider import (
     MockProvider,
     running_provider,
 )
-from web.browsers import MARKS, PHONE, for_all_eyes, page_server, sync_api, window
+from web.browsers import MARKS, PHONE, check_accessibility, open_window, page_server, sync_api
 from web.servers import make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
@@ -75,7 +75,7 @@ def address(
 def page(browser: Any) -> Iterator[Any]:
     """A window; nothing must go wrong in it but requests that the server refuses."""
     problems: list[str] = []
-    page = window(browser, problems)
+    page = open_window(browser, problems)
     yield page
     page.context.close()
     assert [problem for problem in problems if "the server responded with" not in problem] == []
@@ -141,10 +141,10 @@ def test_labels_are_saved_under_the_address_and_logging_out_ends_it(
     sync_api.expect(page.locator("header")).to_contain_text("bob@example.org")
 
 
-def test_the_answer_to_the_login_of_another_browser_logs_nobody_in(
+def test_the_answer_to_the_login_of_another_browser_logs_no_one_in(
     page: Any, browser: Any, address: str, provider: MockProvider
 ) -> None:
-    attacker = window(browser, [])
+    attacker = open_window(browser, [])
     attacker.goto(address)
     attacker.get_by_role("link", name="Log in with your account of the lab").click()
     answer = attacker.get_by_role("link", name="It is me").get_attribute("href")
@@ -162,19 +162,19 @@ def test_a_refused_person_reads_one_sentence(
     browser: Any, address: str, provider: MockProvider, scheme: str, viewport: dict[str, int]
 ) -> None:
     provider.email = "eve@evil.example"
-    page = window(browser, [], viewport=viewport, color_scheme=scheme)
+    page = open_window(browser, [], viewport=viewport, color_scheme=scheme)
     name = f"{viewport['width']}-{scheme}"
 
     page.goto(address + DEEP_LINK)
     take_picture(page, f"login-{name}")
-    for_all_eyes(page, "login")
+    check_accessibility(page, "login")
 
     log_in(page, address, DEEP_LINK)
     alert = page.get_by_role("alert")
     sync_api.expect(alert).to_have_text(REFUSAL)
     sync_api.expect(page.get_by_role("alert")).to_have_count(1)
     take_picture(page, f"refusal-{name}")
-    for_all_eyes(page, "refusal")
+    check_accessibility(page, "refusal")
 
     # With another account they arrive where they wanted to go.
     provider.email = "ann@example.org"

@@ -9,7 +9,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import ClassDescription
-from web.browsers import MARKS, for_all_eyes, page_server, sync_api, wait_until, window
+from web.browsers import MARKS, check_accessibility, open_window, page_server, sync_api, wait_until
 from web.servers import make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
@@ -50,14 +50,14 @@ def test_a_suggestion_is_accepted_by_a_key_and_hidden_by_a_switch(
     file = make_suggested_campaign(tmp_path / "texts.teeter")
     problems: list[str] = []
     with page_server(file) as address:
-        page = window(browser, problems, color_scheme=scheme)
+        page = open_window(browser, problems, color_scheme=scheme)
         page.goto(address)
         show_suggestion(page)
         suggestion = page.locator("#suggestion")
         sync_api.expect(suggestion).to_contain_text("by old <model> (90% sure)")
         sync_api.expect(suggestion).to_contain_text("accuracy not measured yet")
         sync_api.expect(page.locator(".meanings")).to_contain_text("<i>Ads</i>")
-        for_all_eyes(page, "the page")
+        check_accessibility(page, "the page")
 
         page.keyboard.press("=")
         wait_until(lambda: shown_labels(file) == ["spam"])
@@ -79,6 +79,6 @@ def test_a_suggestion_is_accepted_by_a_key_and_hidden_by_a_switch(
 
         page.goto(f"{address}/c/texts/classes")
         sync_api.expect(page.locator("tbody")).to_contain_text("old <model>")
-        for_all_eyes(page, "the page")
+        check_accessibility(page, "the page")
         page.context.close()
     assert problems == []

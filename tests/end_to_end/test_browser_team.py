@@ -11,42 +11,47 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PHONE, for_all_eyes, sync_api, wait_until_drawn, window
-from web.servers import Server, make_text_campaign
+from web.browsers import MARKS, PHONE, check_accessibility, open_window, sync_api, wait_until_drawn
+from web.servers import TeeterServeProcess, make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = make_text_campaign(tmp_path / "texts.teeter", 60, overlap=1.0)
-    campaign = Campaign.open(made)
+    path = make_text_campaign(tmp_path / "texts.teeter", 60, overlap=1.0)
+
+    campaign = Campaign.open(path)
+
     for k in range(12):
         campaign.tell(f"t{k}", "spam", "ann")
         campaign.tell(f"t{k}", "ham" if k < 4 else "spam", "Bo <b>b</b>")
+
     campaign.database.close()
-    return made
+    return path
 
 
 @pytest.fixture
 def tokens(file: Path) -> dict[str, str]:
     campaign = Campaign.open(file)
     roles = {"ann": "annotator", "rey": "reviewer", "olga": "owner"}
-    made = {name: campaign.people.add(name, role) for name, role in roles.items()}
+    tokens = {name: campaign.people.add(name, role) for name, role in roles.items()}
     campaign.database.close()
-    return made
+    return tokens
 
 
 @pytest.fixture
-def server(file: Path, tokens: dict[str, str], tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path / "home", file).start()
-    yield made
-    made.stop()
+def server(file: Path, tokens: dict[str, str], tmp_path: Path) -> Iterator[TeeterServeProcess]:
+    server = TeeterServeProcess(tmp_path / "home", file).start()
+    yield server
+    server.stop()
 
 
-def entered(browser: Any, server: Server, token: str, problems: list[str], **options: Any) -> Any:
-    """A new window of somebody who has logged in."""
-    page = window(browser, problems, **options)
+def log_in(
+    browser: Any, server: TeeterServeProcess, token: str, problems: list[str], **options: Any
+) -> Any:
+    """Open a new window, and log in with a token."""
+    page = open_window(browser, problems, **options)
     page.on("dialog", lambda _: problems.append("a script of a name ran"))
     page.goto(f"{server.address}/login")
     page.get_by_label("Your token").fill(token)
@@ -55,101 +60,118 @@ def entered(browser: Any, server: Server, token: str, problems: list[str], **opt
     return page
 
 
-def decided(file: Path) -> dict[str, str]:
+def read_decisions(file: Path) -> dict[str, str]:
     campaign = Campaign.open(file)
-    found = {
-        item: one.label
-        for item, one in campaign.labels().items()
-        if one.by not in ("majority", "dawid-skene")
+    decisions = {
+        item: label.label
+        for item, label in campaign.labels().items()
+        if label.by not in ("majority", "dawid-skene")
     }
     campaign.database.close()
-    return found
+    return decisions
 
 
-def shows(page: Any, count: int) -> None:
+def expect_to_decide(page: Any, count: int) -> None:
     sync_api.expect(page.locator("#count")).to_have_text(f"{count} to decide")
     sync_api.expect(page.locator("#saved")).to_have_text("All saved")
 
 
 def test_disagreements_are_decided_by_keyboard(
-    server: Server, browser: Any, file: Path, tokens: dict[str, str]
+    server: TeeterServeProcess, browser: Any, file: Path, tokens: dict[str, str]
 ) -> None:
     problems: list[str] = []
-    page = entered(browser, server, tokens["rey"], problems)
+    page = log_in(browser, server, tokens["rey"], problems)
     page.get_by_role("link", name="Disagreements").click()
+
     sync_api.expect(page.locator("#count")).to_have_text("4 to decide")
     sync_api.expect(page.locator("#why")).to_contain_text("Bo <b>b</b>")
     sync_api.expect(page.locator("#mode")).to_contain_text("ann: spam")
+
     page.keyboard.press("1")
-    shows(page, 3)
+    expect_to_decide(page, 3)
     page.keyboard.press("2")
-    shows(page, 2)
-    assert sorted(decided(file).values()) == ["ham", "spam"]
+    expect_to_decide(page, 2)
+    assert sorted(read_decisions(file).values()) == ["ham", "spam"]
+
     page.keyboard.press("Backspace")
-    shows(page, 3)
+    expect_to_decide(page, 3)
     sync_api.expect(page.locator("#mode")).to_contain_text("Decide again")
-    assert list(decided(file).values()) == ["spam"]
+    assert list(read_decisions(file).values()) == ["spam"]
+
     page.keyboard.press("u")  # no decision
     page.keyboard.press("f")
-    shows(page, 2)
+    expect_to_decide(page, 2)
+
     page.keyboard.press(" ")
     page.keyboard.press("1")
-    shows(page, 1)
+    expect_to_decide(page, 1)
     sync_api.expect(page.locator("#stage")).to_contain_text("skipped the remaining items")
+
     page.reload()
-    shows(page, 1)
+    expect_to_decide(page, 1)
     sync_api.expect(page.locator("#last li")).to_have_count(3)
+
     page.keyboard.press("2")
     sync_api.expect(page.locator("#stage")).to_contain_text("Nothing to decide")
-    shows(page, 0)
-    assert sorted(decided(file).values()) == ["ham", "spam", "spam"]
+    expect_to_decide(page, 0)
+    assert sorted(read_decisions(file).values()) == ["ham", "spam", "spam"]
+
     campaign = Campaign.open(file)
     assert campaign.disagreements() == []
     assert [line["label"] for line in campaign.history() if line["what"] == "decided"].count(
         None
     ) == 1
     campaign.database.close()
+
     page.context.close()
     assert problems == []
 
 
-def test_an_owner_names_somebody_who_comes_in(
-    server: Server, browser: Any, tokens: dict[str, str]
+def test_an_owner_adds_a_reviewer_who_logs_in(
+    server: TeeterServeProcess, browser: Any, tokens: dict[str, str]
 ) -> None:
     problems: list[str] = []
-    page = entered(browser, server, tokens["olga"], problems)
+    page = log_in(browser, server, tokens["olga"], problems)
     page.get_by_role("link", name="Team").click()
+
     page.locator(".add input[name=name]").fill("zoe")
     page.locator(".add select").select_option("reviewer")
     page.get_by_role("button", name="Add").click()
     token = page.locator(".token").inner_text()
-    other = entered(browser, server, token, problems)
+
+    other = log_in(browser, server, token, problems)
     other.goto(f"{server.address}/c/texts/team")
     sync_api.expect(other.get_by_role("row", name="zoe reviewer")).to_be_visible()
-    assert other.get_by_role("button", name="Add").count() == 0, "a reviewer names nobody"
+    assert other.get_by_role("button", name="Add").count() == 0, (
+        "a reviewer adds no one to the team"
+    )
+
     changes = page.locator("details.change", has=page.get_by_label("Change zoe"))
     changes.locator("summary").click()
     changes.get_by_role("button", name="Revoke token").click()
     sync_api.expect(page.get_by_role("status").first).to_contain_text("was revoked")
+
     other.reload()
     other.wait_for_url("**/login?next=*")
+
     page.get_by_label("Combine several answers about an item by").select_option("dawid-skene")
     page.get_by_role("button", name="Save").click()
     sync_api.expect(page.get_by_label("Combine several answers about an item by")).to_have_value(
         "dawid-skene"
     )
+
     other.context.close()
     page.context.close()
-    assert [one for one in problems if "401" not in one] == []
+    assert [problem for problem in problems if "401" not in problem] == []
 
 
-def test_an_annotator_is_told_whose_it_is(
-    server: Server, browser: Any, tokens: dict[str, str]
+def test_an_annotator_may_not_decide_and_is_sent_to_a_reviewer(
+    server: TeeterServeProcess, browser: Any, tokens: dict[str, str]
 ) -> None:
-    page = entered(browser, server, tokens["ann"], [])
+    page = log_in(browser, server, tokens["ann"], [])
     assert page.locator("nav a").all_inner_texts() == ["Label", "Progress", "Classes"]
-    answer = page.goto(f"{server.address}/c/texts/disagreements")
-    assert answer.status == 403
+    response = page.goto(f"{server.address}/c/texts/disagreements")
+    assert response.status == 403
     sync_api.expect(
         page.get_by_text("ann is an annotator and may not decide: ask a reviewer.")
     ).to_be_visible()
@@ -158,10 +180,10 @@ def test_an_annotator_is_told_whose_it_is(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_and_who_sees_little(
-    server: Server, browser: Any, tokens: dict[str, str], scheme: str
+    server: TeeterServeProcess, browser: Any, tokens: dict[str, str], scheme: str
 ) -> None:
     problems: list[str] = []
-    page = entered(
+    page = log_in(
         browser,
         server,
         tokens["olga"],
@@ -170,14 +192,17 @@ def test_a_phone_and_who_sees_little(
         color_scheme=scheme,
         has_touch=True,
     )
+
     for path in ("disagreements", "team"):
         page.goto(f"{server.address}/c/texts/{path}")
         wait_until_drawn(page)
         if path == "team":
             page.locator(".change summary").first.click()
-        for_all_eyes(page, path)
+        check_accessibility(page, path)
+
     page.goto(f"{server.address}/c/texts/disagreements")
     page.locator(".choice").first.tap()
-    shows(page, 3)
+    expect_to_decide(page, 3)
+
     page.context.close()
     assert problems == []

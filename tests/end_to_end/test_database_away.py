@@ -15,20 +15,19 @@ from typing import Any
 import httpx
 import pytest
 
-from campaigns.postgres_server import Server as PostgresServer
-from campaigns.postgres_server import running_server
+from campaigns.postgres_server import PostgresServer, running_server
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.copies import copy_campaign
 from teeter.campaigns.db import Database
 from teeter.web import campaign_tokens
-from web.servers import Server, make_text_campaign, serve_campaigns
+from web.servers import TeeterServeProcess, make_text_campaign, serve_campaigns
 
 pytestmark = pytest.mark.xdist_group("servers")
 
 AT = "/api/v1/campaigns/texts"
-PEOPLE = 6
+ANNOTATORS = 6
 QUOTA = 10
-"""So many answers a person may give between two outages: fast people do not use up the items."""
+"""Answers of an annotator between two outages: fast annotators do not use up the items."""
 
 PATIENCE = 600_000
 """Milliseconds. On a busy machine the trainer, which is nice to others, takes minutes to start."""
@@ -36,48 +35,55 @@ PATIENCE = 600_000
 
 @pytest.fixture
 def database() -> Iterator[PostgresServer]:
-    with running_server() as made:
-        yield made
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture
 def place(database: PostgresServer, tmp_path: Path) -> str:
     """A campaign on the database's server."""
-    return begin_on(database, tmp_path, 900)
+    return create_campaign_on(database, tmp_path, 900)
 
 
-def begin_on(database: PostgresServer, folder: Path, items: int) -> str:
+def create_campaign_on(database: PostgresServer, folder: Path, items: int) -> str:
     """Make a campaign of texts in a new database, and return its URL."""
     file = make_text_campaign(folder / "texts.teeter", items)
     url = database.new_database()
-    source, target = Database(file), Database(url, create=True)
+
+    source = Database(file)
+    target = Database(url, create=True)
     copy_campaign(source, target, "texts")
     source.close()
     target.close()
     return url
 
 
-def held(place: str) -> dict[str, str | None]:
+def read_answers(place: str) -> dict[str, str | None]:
+    """Return what the campaign's database holds: the label, or the kind of answer, of each item."""
     campaign = Campaign.open(place)
     with campaign.database.reading() as connection:
-        found = {
-            one.item: one.label or one.kind for one in campaign.repository.answers.live(connection)
+        answers = {
+            answer.item: answer.label or answer.kind
+            for answer in campaign.repository.answers.live(connection)
         }
     campaign.database.close()
-    return found
+    return answers
 
 
-class Annotator(threading.Thread):
-    """Asks and answers until it is told to stop, whatever the server says; notes what it says."""
+class AnnotatorDuringOutages(threading.Thread):
+    """Asks and answers until ``stop`` is set, and counts the responses of the server by status."""
 
     def __init__(self, address: str, token: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.address, self.token, self.stop = address, token, stop
-        self.told: list[str] = []
+        self.address = address
+        self.token = token
+        self.stop = stop
+        self.acknowledged: list[str] = []
+        """The items whose answers the server confirmed."""
         self.limit = 0
-        """It answers no more when it has told so much, but goes on asking."""
-        self.answers: Counter[int] = Counter()
-        self.sentences: set[str] = set()
+        """After this many acknowledged answers it only asks."""
+        self.statuses: Counter[int] = Counter()
+        self.refusals: set[str] = set()
 
     def run(self) -> None:
         headers = {"authorization": f"Bearer {self.token}"}
@@ -85,21 +91,27 @@ class Annotator(threading.Thread):
             base_url=self.address, headers=headers, timeout=PATIENCE / 1000
         ) as client:
             while not self.stop.is_set():
-                found = self.noted(client.get(f"{AT}/questions?n=5"))
-                self.noted(client.get("/c/texts/progress"))
-                for one in found.json().get("questions", []) if found.status_code == 200 else []:
-                    if len(self.told) >= self.limit:
+                response = self.count_status(client.get(f"{AT}/questions?n=5"))
+                self.count_status(client.get("/c/texts/progress"))
+
+                questions = []
+                if response.status_code == 200:
+                    questions = response.json().get("questions", [])
+                for question in questions:
+                    if len(self.acknowledged) >= self.limit:
                         break
-                    body = {"item": one["item"], "label": "ham"}
-                    if self.noted(client.post(f"{AT}/answers", json=body)).status_code == 200:
-                        self.told.append(one["item"])
+                    body = {"item": question["item"], "label": "ham"}
+                    response = self.count_status(client.post(f"{AT}/answers", json=body))
+                    if response.status_code == 200:
+                        self.acknowledged.append(question["item"])
+
                 time.sleep(0.05)
 
-    def noted(self, answer: httpx.Response) -> httpx.Response:
-        self.answers[answer.status_code] += 1
-        if answer.status_code != 200:
-            self.sentences.add(answer.text)
-        return answer
+    def count_status(self, response: httpx.Response) -> httpx.Response:
+        self.statuses[response.status_code] += 1
+        if response.status_code != 200:
+            self.refusals.add(response.text)
+        return response
 
 
 @pytest.mark.slow
@@ -110,55 +122,69 @@ def test_the_page_goes_on_by_itself(
     campaign = Campaign.open(place)
     tokens = [
         campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator")
-        for k in range(PEOPLE)
+        for k in range(ANNOTATORS)
     ]
     campaign.database.close()
-    server = Server(tmp_path / "home", place).start()
+
+    server = TeeterServeProcess(tmp_path / "home", place).start()
     stop = threading.Event()
-    people = [Annotator(server.address, token, stop) for token in tokens]
+    annotators = [AnnotatorDuringOutages(server.address, token, stop) for token in tokens]
+
     try:
-        for person in people:
-            person.start()
+        for annotator in annotators:
+            annotator.start()
+
         for _ in range(restarts):
-            wait_for_more(people)
+            wait_for_more_answers(annotators)
             database.stop("immediate")
-            wait_for_refusals(people)
+            wait_for_refusals(annotators)
             database.start()
-        wait_for_more(people)
+
+        wait_for_more_answers(annotators)
         stop.set()
-        for person in people:
-            person.join(PATIENCE / 1000)
-        assert not any(person.is_alive() for person in people)
+        for annotator in annotators:
+            annotator.join(PATIENCE / 1000)
+        assert not any(annotator.is_alive() for annotator in annotators)
     finally:
         stop.set()
         server.stop()
-    states = sum((person.answers for person in people), Counter[int]())
-    sentences = set().union(*(person.sentences for person in people))
-    assert set(states) == {200, 503}, (states, sentences)
-    assert all("is not responding" in one for one in sentences), sentences
-    assert not any("127.0.0.1" in one or "postgresql" in one for one in sentences), sentences
-    told = [item for person in people for item in person.told]
-    assert set(told) <= set(held(place)), "what was acknowledged is there"
-    assert max(Counter(told).values()) == 1, "nobody is asked what another has"
+
+    statuses = sum((annotator.statuses for annotator in annotators), Counter[int]())
+    refusals = set().union(*(annotator.refusals for annotator in annotators))
+    assert set(statuses) == {200, 503}, (statuses, refusals)
+    assert all("is not responding" in refusal for refusal in refusals), refusals
+    assert not any("127.0.0.1" in refusal or "postgresql" in refusal for refusal in refusals), (
+        refusals
+    )
+
+    acknowledged = [item for annotator in annotators for item in annotator.acknowledged]
+    assert set(acknowledged) <= set(read_answers(place)), "every acknowledged answer is saved"
+    assert max(Counter(acknowledged).values()) == 1, "no item is given to two annotators"
 
 
-def wait_for_more(people: list[Annotator], count: int = 3) -> None:
-    """Wait until everybody has had more answers acknowledged."""
-    for person in people:
-        person.limit = len(person.told) + QUOTA
-    goals = [len(person.told) + count for person in people]
+def wait_for_more_answers(annotators: list[AnnotatorDuringOutages], count: int = 3) -> None:
+    """Wait until the server has acknowledged more answers of every annotator."""
+    for annotator in annotators:
+        annotator.limit = len(annotator.acknowledged) + QUOTA
+
+    goals = [len(annotator.acknowledged) + count for annotator in annotators]
     ends = time.monotonic() + PATIENCE / 1000
-    while any(len(person.told) < goal for person, goal in zip(people, goals, strict=True)):
-        assert time.monotonic() < ends, [person.sentences for person in people]
+    while any(
+        len(annotator.acknowledged) < goal
+        for annotator, goal in zip(annotators, goals, strict=True)
+    ):
+        assert time.monotonic() < ends, [annotator.refusals for annotator in annotators]
         time.sleep(0.1)
 
 
-def wait_for_refusals(people: list[Annotator]) -> None:
-    """Wait until everybody has been told that the database is away."""
-    goals = [person.answers[503] + 1 for person in people]
+def wait_for_refusals(annotators: list[AnnotatorDuringOutages]) -> None:
+    """Wait until every annotator has got the response that the database is away."""
+    goals = [annotator.statuses[503] + 1 for annotator in annotators]
     ends = time.monotonic() + PATIENCE / 1000
-    while any(person.answers[503] < goal for person, goal in zip(people, goals, strict=True)):
-        assert time.monotonic() < ends, [person.answers for person in people]
+    while any(
+        annotator.statuses[503] < goal for annotator, goal in zip(annotators, goals, strict=True)
+    ):
+        assert time.monotonic() < ends, [annotator.statuses for annotator in annotators]
         time.sleep(0.1)
 
 
@@ -173,21 +199,26 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
     database: PostgresServer, place: str, tmp_path: Path
 ) -> None:
     sync_api: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    server = Server(tmp_path / "home", place).start()
+    server = TeeterServeProcess(tmp_path / "home", place).start()
+
     try:
         with sync_api.sync_playwright() as player:
             browser = player.chromium.launch(
                 executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE
             )
+
             page = browser.new_page()
             page.set_default_timeout(PATIENCE)
             page.goto(server.address)
             page.locator("#stage .words").wait_for()
+
             page.keyboard.press("1")
             sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
+
             database.stop("immediate")
             for key in ("1", "2", "1"):
                 page.keyboard.press(key)
+
             sync_api.expect(page.locator("#alarm")).to_contain_text(
                 "is not responding", timeout=PATIENCE
             )
@@ -195,30 +226,36 @@ def test_a_browser_keeps_answers_until_the_database_is_back(
                 "in this browser", timeout=PATIENCE
             )
             sync_api.expect(page.locator("#saved")).to_contain_text("NOT SAVED", timeout=PATIENCE)
+
             database.start()
             sync_api.expect(page.locator("#saved")).to_have_text("All saved", timeout=PATIENCE)
             sync_api.expect(page.locator("#alarm")).to_be_hidden(timeout=PATIENCE)
+
             browser.close()
     finally:
         server.stop()
-    assert len(held(place)) == 4
+
+    assert len(read_answers(place)) == 4
 
 
 @pytest.mark.slow
 def test_every_page_says_that_the_database_is_away(
     database: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        campaign_tokens, "REFRESH_SECONDS", 0.0
-    )  # with every request, look whether people are named by now
-    place = begin_on(database, tmp_path, 20)
+    # Check with every request whether members have been added.
+    monkeypatch.setattr(campaign_tokens, "REFRESH_SECONDS", 0.0)
+
+    place = create_campaign_on(database, tmp_path, 20)
+
     with serve_campaigns(place) as client:
         assert client.get(AT).status_code == 200
+
         database.stop("immediate")
         for path in (AT, "/c/texts", "/"):
-            answer = client.get(path)
-            assert answer.status_code == 503
-            assert "is not responding" in answer.text
+            response = client.get(path)
+            assert response.status_code == 503
+            assert "is not responding" in response.text
         assert client.get("/static/label.js").status_code == 200
+
         database.start()
         assert client.get(AT).status_code == 200

@@ -52,15 +52,15 @@ def test_example_runs(
 def test_example_runs_in_a_process_of_its_own(script: Path, tmp_path: Path) -> None:
     require_libraries(script)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", str(script)],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip()
 
 
 def test_the_examples_are_numbered_without_gaps() -> None:

@@ -1,5 +1,5 @@
-"""The server may be killed at any moment while somebody labels: what it acknowledged is there,
-once.
+"""The server may be killed at any moment while an annotator labels: every acknowledged
+answer is saved, once.
 """
 
 from __future__ import annotations
@@ -29,66 +29,77 @@ PATIENCE = 600
 
 KNOWN = 20
 LONG = 8
-"""One in so many lives lasts until a model was trained."""
+"""Every eighth server lives until a model was trained."""
 
 EARLY = 5
-"""One in so many is killed before it may have answered at all."""
+"""Every fifth server is killed while it starts."""
 
 QUOTA = 100
-"""So many answers are given in a life: however fast the machine is, the items do not run out."""
+"""Answers given to each server: however fast the machine is, the items do not run out."""
 
 
 def truth(item: str) -> str:
     return "even" if int(item[1:]) % 2 == 0 else "odd"
 
 
-def begin(path: Path, items: int) -> None:
+def create_campaign(path: Path, items: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
+
     campaign = Campaign.create(
         path, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
     )
-    known = {k: truth(f"n{k}") for k in range(KNOWN)}
+
+    labels = {k: truth(f"n{k}") for k in range(KNOWN)}
     campaign.add(
-        {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
+        {"id": f"n{k}", "features": vectors[k], "label": labels.get(k)} for k in range(items)
     )
+
     campaign.ask(items - KNOWN - 50)
     campaign.database.close()
 
 
-def label(address: str, told: list[str], ready: threading.Event, gone: threading.Event) -> None:
+def label(
+    address: str, acknowledged: list[str], ready: threading.Event, gone: threading.Event
+) -> None:
     """Answer until the server is gone or the quota is used up; note what it acknowledged."""
     at = "/api/v1/campaigns/numbers"
-    last = len(told) + QUOTA
+    last = len(acknowledged) + QUOTA
+
     with httpx.Client(base_url=address, timeout=PATIENCE) as client:
         try:
-            csrf = _session(client, gone)
+            csrf = _wait_for_csrf_token(client, gone)
             if csrf is None:
                 return
             client.headers["x-csrf-token"] = csrf
             ready.set()
+
             while True:
                 response = client.get(f"{at}/questions?n=20")
                 is_busy = response.status_code == 503
                 questions = [] if is_busy else response.json()["questions"]
+
                 if not questions:
                     time.sleep(0.05)
-                for one in questions:
-                    while len(told) >= last:
+
+                for question in questions:
+                    while len(acknowledged) >= last:
                         if gone.wait(0.01):
                             return
-                    body = {"item": one["item"], "label": truth(one["item"])}
-                    answer = client.post(f"{at}/answers", json=body)
-                    while answer.status_code == 503:  # the database is busy
+
+                    body = {"item": question["item"], "label": truth(question["item"])}
+                    response = client.post(f"{at}/answers", json=body)
+                    while response.status_code == 503:  # the database is busy
                         time.sleep(0.02)
-                        answer = client.post(f"{at}/answers", json=body)
-                    assert answer.status_code == 200, answer.text
-                    told.append(one["item"])
+                        response = client.post(f"{at}/answers", json=body)
+
+                    assert response.status_code == 200, response.text
+                    acknowledged.append(question["item"])
         except httpx.TransportError:
             return
 
 
-def _session(client: httpx.Client, gone: threading.Event) -> str | None:
+def _wait_for_csrf_token(client: httpx.Client, gone: threading.Event) -> str | None:
     while not gone.is_set():
         try:
             return str(client.get("/api/v1/session").json()["csrf"])
@@ -97,82 +108,108 @@ def _session(client: httpx.Client, gone: threading.Event) -> str | None:
     return None
 
 
-def wait_for_a_model(path: Path, known: int) -> None:
+def wait_for_a_model(path: Path, version: int) -> None:
+    """Wait until a newer model than this version was trained."""
     campaign = Campaign.open(path)
     ends = time.monotonic() + PATIENCE
-    while campaign.status().version <= known:
+    while campaign.status().version <= version:
         assert time.monotonic() < ends, "no model was trained"
         time.sleep(0.1)
     campaign.database.close()
 
 
-def check(path: Path, told: list[str], kills: int) -> int:
+def check_answers(path: Path, acknowledged: list[str], kills: int) -> int:
+    """Compare the campaign with the acknowledged answers, and return how many models it has."""
     campaign = Campaign.open(path)
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
-        opened = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
+        open_items = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
         models = campaign.repository.models.summaries(connection)
-    held = {one.item: one.label for one in answers}
-    assert set(told) <= set(held), "what was acknowledged is there"
-    assert max(Counter(one.item for one in answers).values()) == 1
-    assert max(Counter(told).values(), default=1) == 1, "nobody is asked twice"
-    assert all(said == truth(item) for item, said in held.items())
-    assert len(held) - KNOWN - len(told) <= kills, (
+
+    labels = {answer.item: answer.label for answer in answers}
+
+    assert set(acknowledged) <= set(labels), "every acknowledged answer is saved"
+    assert max(Counter(answer.item for answer in answers).values()) == 1
+    assert max(Counter(acknowledged).values(), default=1) == 1, "no item is asked about twice"
+    assert all(label == truth(item) for item, label in labels.items())
+    assert len(labels) - KNOWN - len(acknowledged) <= kills, (
         "at most one answer a kill was written and not acknowledged"
     )
-    assert not opened & set(held)
-    assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+    assert not open_items & set(labels)
+
+    assert replay_answers(campaign.history()) == {
+        (answer.item, answer.annotator): answer for answer in answers
+    }
+
     campaign.database.close()
     return len(models)
 
 
-def wait_for_answers(told: list[str], count: int) -> None:
+def wait_for_answers(acknowledged: list[str], count: int) -> None:
     deadline = time.monotonic() + PATIENCE
-    while len(told) < count:
-        assert time.monotonic() < deadline, f"{len(told)} of {count} answers were acknowledged"
+    while len(acknowledged) < count:
+        assert time.monotonic() < deadline, (
+            f"{len(acknowledged)} of {count} answers were acknowledged"
+        )
         time.sleep(0.01)
 
 
 def test_killed_after_a_few_answers(tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
-    begin(path, 200)
-    told: list[str] = []
+    create_campaign(path, 200)
+    acknowledged: list[str] = []
+
     with RestartableServer(path, tmp_path / "home") as server:
         server.start()
-        ready, gone = threading.Event(), threading.Event()
-        person = threading.Thread(target=label, args=(server.address, told, ready, gone))
-        person.start()
-        wait_for_answers(told, 3)
+
+        ready = threading.Event()
+        gone = threading.Event()
+        annotator = threading.Thread(target=label, args=(server.address, acknowledged, ready, gone))
+        annotator.start()
+
+        wait_for_answers(acknowledged, 3)
+
         server.kill()
         gone.set()
-        person.join(PATIENCE)
-        assert not person.is_alive()
-    check(path, told, kills=1)
+        annotator.join(PATIENCE)
+        assert not annotator.is_alive()
+
+    check_answers(path, acknowledged, kills=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [10, 100])
-def test_killed_while_somebody_labels(kills: int, tmp_path: Path) -> None:
+def test_killed_while_an_annotator_labels(kills: int, tmp_path: Path) -> None:
     path = tmp_path / "numbers.teeter"
-    begin(path, KNOWN + 2 * QUOTA * kills)
-    moments, models = random.Random(kills), 0
-    told: list[str] = []
+    create_campaign(path, KNOWN + 2 * QUOTA * kills)
+    moments = random.Random(kills)
+    models = 0
+    acknowledged: list[str] = []
+
     with RestartableServer(path, tmp_path / "home") as server:
         for life in range(1, kills + 1):
             server.start()
-            ready, gone = threading.Event(), threading.Event()
-            person = threading.Thread(target=label, args=(server.address, told, ready, gone))
-            person.start()
+
+            ready = threading.Event()
+            gone = threading.Event()
+            annotator = threading.Thread(
+                target=label, args=(server.address, acknowledged, ready, gone)
+            )
+            annotator.start()
+
             if life % EARLY:  # others are killed while they start
                 assert ready.wait(PATIENCE)
-                wait_for_answers(told, len(told) + moments.randrange(5))
+                wait_for_answers(acknowledged, len(acknowledged) + moments.randrange(5))
             if life % LONG == 0:
                 wait_for_a_model(path, models)
+
             time.sleep(moments.uniform(0, 0.6))
             server.kill()
             gone.set()
-            person.join(PATIENCE)
-            assert not person.is_alive()
-            models = check(path, told, life)
-    assert len(told) > kills
+            annotator.join(PATIENCE)
+            assert not annotator.is_alive()
+
+            models = check_answers(path, acknowledged, life)
+
+    assert len(acknowledged) > kills
     assert models > 0, "models were trained meanwhile"

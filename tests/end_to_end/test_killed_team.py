@@ -1,5 +1,5 @@
-"""The server may be killed at any moment while sixteen people label: nothing is lost, and nobody is
-asked twice.
+"""The server may be killed at any moment while sixteen annotators label: no answer is lost, and no
+item is asked about twice.
 """
 
 from __future__ import annotations
@@ -26,68 +26,77 @@ AT = "/api/v1/campaigns/numbers"
 PATIENCE = 600
 """Seconds. On a busy machine the trainer, which is nice to others, takes minutes to start."""
 
-PEOPLE = 16
+ANNOTATORS = 16
 KNOWN = 20
 LONG = 10
-"""One in so many lives lasts until a model was trained, so that new picks are made."""
+"""Every tenth server lives until a model was trained, so that new picks are made."""
 
 CHECKED = 10
-"""So many kills go by between two looks at everything."""
+"""All answers are checked after every tenth kill."""
 
 QUOTA = 10
-"""So many answers a person may give in a life, or until a model was trained: however fast the
-machine is, the items do not run out."""
+"""Answers of an annotator to each server, or until a model was trained: however fast the machine
+is, the items do not run out."""
 
 
 def truth(item: str) -> str:
     return "even" if int(item[1:]) % 2 == 0 else "odd"
 
 
-def begin(place: str, items: int) -> list[str]:
-    """Make a campaign with people, and return their tokens."""
+def create_campaign(place: str, items: int) -> list[str]:
+    """Create a campaign with annotators, and return their tokens."""
     vectors = np.random.default_rng(0).normal(size=(items, 6)).astype(np.float32)
     vectors[::2, 0] += 2
+
     campaign = Campaign.create(
         place, "numbers", ("even", "odd"), Settings(kind="features", strategy="margin")
     )
-    known = {k: truth(f"n{k}") for k in range(KNOWN)}
+
+    labels = {k: truth(f"n{k}") for k in range(KNOWN)}
     campaign.add(
-        {"id": f"n{k}", "features": vectors[k], "label": known.get(k)} for k in range(items)
+        {"id": f"n{k}", "features": vectors[k], "label": labels.get(k)} for k in range(items)
     )
+
     tokens = [
         campaign.people.add(f"person {k}", "owner" if k == 0 else "annotator")
-        for k in range(PEOPLE)
+        for k in range(ANNOTATORS)
     ]
+
     campaign.pick_ahead(items)
     campaign.database.close()
     return tokens
 
 
-class Annotator(threading.Thread):
-    """Asks and answers; what a server that is gone did not acknowledge is sent again, as the page
-    does.
+class RetryingAnnotator(threading.Thread):
+    """Asks and answers; sends an answer again that a killed server did not acknowledge, as the
+    page does.
     """
 
     def __init__(self, address: str, token: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.address, self.token, self.stop = address, token, stop
+        self.address = address
+        self.token = token
+        self.stop = stop
         self.quota = threading.Semaphore(0)
-        self.told: list[str] = []
-        self.troubles: list[str] = []
-        self.cut_off = 0
+        self.acknowledged: list[str] = []
+        """The items whose answers the server confirmed."""
+        self.refusals: list[str] = []
+        self.lost_connections = 0
 
     def run(self) -> None:
         headers = {"authorization": f"Bearer {self.token}"}
         with httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE) as client:
             while not self.stop.is_set():
-                found = self.sent(client, "GET", f"{AT}/questions?n=10")
-                questions = [] if found is None else found.json()["questions"]
-                for one in questions:
+                response = self.send(client, "GET", f"{AT}/questions?n=10")
+                questions = [] if response is None else response.json()["questions"]
+
+                for question in questions:
                     if not self.may_answer():
                         return
-                    body = {"item": one["item"], "label": truth(one["item"])}
-                    if self.sent(client, "POST", f"{AT}/answers", body) is not None:
-                        self.told.append(one["item"])
+                    body = {"item": question["item"], "label": truth(question["item"])}
+                    if self.send(client, "POST", f"{AT}/answers", body) is not None:
+                        self.acknowledged.append(question["item"])
+
                 if not questions:
                     time.sleep(0.05)
 
@@ -98,74 +107,84 @@ class Annotator(threading.Thread):
                 return True
         return False
 
-    def sent(
+    def send(
         self, client: httpx.Client, method: str, path: str, body: object = None
     ) -> httpx.Response | None:
-        """Return the answer to a request, or None at the end.
+        """Return the response to a request, or None at the end.
 
-        It is sent again while there is no server, and while the server is too busy (status 503).
+        The request is sent again while there is no server, and while the server is busy (503).
         """
         while True:
             try:
-                answer = client.request(method, path, json=body)
+                response = client.request(method, path, json=body)
             except httpx.TransportError:
-                self.cut_off += 1
+                self.lost_connections += 1
                 if self.stop.is_set():
                     return None
                 time.sleep(0.02)
                 continue
-            if answer.status_code == 503 and not self.stop.is_set():
+
+            if response.status_code == 503 and not self.stop.is_set():
                 time.sleep(0.02)
                 continue
-            if answer.status_code != 200:
-                self.troubles.append(f"{method} {path}: {answer.status_code} {answer.text}")
-            return answer if answer.status_code == 200 else None
+
+            if response.status_code != 200:
+                self.refusals.append(f"{method} {path}: {response.status_code} {response.text}")
+            return response if response.status_code == 200 else None
 
 
-def asked_twice(campaign: Campaign) -> int:
-    """Return how often an item was given to somebody while another had it, or after it was
+def count_items_asked_twice(campaign: Campaign) -> int:
+    """Return how often an item was given to an annotator while another one had it, or after it was
     answered.
     """
-    holder: set[str] = set()
+    given_items: set[str] = set()
     doubles = 0
     for line in campaign.history():
         if line["what"] == "asked":
             doubles += (
-                len(holder & set(line["items"])) + len(line["items"]) - len(set(line["items"]))
+                len(given_items & set(line["items"])) + len(line["items"]) - len(set(line["items"]))
             )
-            holder |= set(line["items"])
+            given_items |= set(line["items"])
         elif line["what"] == "returned":
-            holder -= set(line["items"])
+            given_items -= set(line["items"])
     return doubles
 
 
-def check(place: str, told: list[str], kills: int) -> int:
-    """Look at everything, and return how many models were trained."""
+def check_answers(place: str, acknowledged: list[str], kills: int) -> int:
+    """Compare the campaign with the acknowledged answers, and return how many models it has."""
     campaign = Campaign.open(place)
     with campaign.database.reading() as connection:
         answers = campaign.repository.answers.live(connection)
-        opened = [pick.item for pick in campaign.repository.picks.open_picks(connection)]
+        open_items = [pick.item for pick in campaign.repository.picks.open_picks(connection)]
         models = campaign.repository.models.summaries(connection)
-    held = {one.item: one.label for one in answers}
-    assert set(told) <= set(held), "what was acknowledged is there"
-    assert max(Counter(one.item for one in answers).values()) == 1, "each item has one answer"
-    assert max(Counter(told).values(), default=1) == 1, "nobody answers what another has answered"
-    assert len(opened) == len(set(opened)), "an item is with one person at a time"
-    assert not set(opened) & set(held), "what is answered is asked no more"
-    assert asked_twice(campaign) == 0
-    assert all(said == truth(item) for item, said in held.items())
-    assert len(held) - KNOWN - len(told) <= PEOPLE * kills, (
-        "one answer a person may be written and not acknowledged"
+
+    labels = {answer.item: answer.label for answer in answers}
+
+    assert set(acknowledged) <= set(labels), "every acknowledged answer is saved"
+    assert max(Counter(answer.item for answer in answers).values()) == 1, "each item has one answer"
+    assert max(Counter(acknowledged).values(), default=1) == 1, "no item is answered twice"
+
+    assert len(open_items) == len(set(open_items)), "an item is with one annotator at a time"
+    assert not set(open_items) & set(labels), "no answered item is asked about"
+    assert count_items_asked_twice(campaign) == 0
+    assert all(label == truth(item) for item, label in labels.items())
+    assert len(labels) - KNOWN - len(acknowledged) <= ANNOTATORS * kills, (
+        "one answer per annotator may be written and not acknowledged"
     )
-    assert replay_answers(campaign.history()) == {(one.item, one.annotator): one for one in answers}
+
+    assert replay_answers(campaign.history()) == {
+        (answer.item, answer.annotator): answer for answer in answers
+    }
+
     campaign.database.close()
     return len(models)
 
 
-def wait_for_a_model(place: str, known: int) -> None:
+def wait_for_a_model(place: str, version: int) -> None:
+    """Wait until a newer model than this version was trained."""
     campaign = Campaign.open(place)
     ends = time.monotonic() + PATIENCE
-    while campaign.status().version <= known:
+    while campaign.status().version <= version:
         assert time.monotonic() < ends, "no model was trained"
         time.sleep(0.2)
     campaign.database.close()
@@ -177,58 +196,76 @@ def wait_for_a_model(place: str, known: int) -> None:
 def test_killed_while_sixteen_people_label(kind: str, kills: int, tmp_path: Path) -> None:
     place = new_place(kind, tmp_path)
     quotas = kills + kills // LONG + 2  # one in each life, one after each model, one at the end
-    tokens = begin(place, KNOWN + PEOPLE * QUOTA * (quotas + 1))
-    moments, models, stop = random.Random(kills), 0, threading.Event()
+    tokens = create_campaign(place, KNOWN + ANNOTATORS * QUOTA * (quotas + 1))
+    moments = random.Random(kills)
+    models = 0
+    stop = threading.Event()
+
     with RestartableServer(place, tmp_path / "home") as server:
-        people = [Annotator(server.address, token, stop) for token in tokens]
-        for person in people:
-            person.start()
+        annotators = [RetryingAnnotator(server.address, token, stop) for token in tokens]
+        for annotator in annotators:
+            annotator.start()
+
         for life in range(1, kills + 1):
             server.start()
-            before = sum(len(person.told) for person in people)
-            raise_quotas(people)
+
+            before = sum(len(annotator.acknowledged) for annotator in annotators)
+            raise_quotas(annotators)
             if life % 5:
-                wait_for_answers(people, before + PEOPLE + moments.randrange(5 * PEOPLE))
+                wait_for_answers(
+                    annotators, before + ANNOTATORS + moments.randrange(5 * ANNOTATORS)
+                )
             else:  # killed while it starts
                 time.sleep(moments.uniform(0, 0.6))
+
             if life % LONG == 2:
                 wait_for_a_model(place, models)
-                raise_quotas(people)
+                raise_quotas(annotators)
+
             server.kill()
             if life % CHECKED == 0:
-                models = check(
-                    place, [item for person in people for item in list(person.told)], life
+                models = check_answers(
+                    place,
+                    [item for annotator in annotators for item in list(annotator.acknowledged)],
+                    life,
                 )
+
         server.start()
-        raise_quotas(people)
-        wait_for_everybody(people)
+        raise_quotas(annotators)
+        wait_for_every_annotator(annotators)
         stop.set()
-        for person in people:
-            person.join(PATIENCE)
-        assert not any(person.is_alive() for person in people)
-    told = [item for person in people for item in person.told]
-    assert [one for person in people for one in person.troubles] == []
-    assert check(place, told, kills) > 0, "models were trained meanwhile"
-    assert sum(person.cut_off for person in people) >= kills, "they were at work when it was killed"
-    assert len(told) > PEOPLE * kills // 2
+        for annotator in annotators:
+            annotator.join(PATIENCE)
+        assert not any(annotator.is_alive() for annotator in annotators)
+
+    acknowledged = [item for annotator in annotators for item in annotator.acknowledged]
+    assert [refusal for annotator in annotators for refusal in annotator.refusals] == []
+    assert check_answers(place, acknowledged, kills) > 0, "models were trained meanwhile"
+    assert sum(annotator.lost_connections for annotator in annotators) >= kills, (
+        "they were at work when it was killed"
+    )
+    assert len(acknowledged) > ANNOTATORS * kills // 2
 
 
-def raise_quotas(people: list[Annotator]) -> None:
-    for person in people:
-        person.quota.release(QUOTA)
+def raise_quotas(annotators: list[RetryingAnnotator]) -> None:
+    for annotator in annotators:
+        annotator.quota.release(QUOTA)
 
 
-def wait_for_answers(people: list[Annotator], count: int) -> None:
+def wait_for_answers(annotators: list[RetryingAnnotator], count: int) -> None:
     ends = time.monotonic() + PATIENCE
-    while sum(len(person.told) for person in people) < count:
-        assert time.monotonic() < ends, [person.troubles[-1:] for person in people]
+    while sum(len(annotator.acknowledged) for annotator in annotators) < count:
+        assert time.monotonic() < ends, [annotator.refusals[-1:] for annotator in annotators]
         time.sleep(0.02)
 
 
-def wait_for_everybody(people: list[Annotator]) -> None:
-    """Wait until everybody has had three more answers acknowledged."""
-    goals = [len(person.told) + 3 for person in people]
+def wait_for_every_annotator(annotators: list[RetryingAnnotator]) -> None:
+    """Wait until the server has acknowledged three more answers of every annotator."""
+    goals = [len(annotator.acknowledged) + 3 for annotator in annotators]
     ends = time.monotonic() + PATIENCE
-    while any(len(person.told) < goal for person, goal in zip(people, goals, strict=True)):
-        assert time.monotonic() < ends, [person.troubles[-1:] for person in people]
+    while any(
+        len(annotator.acknowledged) < goal
+        for annotator, goal in zip(annotators, goals, strict=True)
+    ):
+        assert time.monotonic() < ends, [annotator.refusals[-1:] for annotator in annotators]
         time.sleep(0.02)

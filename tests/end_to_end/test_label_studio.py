@@ -37,7 +37,8 @@ ENVIRONMENT = {**os.environ, "LABEL_STUDIO_API_KEY": LEGACY_TOKEN, "OMP_NUM_THRE
 PATIENCE = 600.0
 """Seconds that a test waits for a response or a process."""
 
-ANN, BOB = "ann@example.com", "bob@example.com"
+ANN = "ann@example.com"
+BOB = "bob@example.com"
 
 ExpectedAnswers = dict[tuple[str, str], str]
 """Label, or "skip", by item and annotator."""

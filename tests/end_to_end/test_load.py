@@ -1,5 +1,5 @@
-"""Many annotators at once, each a process of its own: nobody is asked what another has, and nothing
-is lost.
+"""Many annotators at once, each a process of its own: no item is given to two of them, and no
+answer is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BENCH = Path(__file__).parents[2] / "benchmarks" / "speed" / "bench_teams.py"
 
 
 ANSWERS_EACH = 8
-"""Everybody answers so often, however long it takes."""
+"""The answers of each annotator, however long they take."""
 
 
 @pytest.mark.slow
@@ -31,15 +31,18 @@ def test_sixteen_at_once(kind: str, through: str, tmp_path: Path) -> None:
     command += ["--items", "4000", "--only", kind, "--through", through, "--out", str(out)]
     if kind == "postgresql":
         command += ["--url", shared_server().new_database()]
-    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, env=alone, capture_output=True, timeout=1200)
-    (found,) = json.loads(out.read_text())["teams"]
-    assert found["first error"] == ""
-    assert (found["errors"], found["asked twice"], found["answered twice"], found["lost"]) == (
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, env=environment, capture_output=True, timeout=1200)
+
+    (team,) = json.loads(out.read_text())["teams"]
+    assert team["first error"] == ""
+    assert (team["errors"], team["asked twice"], team["answered twice"], team["lost"]) == (
         0,
         0,
         0,
         0,
     )
-    assert (found["people"], found["through"]) == (16, through)
-    assert found["answers"] == 16 * ANSWERS_EACH
+
+    assert (team["people"], team["through"]) == (16, through)
+    assert team["answers"] == 16 * ANSWERS_EACH

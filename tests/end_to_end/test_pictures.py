@@ -41,8 +41,8 @@ def test_the_gallery_has_every_picture(script: dict[str, Any]) -> None:
 def test_the_script_makes_them(script: dict[str, Any], tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     script["main"](tmp_path, tmp_path)
-    made = sorted(path.name for path in tmp_path.iterdir())
-    assert made == sorted([script["ANIMATION"], *script["PICTURES"]])
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted([script["ANIMATION"], *script["PICTURES"]])
 
     for name in script["PICTURES"]:
         assert count_colours(tmp_path / name) > COLOURS, f"{name} is blank"

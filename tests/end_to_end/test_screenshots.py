@@ -19,7 +19,7 @@ COLOURS = 40
 """An empty page has a handful of colours; letters with smooth edges alone have more than these."""
 
 
-def look(path: Path) -> tuple[tuple[int, int], int, float]:
+def describe_picture(path: Path) -> tuple[tuple[int, int], int, float]:
     """Return the size of a picture, how many colours it has, and the share of its most
     common one.
     """
@@ -35,15 +35,19 @@ def look(path: Path) -> tuple[tuple[int, int], int, float]:
 def test_the_script_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openTSNE")
     monkeypatch.delenv("TEETER_DATA", raising=False)
-    made = runpy.run_path(str(TUTORIAL / "screenshots.py"))
-    made["main"](tmp_path, answers=40)
+
+    script = runpy.run_path(str(TUTORIAL / "screenshots.py"))
+    script["main"](tmp_path, answers=40)
+
     assert sorted(path.name for path in tmp_path.iterdir()) == list(NAMES)
     for name in NAMES:
-        size, colours, most = look(tmp_path / name)
-        assert size == (made["VIEW"]["width"], made["VIEW"]["height"])
+        size, colours, most = describe_picture(tmp_path / name)
+        assert size == (script["VIEW"]["width"], script["VIEW"]["height"])
         assert colours > COLOURS, f"{name} is blank"
         assert most < 0.98, f"{name} is blank"
-        assert look(TUTORIAL / name)[0] == size, f"the committed {name} is of another script"
+        assert describe_picture(TUTORIAL / name)[0] == size, (
+            f"the committed {name} is of another script"
+        )
 
 
 def test_the_docs_show_them() -> None:

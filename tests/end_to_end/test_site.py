@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from web.browsers import MARKS, PHONE, wait_until_drawn, window
+from web.browsers import MARKS, PHONE, open_window, wait_until_drawn
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.skipif(find_spec("material") is None, reason="needs mkdocs-material: make docs"),
 ]
 
-THEIRS = {"landmark-unique"}
-"""What the theme's own buttons do wrong."""
+THEME_VIOLATIONS = {"landmark-unique"}
+"""Violations in the buttons of the theme, which are not ours to fix."""
 
 
 @pytest.fixture(scope="module")
@@ -32,34 +32,39 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    assert "WARNING" not in made.stderr
+    build = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert build.returncode == 0, build.stderr
+    assert "WARNING" not in build.stderr
     return out
 
 
 def test_every_page_fits_a_phone_and_asks_nothing_of_others(site: Path, browser: Any) -> None:
     problems: list[str] = []
-    page = window(browser, problems, viewport=PHONE)
+    page = open_window(browser, problems, viewport=PHONE)
     page.on(
-        "request", lambda one: None if one.url.startswith("file://") else problems.append(one.url)
+        "request",
+        lambda request: None if request.url.startswith("file://") else problems.append(request.url),
     )
-    pages = sorted(one for one in site.rglob("*.html") if one.name != "404.html")
-    assert len(pages) == len(list((ROOT / "docs").rglob("*.md")))
-    for one in pages:
-        page.goto(one.as_uri())
+
+    paths = sorted(path for path in site.rglob("*.html") if path.name != "404.html")
+    assert len(paths) == len(list((ROOT / "docs").rglob("*.md")))
+
+    for path in paths:
+        page.goto(path.as_uri())
         broken = page.evaluate(
             "() => [...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)"
         )
         wide = page.evaluate("() => document.documentElement.scrollWidth > innerWidth")
-        assert (broken, wide, problems) == ([], False, []), one.name
+        assert (broken, wide, problems) == ([], False, []), path.name
+
     page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page = window(browser, [], viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    page = open_window(browser, [], viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+
     for name in (
         "index",
         "gallery",
@@ -70,26 +75,31 @@ def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> N
     ):
         page.goto((site / f"{name}.html").as_uri())
         wait_until_drawn(page)
-        found = [
-            one for one in axe.Axe().run(page).response["violations"] if one["id"] not in THEIRS
+
+        violations = [
+            (violation["id"], [node["html"][:120] for node in violation["nodes"]][:5])
+            for violation in axe.Axe().run(page).response["violations"]
+            if violation["id"] not in THEME_VIOLATIONS
         ]
-        assert [
-            (one["id"], [node["html"][:120] for node in one["nodes"]][:5]) for one in found
-        ] == [], name
+        assert violations == [], name
+
     page.context.close()
 
 
 def test_the_search_works_without_a_server(site: Path, browser: Any) -> None:
     problems: list[str] = []
-    page = window(browser, problems, viewport={"width": 1280, "height": 900})
+    page = open_window(browser, problems, viewport={"width": 1280, "height": 900})
     page.on(
         "request",
         lambda request: None if request.url.startswith("file://") else problems.append(request.url),
     )
+
     page.goto((site / "index.html").as_uri())
     page.locator(".md-search__input").fill("least disagree metric")
     first_result = page.locator(".md-search-result__link").first
     first_result.wait_for()
+
     assert "explanation/" in first_result.get_attribute("href")
     assert problems == []
+
     page.context.close()

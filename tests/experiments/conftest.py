@@ -9,7 +9,7 @@ from teeter.experiments.runner import run_setting
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The tiny run, never interrupted. Tests must leave its folder as it is."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

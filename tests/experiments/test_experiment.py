@@ -22,7 +22,7 @@ def test_strategies_share_the_initial_labels_and_know_no_others(one_thread: None
     assert len(first.pool.labelled) == TINY.initial
 
 
-def test_a_round_asks_for_rows_and_their_labels_are_told(one_thread: None) -> None:
+def test_a_round_asks_for_rows_and_gets_their_labels(one_thread: None) -> None:
     experiment = Experiment(TINY, None, torch.device("cpu"))
     cell = Cell("ldm-s", 0)
     learner = experiment.make_learner(cell)

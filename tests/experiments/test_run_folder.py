@@ -1,4 +1,4 @@
-"""Records: what is recorded is on disk, one process writes, and what cannot be written is told."""
+"""Run folders: rounds are on disk, one process writes, and what cannot be written is reported."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_a_memory_is_on_disk_before_its_line(
     synced: list[str] = []
     fsync = os.fsync
 
-    def watched(handle: int) -> None:
+    def fsync_and_note(handle: int) -> None:
         synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
         fsync(handle)
 
-    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(os, "fsync", fsync_and_note)
     records = RunFolder(tmp_path)
     with run_lock(tmp_path):
         for number in range(2):
@@ -47,7 +47,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
         run_setting(TINY, tmp_path, device="cpu")
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
         FileError, match=r"Cannot record a run in .*file: .*, or choose another folder"
@@ -65,28 +65,31 @@ def test_lines_that_end_as_on_windows_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits need a system that has them")
-def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     records = RunFolder(tmp_path)
-    one = Round("random", 0, 0, 20, 0.5, 1.0, tuple(range(20)), {}, 1)
+    round_ = Round("random", 0, 0, 20, 0.5, 1.0, tuple(range(20)), {}, 1)
+
     with run_lock(tmp_path):
-        records.append(one, {})
+        records.append(round_, {})
         size = (tmp_path / "cells" / "random-0.jsonl").stat().st_size
+
         child = os.fork()
         if child == 0:
-            os._exit(_append_within(records, replace(one, number=1), size + 40))
+            os._exit(_append_within(records, replace(round_, number=1), size + 40))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert records.rounds(Cell("random", 0)) == [one]
-        records.append(replace(one, number=1), {})
-        assert [some.number for some in records.rounds(Cell("random", 0))] == [0, 1]
+
+        assert records.rounds(Cell("random", 0)) == [round_]
+        records.append(replace(round_, number=1), {})
+        assert [recorded.number for recorded in records.rounds(Cell("random", 0))] == [0, 1]
 
 
-def _append_within(records: RunFolder, one: Round, limit: int) -> int:
+def _append_within(records: RunFolder, round_: Round, limit: int) -> int:
     import resource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        records.append(one, {})
+        records.append(round_, {})
     except FileError as error:
         return 7 if "Everything recorded so far is safe" in str(error) else 1
     return 2

@@ -1,4 +1,4 @@
-"""The runner: it compares alike, records what is done, and goes on as if it had
+"""The runner: it compares alike, records what is done, and resumes as if it had
 never been stopped.
 """
 
@@ -31,87 +31,99 @@ def _on_one_thread(one_thread: None) -> None:
     torch.set_num_threads(1)
 
 
-def test_every_cell_goes_from_the_initial_labels_to_the_last(whole: Run) -> None:
-    assert whole.finished
-    assert whole.failures == {}
-    assert set(by_cells(whole.rounds)) == {(name, r) for name in TINY.strategies for r in range(2)}
-    for rounds in by_cells(whole.rounds).values():
-        assert [one.number for one in rounds] == [0, 1, 2, 3]
-        assert [one.labelled for one in rounds] == [20, 40, 60, 80]
-        assert [len(one.picks) for one in rounds] == [20, 20, 20, 0]
-        picked = [row for one in rounds for row in one.picks]
+def test_every_cell_goes_from_the_initial_labels_to_the_last(finished_run: Run) -> None:
+    assert finished_run.finished
+    assert finished_run.failures == {}
+    assert set(by_cells(finished_run.rounds)) == {
+        (name, r) for name in TINY.strategies for r in range(2)
+    }
+
+    for rounds in by_cells(finished_run.rounds).values():
+        assert [round_.number for round_ in rounds] == [0, 1, 2, 3]
+        assert [round_.labelled for round_ in rounds] == [20, 40, 60, 80]
+        assert [len(round_.picks) for round_ in rounds] == [20, 20, 20, 0]
+
+        picked = [row for round_ in rounds for row in round_.picks]
         assert len(set(picked)) == 60
         assert all(0 <= row < 300 for row in picked)
+
         assert rounds[-1].loss < rounds[0].loss
-        assert all(one.peak_memory > 0 and one.seconds["training"] > 0 for one in rounds)
+        assert all(round_.peak_memory > 0 and round_.seconds["training"] > 0 for round_ in rounds)
 
 
-def test_strategies_of_a_repetition_begin_alike_and_repetitions_do_not(whole: Run) -> None:
-    cells = by_cells(whole.rounds)
+def test_strategies_of_a_repetition_begin_alike_and_repetitions_do_not(finished_run: Run) -> None:
+    cells = by_cells(finished_run.rounds)
     first = {cell: rounds[0].accuracy for cell, rounds in cells.items()}
     assert first["random", 0] == pytest.approx(first["ldm-s", 0], abs=1e-12)
     assert first["random", 1] == pytest.approx(first["ldm-s", 1], abs=1e-12)
     assert cells["random", 0][0].picks != cells["random", 1][0].picks
 
 
-def test_it_repeats_itself(whole: Run, tmp_path: Path) -> None:
+def test_it_repeats_itself(finished_run: Run, tmp_path: Path) -> None:
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
-    ) == results_without_times(whole)
+    ) == results_without_times(finished_run)
 
 
 @pytest.mark.parametrize("rounds", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_stopped_after_some_rounds_it_goes_on(rounds: int, whole: Run, tmp_path: Path) -> None:
+def test_stopped_after_some_rounds_it_goes_on(
+    rounds: int, finished_run: Run, tmp_path: Path
+) -> None:
     part = run_setting(TINY, tmp_path, rounds=rounds, device="cpu")
-    assert {len(some) for some in by_cells(part.rounds).values()} == {rounds + 1}
+    assert {len(cell_rounds) for cell_rounds in by_cells(part.rounds).values()} == {rounds + 1}
     assert part.finished
     assert part.is_shortened
-    assert (part.last_round, whole.is_shortened) == (rounds, False)
+    assert (part.last_round, finished_run.is_shortened) == (rounds, False)
+
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
-    ) == results_without_times(whole)
+    ) == results_without_times(finished_run)
 
 
-def test_running_again_what_is_done_changes_nothing(whole: Run) -> None:
-    before = {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
+def test_running_again_what_is_done_changes_nothing(finished_run: Run) -> None:
+    before = {path: path.read_bytes() for path in finished_run.folder.rglob("*") if path.is_file()}
+
     steps: list[tuple[int, int]] = []
-    again = run_setting(TINY, whole.folder, device="cpu", on_step=lambda *step: steps.append(step))
-    assert results_without_times(again) == results_without_times(whole)
+    again = run_setting(
+        TINY, finished_run.folder, device="cpu", on_step=lambda *step: steps.append(step)
+    )
+
+    assert results_without_times(again) == results_without_times(finished_run)
     assert {path: path.read_bytes() for path in before} == before
     assert steps[-1] == (24, 24)
 
 
-def test_strategies_and_repetitions_can_be_added(whole: Run, tmp_path: Path) -> None:
+def test_strategies_and_repetitions_can_be_added(finished_run: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, strategies=["random"], repetitions=1, device="cpu")
     more = run_setting(TINY, tmp_path, strategies=["random", "margin"], repetitions=2, device="cpu")
     assert more.finished
     assert more.strategies == ("random", "margin")
-    # Who else is in the stack changes no more than rounding does.
+    # Which other networks are trained in the batch changes no more than rounding does.
     for ours, theirs in zip(
         results_without_times(more)["random", 0],
-        results_without_times(whole)["random", 0],
+        results_without_times(finished_run)["random", 0],
         strict=True,
     ):
         assert ours[2] == pytest.approx(theirs[2], abs=0.02)
 
 
 @pytest.mark.slow
-def test_killed_when_some_rounds_are_on_disk_it_goes_on(whole: Run, tmp_path: Path) -> None:
+def test_killed_when_some_rounds_are_on_disk_it_goes_on(finished_run: Run, tmp_path: Path) -> None:
     run_until_killed(TINY, tmp_path, rounds=9)
     assert len(read_run(tmp_path).rounds) == 9
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
-    ) == results_without_times(whole)
+    ) == results_without_times(finished_run)
 
 
 @needs_fork
 def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
-    whole: Run, tmp_path: Path
+    finished_run: Run, tmp_path: Path
 ) -> None:
     moments = random.Random(3)
     done = 0
     killed = 0
-    while killed < 10 and len(whole.rounds) - done >= 2:
+    while killed < 10 and len(finished_run.rounds) - done >= 2:
         kill_after(
             partial(run_and_report_rounds, tmp_path),
             reports=moments.randint(1, 2),
@@ -124,7 +136,7 @@ def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
 
     assert killed >= 2, "the run ended before the second kill"
     finished = run_setting(TINY, tmp_path, device="cpu")
-    assert results_without_times(finished) == results_without_times(whole)
+    assert results_without_times(finished) == results_without_times(finished_run)
 
 
 def run_and_report_rounds(folder: Path, report: Report) -> None:
@@ -148,36 +160,39 @@ def run_and_report_rounds(folder: Path, report: Report) -> None:
         pytest.param("cluster-margin-0", marks=pytest.mark.slow),
     ],
 )
-def test_a_line_cut_short_is_done_again(cell: str, whole: Run, tmp_path: Path) -> None:
+def test_a_line_cut_short_is_done_again(cell: str, finished_run: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, rounds=2, device="cpu")
     path = tmp_path / "cells" / f"{cell}.jsonl"
+
     path.write_bytes(path.read_bytes()[:-25])
     assert len(by_cells(read_run(tmp_path).rounds)[cell.rsplit("-", 1)[0], int(cell[-1])]) == 2
+
     path.with_name(f"{cell}-memory-1.safetensors").unlink(missing_ok=True)
     if cell.startswith("cluster"):  # a crash comes before the older memory goes
         path.with_name(f"{cell}-memory-2.safetensors").rename(
             path.with_name(f"{cell}-memory-1.safetensors")
         )
+
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
-    ) == results_without_times(whole)
+    ) == results_without_times(finished_run)
 
 
 @pytest.mark.slow
-def test_every_other_cell_being_ahead_changes_nothing(whole: Run, tmp_path: Path) -> None:
+def test_every_other_cell_being_ahead_changes_nothing(finished_run: Run, tmp_path: Path) -> None:
     run_setting(TINY, tmp_path, rounds=1, device="cpu")
     for name in ("random-0", "ldm-s-0"):
         path = tmp_path / "cells" / f"{name}.jsonl"
         path.write_text(path.read_text().splitlines(keepends=True)[0])
     assert results_without_times(
         run_setting(TINY, tmp_path, device="cpu")
-    ) == results_without_times(whole)
+    ) == results_without_times(finished_run)
 
 
 @pytest.fixture
 def moody() -> Any:
     class Moody(Strategy):
-        """Fails in its second round while it is told to."""
+        """Fails in its second round while ``angry`` is set."""
 
         needs = frozenset({"logits"})
         angry = True
@@ -193,16 +208,21 @@ def moody() -> Any:
     registry._classes.pop("moody", None)
 
 
-def test_a_failed_cell_is_told_and_the_others_go_on(moody: Any, whole: Run, tmp_path: Path) -> None:
+def test_a_failed_cell_is_reported_and_the_others_go_on(
+    moody: Any, finished_run: Run, tmp_path: Path
+) -> None:
     names = ("random", "moody")
     run = run_setting(TINY, tmp_path, strategies=names, device="cpu")
+
     assert not run.finished
     assert set(run.failures) == {("moody", 0), ("moody", 1)}
     assert run.failures["moody", 0] == "RuntimeError: not today"
-    assert [one.number for one in by_cells(run.rounds)["random", 1]] == [0, 1, 2, 3]
+    assert [round_.number for round_ in by_cells(run.rounds)["random", 1]] == [0, 1, 2, 3]
     assert len(by_cells(run.rounds)["moody", 0]) == 1
+
     lines = (tmp_path / "failures.jsonl").read_text().splitlines()
     assert "Traceback" in json.loads(lines[0])["trace"]
+
     moody.angry = False
     again = run_setting(TINY, tmp_path, strategies=names, device="cpu")
     assert again.finished
@@ -210,21 +230,21 @@ def test_a_failed_cell_is_told_and_the_others_go_on(moody: Any, whole: Run, tmp_
     assert results_without_times(again)["random", 0] == results_without_times(run)["random", 0]
 
 
-class Killed(BaseException):
+class KilledBeforeRound(BaseException):
     """Stands for a kill: nothing in the runner catches it."""
 
 
-def killed_before(cell: tuple[str, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def kill_before(cell: tuple[str, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next run die before it records a round of a cell."""
     append = RunFolder.append
 
-    def dying(self: RunFolder, one: Round, memory: dict[str, Any]) -> None:
-        if (one.strategy, one.repetition, one.number) == (*cell, number):
+    def append_or_die(self: RunFolder, round_: Round, memory: dict[str, Any]) -> None:
+        if (round_.strategy, round_.repetition, round_.number) == (*cell, number):
             monkeypatch.setattr(RunFolder, "append", append)
-            raise Killed
-        append(self, one, memory)
+            raise KilledBeforeRound
+        append(self, round_, memory)
 
-    monkeypatch.setattr(RunFolder, "append", dying)
+    monkeypatch.setattr(RunFolder, "append", append_or_die)
 
 
 @pytest.mark.parametrize("round_of_death", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -234,8 +254,8 @@ def test_killed_after_a_cell_failed_the_others_keep_their_company(
     setting = replace(TINY, repetitions=1, strategies=("moody", "random"))
     unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
     assert set(unbroken.failures) == {("moody", 0)}
-    killed_before(("random", 0), round_of_death, monkeypatch)
-    with pytest.raises(Killed):
+    kill_before(("random", 0), round_of_death, monkeypatch)
+    with pytest.raises(KilledBeforeRound):
         run_setting(setting, tmp_path / "killed", device="cpu")
     companies: list[int] = []
     fit = runner.fit_learners
@@ -259,14 +279,18 @@ def test_killed_while_failed_cells_are_tried_again_changes_nothing(
     setting = replace(TINY, validation=60, epochs=10, strategies=("moody", "random"))
     for name in ("unbroken", "killed"):
         run_setting(setting, tmp_path / name, device="cpu")
+
     moody.angry = False
     unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
-    killed_before(("moody", 1), 2, monkeypatch)
-    with pytest.raises(Killed):
+
+    kill_before(("moody", 1), 2, monkeypatch)
+    with pytest.raises(KilledBeforeRound):
         run_setting(setting, tmp_path / "killed", device="cpu")
     again = run_setting(setting, tmp_path / "killed", device="cpu")
+
     assert again.finished
     assert results_without_times(again) == results_without_times(unbroken)
+
     groups = json.loads((tmp_path / "killed" / "run.json").read_text())["groups"]
     assert groups == [
         [["moody", 0], ["moody", 1], ["random", 0], ["random", 1]],
@@ -276,20 +300,20 @@ def test_killed_while_failed_cells_are_tried_again_changes_nothing(
 
 @pytest.fixture
 def noting() -> Any:
-    class Noting(Strategy):
+    class MemoryStrategy(Strategy):
         """Remembers by the kinds of keys and values that a file does not keep."""
 
         needs = frozenset({"logits"})
-        kept: Any = ()
+        extra: Any = ()
 
         def choose(self, context: Context, n: int) -> torch.Tensor:
             seen = context.memory.get("seen", {})
             pair = context.memory.get("pair")
-            context.memory.update(seen={0: 1, **seen}, pair=(1, 2), kept=Noting.kept)
+            context.memory.update(seen={0: 1, **seen}, pair=(1, 2), extra=MemoryStrategy.extra)
             return torch.arange(n) + len(seen) + 5 * isinstance(pair, tuple)
 
-    registry.register("noting")(Noting)
-    yield Noting
+    registry.register("noting")(MemoryStrategy)
+    yield MemoryStrategy
     registry._classes.pop("noting", None)
 
 
@@ -302,11 +326,11 @@ def test_what_a_strategy_remembers_is_alike_after_a_restart(noting: Any, tmp_pat
     assert results_without_times(again) == results_without_times(unbroken)
 
 
-@pytest.mark.parametrize("kept", [object(), {(1, 2): 3}], ids=["an object", "a pair as a key"])
+@pytest.mark.parametrize("extra", [object(), {(1, 2): 3}], ids=["an object", "a pair as a key"])
 def test_a_memory_that_cannot_be_kept_fails_its_cell_alone(
-    kept: Any, noting: Any, tmp_path: Path
+    extra: Any, noting: Any, tmp_path: Path
 ) -> None:
-    noting.kept = kept
+    noting.extra = extra
     run = run_setting(TINY, tmp_path, strategies=["noting", "random"], device="cpu")
     assert set(run.failures) == {("noting", 0), ("noting", 1)}
     assert len(by_cells(run.rounds)["random", 1]) == 4
@@ -315,6 +339,7 @@ def test_a_memory_that_cannot_be_kept_fails_its_cell_alone(
 def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None:
     for names in (["random", "margin"], ["random"], ["random", "moody"], ["moody"]):
         steps: list[tuple[int, int]] = []
+
         run_setting(
             TINY,
             tmp_path,
@@ -323,8 +348,9 @@ def test_progress_ends_at_all_there_is_to_do(moody: Any, tmp_path: Path) -> None
             device="cpu",
             on_step=lambda *step, to=steps: to.append(step),
         )
+
         assert steps[-1][0] == steps[-1][1]
-        assert all(done <= all_of_them for done, all_of_them in steps)
+        assert all(done <= total for done, total in steps)
 
 
 @pytest.mark.slow
@@ -336,19 +362,19 @@ def test_ensembles_killed_in_a_judged_stack_go_on_alike(
     )
     unbroken = run_setting(setting, tmp_path / "unbroken", device="cpu")
     for cell, number in ((("dbal", 0), 0), (("ensemble", 0), 1), (("random", 0), 2)):
-        killed_before(cell, number, monkeypatch)
-        with pytest.raises(Killed):
+        kill_before(cell, number, monkeypatch)
+        with pytest.raises(KilledBeforeRound):
             run_setting(setting, tmp_path / "killed", device="cpu")
     other_order = ["random", "ensemble", "dbal"]
     again = run_setting(setting, tmp_path / "killed", strategies=other_order, device="cpu")
     assert results_without_times(again) == results_without_times(unbroken)
 
 
-def test_other_values_in_the_same_folder_are_refused(whole: Run) -> None:
+def test_other_values_in_the_same_folder_are_refused(finished_run: Run) -> None:
     with pytest.raises(
         InputError, match=r"holds a run with different values \(epochs was 4 and is now 5\)"
     ):
-        run_setting(replace(TINY, epochs=5), whole.folder, device="cpu")
+        run_setting(replace(TINY, epochs=5), finished_run.folder, device="cpu")
 
 
 def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
@@ -396,7 +422,7 @@ def test_a_run_from_before_a_value_was_there_goes_on(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_run_is_told_before_it_starts(
+def test_what_cannot_run_is_refused_before_it_starts(
     setting: Setting, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     options = {"device": "cpu", **options}
@@ -426,7 +452,7 @@ def test_variants_run(values: dict[str, Any], tmp_path: Path) -> None:
     first = run.rounds[0]
     assert (first.validation is not None) == bool(setting.validation)
     if "ensemble" in setting.strategies:
-        votes = {one.strategy: one.vote for one in run.rounds}
+        votes = {round_.strategy: round_.vote for round_ in run.rounds}
         assert votes["random"] is None
         assert 0 <= votes["ensemble"] <= 1
 
@@ -437,6 +463,7 @@ def test_variants_of_one_strategy_run_side_by_side(tmp_path: Path) -> None:
         "rough": {"strategy": "ldm-s", "rays": 1, "reference_rows": 3},
     }
     setting = replace(TINY, strategies=("ldm-s", "same", "rough"), options=options)
-    found = by_cells(run_setting(setting, tmp_path, repetitions=1, device="cpu").rounds)
-    picks = {name: [one.picks for one in found[name, 0]] for name in setting.strategies}
+
+    rounds = by_cells(run_setting(setting, tmp_path, repetitions=1, device="cpu").rounds)
+    picks = {name: [round_.picks for round_ in rounds[name, 0]] for name in setting.strategies}
     assert picks["same"] == picks["ldm-s"] != picks["rough"]

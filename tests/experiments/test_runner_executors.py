@@ -1,5 +1,5 @@
 """Groups of a run by workers: the same rounds as in one process, also when a worker is lost or the
-run goes on.
+run is resumed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Here:
     """Performs tasks one after the other, and stops after some."""
 
     def __init__(self, stop: int | None = None) -> None:
-        self.stop, self.performed = stop, 0
+        self.stop = stop
+        self.performed = 0
 
     def run(self, tasks: Any, on_done: Any) -> None:
         for task in tasks:
@@ -43,11 +44,19 @@ class Here:
 
 
 def rounds_of(run: Run) -> list[tuple[Any, ...]]:
-    found = [
-        (one.strategy, one.repetition, one.number, one.accuracy, one.loss, one.picks)
-        for one in run.rounds
+    results = [
+        (
+            round_.strategy,
+            round_.repetition,
+            round_.number,
+            round_.accuracy,
+            round_.loss,
+            round_.picks,
+        )
+        for round_ in run.rounds
     ]
-    return sorted(found)
+
+    return sorted(results)
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +66,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.slow
 def test_workers_find_what_one_process_finds(alone: Run, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
+
     run = run_setting(
         SETTING,
         tmp_path,
         device="cpu",
         executor=LocalExecutor(2),
-        on_step=lambda done, whole: told.append((done, whole)),
+        on_step=lambda done, total: progress.append((done, total)),
     )
+
     assert run.finished
     assert rounds_of(run) == rounds_of(alone)
-    assert told[-1] == (len(run.rounds), len(run.rounds))
+    assert progress[-1] == (len(run.rounds), len(run.rounds))
     assert {path.name for path in tmp_path.iterdir()} <= {"run.json", "cells", ".lock"}
 
 
@@ -112,5 +123,5 @@ def test_what_cannot_be_run_is_refused_before_any_worker_starts(tmp_path: Path) 
             raise AssertionError
 
     with pytest.raises(UnknownNameError):
-        run_setting(SETTING, tmp_path, strategies=["nobody"], device="cpu", executor=Never())
+        run_setting(SETTING, tmp_path, strategies=["unknown"], device="cpu", executor=Never())
     assert isinstance(SETTING, Setting)

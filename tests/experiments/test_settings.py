@@ -37,6 +37,7 @@ def test_the_ten_of_the_paper_come_first() -> None:
         "food101",
         "imagenet",
     ]
+
     assert [setting_named(name).paper for name in TEN] == TEN
 
 
@@ -45,22 +46,25 @@ def test_the_ten_of_the_paper_come_first() -> None:
 def test_values_are_the_paper_s(name: str) -> None:
     with PAPER.open() as file:
         (row,) = [row for row in csv.DictReader(file) if row["dataset"] == name]
-    found = setting_named(name)
+
+    setting = setting_named(name)
+
     for theirs, ours in [
-        ("network", found.network),
-        ("validation", found.validation),
-        ("initial", found.initial),
-        ("query", found.query),
-        ("pool", found.pool),
-        ("final", found.final),
-        ("epochs", found.epochs),
-        ("batch_size", found.batch_size),
-        ("optimizer", found.optimizer),
+        ("network", setting.network),
+        ("validation", setting.validation),
+        ("initial", setting.initial),
+        ("query", setting.query),
+        ("pool", setting.pool),
+        ("final", setting.final),
+        ("epochs", setting.epochs),
+        ("batch_size", setting.batch_size),
+        ("optimizer", setting.optimizer),
     ]:
         assert row[theirs] == str(ours)
-    assert float(row["learning_rate"]) == found.learning_rate
-    assert [int(one) for one in row["lr_milestones"].split()] == list(found.milestones)
-    assert float(row["lr_decay"] or 1) == found.decay
+
+    assert float(row["learning_rate"]) == setting.learning_rate
+    assert [int(epoch) for epoch in row["lr_milestones"].split()] == list(setting.milestones)
+    assert float(row["lr_decay"] or 1) == setting.decay
 
 
 def test_strategies_are_those_of_the_paper_s_table() -> None:
@@ -76,25 +80,28 @@ def test_strategies_are_those_of_the_paper_s_table() -> None:
 
 @pytest.mark.parametrize("name", setting_names())
 def test_each_is_whole(name: str) -> None:
-    one = setting_named(name)
-    assert one.name == name
-    assert one.dataset in dataset_names()
-    assert set(one.strategies) <= set(registry.names())
-    assert one.rounds >= 2
-    assert one.training.epochs == one.epochs
-    assert one.quick == name.endswith("-quick")
-    assert (one.paper is None) == (name not in TEN)
+    setting = setting_named(name)
+    assert setting.name == name
+    assert setting.dataset in dataset_names()
+    assert set(setting.strategies) <= set(registry.names())
+    assert setting.rounds >= 2
+    assert setting.training.epochs == setting.epochs
+    assert setting.quick == name.endswith("-quick")
+    assert (setting.paper is None) == (name not in TEN)
 
 
 def test_quick_ones_are_smaller() -> None:
     for name in TEN:
-        whole, quick = setting_named(name), setting_named(f"{name}-quick")
-        assert quick.rounds * quick.epochs < whole.rounds * whole.epochs / 3
+        full = setting_named(name)
+        quick = setting_named(f"{name}-quick")
+
+        assert quick.rounds * quick.epochs < full.rounds * full.epochs / 3
         assert quick.repetitions <= 3
 
 
 def test_values_change_by_text_or_as_they_are() -> None:
     base = setting_named("mnist")
+
     changed = override(
         base,
         {
@@ -106,6 +113,7 @@ def test_values_change_by_text_or_as_they_are() -> None:
             "seed": 7,
         },
     )
+
     assert (changed.epochs, changed.pool, changed.balanced, changed.milestones) == (
         5,
         None,
@@ -113,6 +121,7 @@ def test_values_change_by_text_or_as_they_are() -> None:
         (3, 4),
     )
     assert (changed.learning_rate, changed.seed) == (0.1, 7)
+
     assert changed.strategies == base.strategies
 
 
@@ -182,9 +191,14 @@ def test_a_file_changes_a_setting(tmp_path: Path) -> None:
         'base = "digits"\nepochs = 3\nstrategies = ["random", "margin"]\n'
         "[options.ldm-s]\nrays = 64\n"
     )
-    found = read_setting(path)
-    assert (found.name, found.epochs, found.strategies) == ("digits-short", 3, ("random", "margin"))
-    assert found.options == {"ldm-s": {"rays": 64}}
+
+    setting = read_setting(path)
+    assert (setting.name, setting.epochs, setting.strategies) == (
+        "digits-short",
+        3,
+        ("random", "margin"),
+    )
+    assert setting.options == {"ldm-s": {"rays": 64}}
 
 
 def test_a_file_can_be_a_setting_of_its_own(tmp_path: Path) -> None:
@@ -192,14 +206,15 @@ def test_a_file_can_be_a_setting_of_its_own(tmp_path: Path) -> None:
     path.write_text(
         'dataset = "digits"\nnetwork = "linear"\ninitial = 10\nquery = 10\nfinal = 40\npool = 200\n'
     )
-    found = read_setting(path)
-    assert (found.name, found.rounds, found.strategies, found.paper) == (
+
+    setting = read_setting(path)
+    assert (setting.name, setting.rounds, setting.strategies, setting.paper) == (
         "mine",
         3,
         PAPER_STRATEGIES,
         None,
     )
-    assert asdict(found)["network"] == "linear"
+    assert asdict(setting)["network"] == "linear"
 
 
 def test_text_in_a_file_of_its_own_means_what_it_means_with_a_base(tmp_path: Path) -> None:
@@ -209,9 +224,14 @@ def test_text_in_a_file_of_its_own_means_what_it_means_with_a_base(tmp_path: Pat
         'query = 10\nfinal = 40\npool = "all"\n'
         'strategies = "random, margin"\nbalanced = "no"\nlearning_rate = "0.1"\n'
     )
-    found = read_setting(path)
-    assert (found.pool, found.strategies, found.balanced) == (None, ("random", "margin"), False)
-    assert found.learning_rate == 0.1
+
+    setting = read_setting(path)
+    assert (setting.pool, setting.strategies, setting.balanced) == (
+        None,
+        ("random", "margin"),
+        False,
+    )
+    assert setting.learning_rate == 0.1
 
 
 @pytest.mark.parametrize(
@@ -228,13 +248,13 @@ def test_text_in_a_file_of_its_own_means_what_it_means_with_a_base(tmp_path: Pat
         ('base = "digits"\nname = 3', "name is 3: it must be a name"),
     ],
 )
-def test_a_wrong_file_is_told(text: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
     with pytest.raises((FileError, InputError, UnknownNameError), match=message):
         read_setting(path)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="There is no file"):
         read_setting(tmp_path / "none.toml")

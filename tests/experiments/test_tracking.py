@@ -1,4 +1,4 @@
-"""Trackers are told of every round once, whatever is stopped, killed, added or broken."""
+"""Trackers get every round once, whatever is stopped, killed, added or broken."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Listener:
 
     def __init__(self, *, fails_at: int | None = None) -> None:
         self.rows: list[Any] = []
-        self.fails_at, self.ended = fails_at, False
+        self.fails_at = fails_at
+        self.ended = False
 
     def begin(self) -> Collection[Any]:
         return [round_key(row) for row in self.rows]
@@ -81,16 +82,21 @@ class Listener:
 
 def test_a_tracker_gets_every_round_as_it_was(tmp_path: Path) -> None:
     listener = Listener()
-    found = run(tmp_path / "run", listener)
+    finished_run = run(tmp_path / "run", listener)
+
     assert sorted(cells(listener.rows)) == sorted(ALL)
-    by_cell = {(one.strategy, one.repetition, one.number): one for one in found.rounds}
+    by_cell = {
+        (round_.strategy, round_.repetition, round_.number): round_
+        for round_ in finished_run.rounds
+    }
+
     for row, cell in zip(listener.rows, cells(listener.rows), strict=True):
-        one = by_cell[cell]
+        round_ = by_cell[cell]
         assert tuple(row) == COLUMNS
-        assert (row["accuracy"], row["labelled"]) == (one.accuracy, one.labelled)
-        assert row["training_seconds"] == one.seconds["training"]
-        assert tuple(row["picks"]) == one.picks
-        assert (row["setting"], row["started"]) == ("tiny", found.facts["started"])
+        assert (row["accuracy"], row["labelled"]) == (round_.accuracy, round_.labelled)
+        assert row["training_seconds"] == round_.seconds["training"]
+        assert tuple(row["picks"]) == round_.picks
+        assert (row["setting"], row["started"]) == ("tiny", finished_run.facts["started"])
 
 
 def test_a_run_that_goes_on_sends_no_round_twice(tmp_path: Path) -> None:
@@ -100,7 +106,7 @@ def test_a_run_that_goes_on_sends_no_round_twice(tmp_path: Path) -> None:
     assert sorted(cells(listener.rows)) == sorted(ALL)
 
 
-def test_a_tracker_that_comes_later_is_told_what_was_done_before(tmp_path: Path) -> None:
+def test_a_tracker_that_comes_later_gets_the_rounds_before_it(tmp_path: Path) -> None:
     run(tmp_path / "run", rounds=1)
     listener = Listener()
     run(tmp_path / "run", listener)
@@ -118,7 +124,8 @@ def test_rounds_of_workers_are_tracked(tmp_path: Path, workers: int) -> None:
 def test_a_tracker_that_fails_stops_nothing_and_catches_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failing, other = Listener(fails_at=5), Listener()
+    failing = Listener(fails_at=5)
+    other = Listener()
     with caplog.at_level(logging.WARNING):
         assert run(tmp_path / "run", failing, other).finished
     assert caplog.text.count("Tracker Listener failed and was disabled: the server is away.") == 1
@@ -129,32 +136,29 @@ def test_a_tracker_that_fails_stops_nothing_and_catches_up(
     assert sorted(cells(failing.rows)) == sorted(ALL)
 
 
-def test_a_tracker_that_cannot_begin_is_refused_before_any_work(tmp_path: Path) -> None:
-    class Refusing(Listener):
-        def begin(self) -> Collection[Any]:
-            raise InputError("no server")
+class RefusingListener(Listener):
+    def begin(self) -> Collection[Any]:
+        raise InputError("no server")
 
+
+def test_a_tracker_that_cannot_begin_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no server"):
-        run(tmp_path / "run", Refusing())
+        run(tmp_path / "run", RefusingListener())
     assert not list((tmp_path / "run").glob("cells/*.jsonl"))
 
 
 def test_trackers_that_have_begun_are_ended_if_a_later_one_cannot_begin() -> None:
-    class Refusing(Listener):
-        def begin(self) -> Collection[Any]:
-            raise InputError("no server")
-
-    begun = Listener()
-    refusing = Refusing()
-    trackers = TrackerSet([begun, refusing], TINY, started="2026-01-01")
+    listener = Listener()
+    refusing = RefusingListener()
+    trackers = TrackerSet([listener, refusing], TINY, started="2026-01-01")
     with pytest.raises(InputError, match="no server"):
         trackers.__enter__()
 
-    assert begun.ended
+    assert listener.ended
     assert not refusing.ended
 
 
-class Lines:
+class LinesTracker:
     """A tracker that appends rounds to a file, to be read after its process was killed."""
 
     def __init__(self, path: Path) -> None:
@@ -180,7 +184,7 @@ class Lines:
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_without_doubles(tmp_path: Path) -> None:
-    tracker = Lines(tmp_path / "rounds")
+    tracker = LinesTracker(tmp_path / "rounds")
     run_until_killed(TINY, tmp_path / "run", rounds=5, trackers=[tracker])
     assert len(tracker.rows()) == 4
     run(tmp_path / "run", tracker)
@@ -190,6 +194,7 @@ def test_a_killed_run_goes_on_without_doubles(tmp_path: Path) -> None:
 def test_a_learner_of_one_s_own_is_tracked() -> None:
     digits, answers = load_digits(return_X_y=True)
     learner = teeter.Learner(LogisticRegression(max_iter=500), digits[:300], "margin", classes=10)
+
     rows = []
     for _ in range(2):
         picks = learner.ask(30)
@@ -197,6 +202,7 @@ def test_a_learner_of_one_s_own_is_tracked() -> None:
         learner.fit()
         evaluation = learner.evaluate(digits[300:500], answers[300:500])
         rows.append(learner_row(learner, evaluation, setting="mine"))
+
     assert [tuple(row) for row in rows] == [COLUMNS, COLUMNS]
     assert [(row["round"], row["labelled"], row["strategy"]) for row in rows] == [
         (0, 30, "margin"),
@@ -245,14 +251,20 @@ def test_tensorboard_has_every_round_once(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for rounds in (0, None, None):
-        found = run(tmp_path / "run", TensorBoardTracker(tmp_path / "board"), rounds=rounds)
+        finished_run = run(tmp_path / "run", TensorBoardTracker(tmp_path / "board"), rounds=rounds)
+
     folders = sorted(path.parent for path in (tmp_path / "board").glob("*/*/cell.json"))
     assert [folder.name for folder in folders] == ["margin-0", "margin-1", "random-0", "random-1"]
-    expected = [one for one in found.rounds if (one.strategy, one.repetition) == ("margin", 1)]
+    expected = [
+        round_
+        for round_ in finished_run.rounds
+        if (round_.strategy, round_.repetition) == ("margin", 1)
+    ]
+
     events = EventAccumulator(str(folders[1])).Reload()
     assert [event.step for event in events.Scalars("accuracy")] == [20, 40, 60]
     assert [event.value for event in events.Scalars("accuracy")] == pytest.approx(
-        [one.accuracy for one in expected]
+        [round_.accuracy for round_ in expected]
     )
     assert [event.value for event in events.Scalars("round")] == [0, 1, 2]
     assert "training_seconds" in events.Tags()["scalars"]

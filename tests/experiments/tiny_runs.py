@@ -24,8 +24,15 @@ def results_without_times(run: Run) -> dict[Any, list[tuple[Any, ...]]]:
     """Return the rounds of every cell, without the seconds they took."""
     return {
         cell: [
-            (one.number, one.labelled, one.accuracy, one.loss, one.picks, one.vote)
-            for one in rounds
+            (
+                round_.number,
+                round_.labelled,
+                round_.accuracy,
+                round_.loss,
+                round_.picks,
+                round_.vote,
+            )
+            for round_ in rounds
         ]
         for cell, rounds in by_cells(run.rounds).items()
     }

@@ -10,16 +10,21 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from peak_memory import taken
+from peak_memory import measure_peak_memory
 from reference import badge as literal
 from reference.seeding import sequence_law
 from teeter.kernels.badge import GradientDistance, gradient_errors, seed_gradients
 from teeter.seeds import stream
 
 
-def make(rows: int, classes: int = 3, width: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+def make_outputs(
+    rows: int, classes: int = 3, width: int = 4, seed: int = 0
+) -> tuple[Tensor, Tensor]:
     generator = stream(seed, "badge")
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
     return draw(rows, classes), draw(rows, width)
 
 
@@ -27,7 +32,7 @@ def make(rows: int, classes: int = 3, width: int = 4, seed: int = 0) -> tuple[Te
     "badge", against="the mistake of giving the predicted class -p instead of 1 - p"
 )
 def test_the_predicted_class_gets_p_minus_one() -> None:
-    logits, _ = make(20)
+    logits, _ = make_outputs(20)
     p = logits.softmax(dim=1)
     errors = gradient_errors(logits)
     predicted = p.argmax(dim=1)
@@ -38,7 +43,7 @@ def test_the_predicted_class_gets_p_minus_one() -> None:
 
 
 def test_it_is_the_gradient_of_the_loss() -> None:
-    _, features = make(1)
+    _, features = make_outputs(1)
     weight = torch.randn(
         3, 4, generator=stream(0, "weight"), dtype=torch.float64, requires_grad=True
     )
@@ -51,10 +56,11 @@ def test_it_is_the_gradient_of_the_loss() -> None:
 @pytest.mark.checks("badge", against="distances between explicit embeddings")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_distances_are_those_of_the_embedding(dtype: torch.dtype) -> None:
-    logits, features = make(230, 5, 7)
+    logits, features = make_outputs(230, 5, 7)
     distance = GradientDistance(gradient_errors(logits).to(dtype), features.to(dtype))
     embedded = literal.embeddings(logits.numpy(), features.numpy())
-    rows, picks = torch.arange(0, 230, 9), torch.tensor([3, 100, 229])
+    rows = torch.arange(0, 230, 9)
+    picks = torch.tensor([3, 100, 229])
     expected = literal.distances(embedded[[*rows, *picks]])[: len(rows), len(rows) :]
     tolerance = 2e-3 if dtype == torch.float32 else 1e-7
     np.testing.assert_allclose(distance.between(rows, picks), expected, atol=tolerance)
@@ -65,9 +71,10 @@ def test_rows_that_hardly_differ_keep_their_distances() -> None:
     """In single precision products cancel: what is left comes from the differences."""
     logits, features = (
         torch.cat([part, part + 3e-4 * other])
-        for part, other in zip(make(30), make(30, seed=1), strict=True)
+        for part, other in zip(make_outputs(30), make_outputs(30, seed=1), strict=True)
     )
-    errors, features = gradient_errors(logits), features.float()
+    errors = gradient_errors(logits)
+    features = features.float()
     embedded = torch.from_numpy(literal.embeddings(logits.numpy(), features.double().numpy()))
     expected = (embedded[:30] - embedded[30:]).norm(dim=1)
     distance = GradientDistance(errors.float(), features)
@@ -81,14 +88,16 @@ def test_rows_that_hardly_differ_keep_their_distances() -> None:
 )
 @pytest.mark.parametrize("draws", [250, pytest.param(4000, marks=pytest.mark.slow)])
 def test_follows_the_law_of_k_means_plus_plus_on_the_embedding(draws: int) -> None:
-    logits, features = make(5, seed=4)
+    logits, features = make_outputs(5, seed=4)
     embedded = literal.embeddings(logits.numpy(), features.numpy())
     first = int(np.argmax((embedded**2).sum(axis=1)))
     law = sequence_law(first, 3, np.ones(5), literal.distances(embedded))
+
     counts = Counter(
         tuple(seed_gradients(logits, features, 3, generator=stream(k, "x")).tolist())
         for k in range(draws)
     )
+
     assert set(counts) <= set(law)
     common = [sequence for sequence in law if law[sequence] * draws >= 5]
     expected = [law[sequence] * draws for sequence in common]
@@ -121,7 +130,7 @@ def test_the_origin_is_no_centre(draws: int, tolerance: float) -> None:
 
 @pytest.mark.checks("badge", against="the mistake of returning a row twice")
 def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
-    logits, features = make(30)
+    logits, features = make_outputs(30)
     logits[10:] = torch.tensor([200.0, 0, -200.0], dtype=torch.float64)
     picks = seed_gradients(logits, features, 30, generator=stream(0, "x")).tolist()
     assert sorted(picks) == list(range(30))
@@ -132,16 +141,16 @@ def test_of_the_rows_the_model_is_sure_of_one_stands_for_all() -> None:
 
 @pytest.mark.checks("badge", against="memory use: a fraction of that of explicit embeddings")
 def test_the_embedding_is_never_built() -> None:
-    logits, features = (part.float() for part in make(2000, classes=200, width=300))
+    logits, features = (part.float() for part in make_outputs(2000, classes=200, width=300))
     assert (
-        taken(lambda: seed_gradients(logits, features, 50, generator=stream(0, "x")))
+        measure_peak_memory(lambda: seed_gradients(logits, features, 50, generator=stream(0, "x")))
         < 2000 * 200 * 300 * 4 / 5
     )
 
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu_on_the_same_draws() -> None:
-    logits, features = make(3000, 10, 64)
+    logits, features = make_outputs(3000, 10, 64)
     cpu = seed_gradients(logits, features, 200, generator=stream(0, "x"))
     gpu = seed_gradients(logits.cuda(), features.cuda(), 200, generator=stream(0, "x"))
     assert torch.equal(cpu, gpu.cpu())

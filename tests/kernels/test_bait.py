@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from peak_memory import taken
+from peak_memory import measure_peak_memory
 from reference import bait as literal
 from teeter.errors import InputError
 from teeter.kernels import bait as bait_module
@@ -15,65 +15,72 @@ from teeter.kernels.bait import Form, bait, fisher_factors, peak_memory
 from teeter.seeds import stream
 
 
-def make(rows: int, classes: int, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+def make_outputs(rows: int, classes: int, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = stream(seed, "bait")
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
     return 2 * draw(rows, classes), draw(rows, width)
 
 
-def both(
+def pick_both_ways(
     rows: int,
     classes: int,
     width: int,
     n: int,
-    known: int,
+    n_labelled: int,
     *,
     seed: int = 0,
     form: str = "exact",
     top: int = 2,
 ) -> tuple[list[int], list[int]]:
-    logits, features = make(rows, classes, width, seed)
-    told = make(known, classes, width, seed + 1000)
+    logits, features = make_outputs(rows, classes, width, seed)
+    labelled = make_outputs(n_labelled, classes, width, seed + 1000)
+
     expected = literal.bait(
         logits.numpy(),
         features.numpy(),
         n,
-        labelled_logits=told[0].numpy(),
-        labelled_features=told[1].numpy(),
+        labelled_logits=labelled[0].numpy(),
+        labelled_features=labelled[1].numpy(),
         form=form,
         top=top,
     )
-    found = bait(logits, features, n, labelled=told if known else None, form=form, top=top)
-    return found.tolist(), expected
+
+    picks = bait(logits, features, n, labelled=labelled if n_labelled else None, form=form, top=top)
+    return picks.tolist(), expected
 
 
 @pytest.mark.checks("bait", against="the usual formulation, pick by pick, in all three forms")
 @pytest.mark.parametrize("form", ["exact", "top", "binary"])
 @pytest.mark.parametrize("seed", range(4))
 def test_picks_are_those_of_the_usual_formulation(seed: int, form: str) -> None:
-    found, expected = both(20, 3, 3, 4, 5, seed=seed, form=form)
-    assert found == expected
+    picks, expected = pick_both_ways(20, 3, 3, 4, 5, seed=seed, form=form)
+    assert picks == expected
 
 
 @pytest.mark.parametrize(
-    ("rows", "classes", "width", "n", "known"),
+    ("rows", "classes", "width", "n", "n_labelled"),
     [(6, 2, 1, 3, 0), (7, 4, 2, 5, 2), (5, 3, 2, 5, 1), (1, 2, 3, 1, 0)],
 )
-def test_picks_agree_at_the_edges(rows: int, classes: int, width: int, n: int, known: int) -> None:
-    found, expected = both(rows, classes, width, n, known)
-    assert found == expected
+def test_picks_agree_at_the_edges(
+    rows: int, classes: int, width: int, n: int, n_labelled: int
+) -> None:
+    picks, expected = pick_both_ways(rows, classes, width, n, n_labelled)
+    assert picks == expected
 
 
 def test_the_top_of_all_classes_is_exact() -> None:
-    logits, features = make(15, 4, 3)
-    told = make(5, 4, 3, 9)
-    exact = bait(logits, features, 4, labelled=told)
-    assert torch.equal(exact, bait(logits, features, 4, labelled=told, form="top", top=4))
-    assert torch.equal(exact, bait(logits, features, 4, labelled=told, form="top", top=99))
+    logits, features = make_outputs(15, 4, 3)
+    labelled = make_outputs(5, 4, 3, 9)
+    exact = bait(logits, features, 4, labelled=labelled)
+    assert torch.equal(exact, bait(logits, features, 4, labelled=labelled, form="top", top=4))
+    assert torch.equal(exact, bait(logits, features, 4, labelled=labelled, form="top", top=99))
 
 
 def test_factors_are_the_fisher_information() -> None:
-    logits, _ = make(10, 5, 1)
+    logits, _ = make_outputs(10, 5, 1)
     factors = fisher_factors(logits, "exact", 2)
     p = logits.softmax(dim=1)
     expected = torch.diag_embed(p) - p[:, :, None] * p[:, None]
@@ -82,7 +89,7 @@ def test_factors_are_the_fisher_information() -> None:
 
 @pytest.mark.checks("bait", against="the state computed from scratch after 300 updates")
 def test_hundreds_of_updates_do_not_drift() -> None:
-    logits, features = make(400, 4, 6)
+    logits, features = make_outputs(400, 4, 6)
     rows = bait_module._FisherRows(fisher_factors(logits, "exact", 2), features)
     pool = rows.total_fisher() / 400
     state = bait_module._BaitState(torch.eye(24, dtype=torch.float64), pool.clone(), scale=0.5)
@@ -95,7 +102,7 @@ def test_hundreds_of_updates_do_not_drift() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, features = make(50, 10, 8)
+    logits, features = make_outputs(50, 10, 8)
     monkeypatch.setattr(bait_module, "available_memory", lambda device: 100_000)
     with pytest.raises(
         InputError, match=r"80 x 80 matrices\), but only 0.0 GB are free: use form='binary'"
@@ -107,7 +114,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.checks("bait", against="memory use: at most the amount checked beforehand")
 @pytest.mark.parametrize(
-    ("rows", "classes", "width", "known", "form"),
+    ("rows", "classes", "width", "n_labelled", "form"),
     [
         pytest.param(100, 10, 200, 50, "exact", marks=pytest.mark.slow),
         pytest.param(20_000, 10, 20, 50, "exact", marks=pytest.mark.slow),
@@ -116,25 +123,25 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.Monke
         (20_000, 20, 256, 50, "binary"),
     ],
 )
-def test_no_more_memory_is_taken_than_was_said(
-    rows: int, classes: int, width: int, known: int, form: Form
+def test_no_more_memory_is_taken_than_was_stated(
+    rows: int, classes: int, width: int, n_labelled: int, form: Form
 ) -> None:
-    logits, features = make(rows, classes, width)
-    told = make(known, classes, width, 1) if known else None
+    logits, features = make_outputs(rows, classes, width)
+    labelled = make_outputs(n_labelled, classes, width, 1) if n_labelled else None
     factors = {"exact": classes, "top": 2, "binary": 1}[form]
-    said = peak_memory(rows, width, factors, 1 if form == "binary" else classes, known)
-    peak = taken(lambda: bait(logits, features, 1, labelled=told, form=form))
-    assert said / 4 < peak < 1.05 * said
+    stated = peak_memory(rows, width, factors, 1 if form == "binary" else classes, n_labelled)
+    peak = measure_peak_memory(lambda: bait(logits, features, 1, labelled=labelled, form=form))
+    assert stated / 4 < peak < 1.05 * stated
 
 
 def test_the_top_classes_factors_are_made_alone() -> None:
-    logits, _ = make(2000, 100, 1)
-    assert taken(lambda: fisher_factors(logits, "top", 2)) < 2000 * 100 * 100 * 8 / 4
+    logits, _ = make_outputs(2000, 100, 1)
+    assert measure_peak_memory(lambda: fisher_factors(logits, "top", 2)) < 2000 * 100 * 100 * 8 / 4
 
 
 @pytest.mark.gpu
-def test_the_memory_said_bounds_the_memory_taken() -> None:
-    logits, features = (tensor.cuda() for tensor in make(2000, 10, 64))
+def test_the_stated_memory_bounds_the_memory_taken() -> None:
+    logits, features = (tensor.cuda() for tensor in make_outputs(2000, 10, 64))
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     bait(logits, features, 10, labelled=None)
@@ -144,8 +151,10 @@ def test_the_memory_said_bounds_the_memory_taken() -> None:
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu() -> None:
-    logits, features = make(300, 5, 16)
-    told = make(20, 5, 16, 9)
-    cpu = bait(logits, features, 20, labelled=told)
-    gpu = bait(logits.cuda(), features.cuda(), 20, labelled=(told[0].cuda(), told[1].cuda()))
+    logits, features = make_outputs(300, 5, 16)
+    labelled = make_outputs(20, 5, 16, 9)
+    cpu = bait(logits, features, 20, labelled=labelled)
+    gpu = bait(
+        logits.cuda(), features.cuda(), 20, labelled=(labelled[0].cuda(), labelled[1].cuda())
+    )
     assert torch.equal(cpu, gpu.cpu())

@@ -26,9 +26,9 @@ LOGITS = arrays.arrays(
 @pytest.mark.checks("dbal", against="the formula, one row and one sample at a time")
 @given(LOGITS)
 def test_mutual_information_is_the_formula(logits: np.ndarray) -> None:
-    found = mutual_information(torch.from_numpy(logits))
-    np.testing.assert_allclose(found, literal.mutual_information(logits), atol=1e-12)
-    assert bool((found >= 0).all())
+    information = mutual_information(torch.from_numpy(logits))
+    np.testing.assert_allclose(information, literal.mutual_information(logits), atol=1e-12)
+    assert bool((information >= 0).all())
 
 
 @pytest.mark.checks("ensemble", against="votes counted one by one")
@@ -67,10 +67,10 @@ def test_logits_may_be_log_probabilities() -> None:
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_chunks_and_neighbours_change_nothing(size: int) -> None:
     logits = torch.randn(7, 401, 5, generator=stream(1, "logits")).repeat(1, 2, 1)
-    whole = mutual_information(logits)
-    assert torch.equal(whole[:401], whole[401:]), "copies are equal"
+    expected = mutual_information(logits)
+    assert torch.equal(expected[:401], expected[401:]), "copies are equal"
     with working_memory(size):
-        assert torch.equal(mutual_information(logits), whole)
+        assert torch.equal(mutual_information(logits), expected)
 
 
 def test_p_log_p_is_0_at_0() -> None:

@@ -46,14 +46,15 @@ def test_typical_rows_are_the_definition(
     free = torch.rand(len(features), generator=stream(seed, "free")) < 0.7
     free[0] = True
     for n in {1, int(free.sum())}:
-        found = typical_rows(features, labels, free, n, neighbours=neighbours).tolist()
-        assert found == literal.typical_rows(
+        picks = typical_rows(features, labels, free, n, neighbours=neighbours).tolist()
+        assert picks == literal.typical_rows(
             features.numpy(), labels.tolist(), free.tolist(), n, neighbours
         )
 
 
 def test_typical_rows_of_a_large_cluster_do_not_depend_on_memory() -> None:
-    features, free = draw(1000, 4, 0).float(), torch.ones(1000, dtype=torch.bool)
+    features = draw(1000, 4, 0).float()
+    free = torch.ones(1000, dtype=torch.bool)
     labels = torch.zeros(1000, dtype=torch.int64)
     expected = typical_rows(features, labels, free, 50, neighbours=20)
     with working_memory(1):
@@ -106,6 +107,7 @@ def test_rows_beyond_the_sample_join_the_nearest_cluster() -> None:
     features = centres[torch.arange(400) % 4] + draw(400, 4, 0)
     labels = average_linkage(features, 4, sample=50, generator=stream(0, "sample"))
     assert groups(labels) == groups(torch.arange(400) % 4)
+
     assert (
         len(set(average_linkage(features, 40, sample=50, generator=stream(0, "sample")).tolist()))
         == 40
@@ -135,12 +137,14 @@ def test_gpu_equals_cpu() -> None:
     assert torch.equal(again[0].cpu(), labels)
     np.testing.assert_allclose(again[1].cpu(), centres, atol=1e-9)
     assert again[2] == pytest.approx(inertia)
+
     free = torch.ones(5000, dtype=torch.bool)
     expected = typical_rows(features, labels, free, 200, neighbours=20).tolist()
     assert (
         typical_rows(features.cuda(), labels.cuda(), free.cuda(), 200, neighbours=20).tolist()
         == expected
     )
+
     linked = average_linkage(features, 60, sample=2000, generator=stream(0, "sample"))
     assert torch.equal(
         average_linkage(features.cuda(), 60, sample=2000, generator=stream(0, "sample")).cpu(),

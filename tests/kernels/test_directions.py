@@ -79,11 +79,11 @@ def test_the_first_directions_stay_the_same_when_there_are_more() -> None:
 
 
 def test_parts_of_directions_are_the_directions_in_their_order() -> None:
-    (whole,) = subspace_directions(3, 74, WEIGHT, BIAS, subspace=8)
-    parts = list(whole.cut(2))
+    (directions,) = subspace_directions(3, 74, WEIGHT, BIAS, subspace=8)
+    parts = list(directions.cut(2))
     assert [(part.blocks, len(part)) for part in parts] == [(2, 32), (2, 32), (1, 10)]
 
-    weight_noise, bias_noise = whole.expand()
+    weight_noise, bias_noise = directions.expand()
     expanded = [part.expand() for part in parts]
     assert torch.equal(torch.cat([weights for weights, _ in expanded]), weight_noise)
     assert bias_noise is not None

@@ -61,6 +61,7 @@ def test_copies_are_never_preferred_to_other_rows(dtype: torch.dtype) -> None:
 def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     centres = draw(12, 8, 1)
     features = centres[torch.arange(900) % 12] + 0.5 * draw(900, 8, 2)
+
     asked = []
     counted = facility_location_module._CosineCache.gains
     monkeypatch.setattr(
@@ -68,14 +69,19 @@ def test_many_rows_are_plain_greedy_with_little_work(monkeypatch: pytest.MonkeyP
         "gains",
         lambda self, rows, covered: asked.append(len(rows)) or counted(self, rows, covered),
     )
+
     picks = facility_location(features, 40).tolist()
+
     units = torch.nn.functional.normalize(features)
-    similar, covered, plain = 1 + units @ units.T, torch.zeros(900, dtype=torch.float64), []
+    similar = 1 + units @ units.T
+    covered = torch.zeros(900, dtype=torch.float64)
+    plain: list[int] = []
     for _ in range(40):
         gains = (similar - covered).clamp_min(0).sum(dim=1)
         gains[plain] = -1
         plain.append(int(gains.argmax()))
         covered = torch.maximum(covered, similar[plain[-1]])
+
     assert picks == plain
     assert sum(asked) < 900 * 40 / 4
 
@@ -87,9 +93,9 @@ def test_the_working_memory_changes_nothing(
     size: int, dtype: torch.dtype, rows: int, n: int
 ) -> None:
     features = draw(rows, 9, 3).to(dtype)
-    whole = facility_location(features, n)
+    expected = facility_location(features, n)
     with working_memory(size):
-        assert torch.equal(facility_location(features, n), whole)
+        assert torch.equal(facility_location(features, n), expected)
 
 
 def test_both_precisions_agree() -> None:
@@ -101,12 +107,15 @@ def test_bounds_are_renewed_only_as_far_as_needed() -> None:
     gains = torch.tensor([1.0, 5, 2, 4, 3, 0], dtype=torch.float64)
     above = torch.tensor([9.0, 8, 7, 4.5, 3, 2], dtype=torch.float64)
     bounds = above.clone()
-    known = refresh_bounds(bounds, lambda rows: gains[rows], batch=1)
-    assert known.tolist() == [0, 1, 2], "one row, then two; 4.5 is below the gain of row 1"
+
+    renewed = refresh_bounds(bounds, lambda rows: gains[rows], batch=1)
+    assert renewed.tolist() == [0, 1, 2], "one row, then two; 4.5 is below the gain of row 1"
     assert bounds.tolist() == [1, 5, 2, 4.5, 3, 2]
-    assert top_rows(bounds, known).tolist() == [1]
+    assert top_rows(bounds, renewed).tolist() == [1]
+
     assert len(refresh_bounds(above.clone(), lambda rows: gains[rows], batch=1, keep=2)) == 6
     assert len(refresh_bounds(above.clone(), lambda rows: gains[rows], batch=1, slack=0.6)) == 6
+
     above[1] = -torch.inf
     assert 1 not in refresh_bounds(above, lambda rows: gains[rows], batch=1), (
         "a row that is out stays out"

@@ -24,13 +24,17 @@ def test_much_work_is_fused_and_little_is_not(monkeypatch: pytest.MonkeyPatch) -
 def test_a_gpu_of_less_memory_a_program_keeps_to_plain_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = {}
+    copies_tiles = {}
     for capability in ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)):
         monkeypatch.setattr(
-            torch.cuda, "get_device_capability", lambda device, told=capability: told
+            torch.cuda, "get_device_capability", lambda device, answer=capability: answer
         )
-        found[capability] = fused._copies_tiles.__wrapped__(torch.device("cuda"))
-    assert [capability for capability, told in found.items() if told] == [(9, 0), (10, 0), (10, 3)]
+        copies_tiles[capability] = fused._copies_tiles.__wrapped__(torch.device("cuda"))
+    assert [capability for capability, copies in copies_tiles.items() if copies] == [
+        (9, 0),
+        (10, 0),
+        (10, 3),
+    ]
 
 
 def test_nothing_is_fused_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

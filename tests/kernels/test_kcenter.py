@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from peak_memory import taken
+from peak_memory import measure_peak_memory
 from reference import kcenter as literal
 from teeter.arrays import working_memory
 from teeter.kernels import kcenter
@@ -20,7 +20,7 @@ def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:
     return torch.randn(rows, width, generator=stream(seed, name), dtype=torch.float64)
 
 
-def literally(features: Tensor, centres: Tensor, n: int) -> list[int]:
+def pick_literally(features: Tensor, centres: Tensor, n: int) -> list[int]:
     return literal.k_center(features.double().numpy(), centres.double().numpy(), n)
 
 
@@ -32,9 +32,12 @@ def literally(features: Tensor, centres: Tensor, n: int) -> list[int]:
 def test_equals_one_at_a_time(
     rows: int, dtype: torch.dtype, block: int, width: int, centres: int
 ) -> None:
-    features, known = draw(rows, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
+    features = draw(rows, width, 0).to(dtype)
+    labelled = draw(centres, width, 1).to(dtype)
     for n in (1, min(9, rows // 2), rows):
-        assert k_center(features, known, n, block=block).tolist() == literally(features, known, n)
+        assert k_center(features, labelled, n, block=block).tolist() == pick_literally(
+            features, labelled, n
+        )
 
 
 @pytest.mark.slow
@@ -49,15 +52,15 @@ def test_ties_and_copies_go_to_the_lowest_row(
     rows: int, width: int, centres: int, copies: int, seed: int
 ) -> None:
     half = draw(rows, width, seed).mul(2).round().repeat(copies, 1)
-    known = draw(centres, width, seed, "centres").mul(2).round()
-    features, known = (
-        torch.cat([half, -half]),
-        torch.cat([known, -known]),
-    )  # around 0, so that all sums are exact
+    labelled = draw(centres, width, seed, "centres").mul(2).round()
+    # Around 0, so that all sums are exact
+    features = torch.cat([half, -half])
+    labelled = torch.cat([labelled, -labelled])
+
     for n in {1, rows, len(features)}:
-        expected = literally(features, known, n)
+        expected = pick_literally(features, labelled, n)
         for block in (1 + seed % 7, 192):
-            assert k_center(features, known, n, block=block).tolist() == expected
+            assert k_center(features, labelled, n, block=block).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -66,12 +69,13 @@ def test_ties_and_copies_go_to_the_lowest_row(
 )
 @pytest.mark.parametrize("width", [2, 32])
 def test_blocks_change_nothing(width: int, rows: int, centres: int, n: int) -> None:
-    features, known = draw(rows, width, 0), draw(centres, width, 1) * 0.5
-    expected = k_center(features, known, n, block=1).tolist()
+    features = draw(rows, width, 0)
+    labelled = draw(centres, width, 1) * 0.5
+    expected = k_center(features, labelled, n, block=1).tolist()
     for block in (10, 192, 5000):
-        assert k_center(features, known, n, block=block).tolist() == expected
+        assert k_center(features, labelled, n, block=block).tolist() == expected
     with working_memory(1):
-        assert k_center(features, known, n).tolist() == expected
+        assert k_center(features, labelled, n).tolist() == expected
 
 
 def test_a_block_gives_many_picks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +96,8 @@ def test_a_block_gives_many_picks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_copies_of_centres_and_picks_come_last_the_lowest_first(dtype: torch.dtype) -> None:
     rows = (draw(30, 64, 0) + 10).to(dtype)
-    features = torch.cat(
-        [rows[:10], rows, rows]
-    )  # 30 different rows, of which 10 are centres as well
+    # 30 different rows, of which 10 are centres as well.
+    features = torch.cat([rows[:10], rows, rows])
     picks = k_center(features, rows[:10], len(features)).tolist()
     assert sorted(picks[:20]) == list(range(20, 40))
     assert picks[20:] == [*range(20), *range(40, 70)]
@@ -107,14 +110,16 @@ def test_a_pool_of_copies_is_picked_in_order() -> None:
 
 @pytest.mark.checks("coreset", against="memory use: far less than the distances of all pairs")
 def test_pairs_of_rows_are_never_all_there() -> None:
-    features, centres = draw(12_000, 4, 0).float(), draw(500, 4, 1).float()
-    assert taken(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 5
+    features = draw(12_000, 4, 0).float()
+    centres = draw(500, 4, 1).float()
+    assert measure_peak_memory(lambda: k_center(features, centres, 500)) < 12_000 * 12_000 * 4 / 5
 
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu() -> None:
-    features, known = draw(5000, 32, 0), draw(100, 32, 1)
+    features = draw(5000, 32, 0)
+    labelled = draw(100, 32, 1)
     assert (
-        k_center(features.cuda(), known.cuda(), 500).tolist()
-        == k_center(features, known, 500).tolist()
+        k_center(features.cuda(), labelled.cuda(), 500).tolist()
+        == k_center(features, labelled, 500).tolist()
     )

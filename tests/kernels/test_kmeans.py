@@ -43,10 +43,10 @@ def blobs(rows: int, width: int, classes: int, seed: int) -> Tensor:
 def test_k_means_is_lloyd_s(dtype: torch.dtype, seed: int) -> None:
     features = blobs(60, 3, 4, seed).add(5).to(dtype)
     centres = features[:: 60 // 7][:7]
-    labels, found, inertia = lloyd(features, centres)
+    labels, found_centres, inertia = lloyd(features, centres)
     expected, means = literal.lloyd(features.double().numpy(), centres.double().numpy())
     assert labels.tolist() == expected
-    np.testing.assert_allclose(found, means, rtol=1e-5 if dtype == torch.float32 else 1e-12)
+    np.testing.assert_allclose(found_centres, means, rtol=1e-5 if dtype == torch.float32 else 1e-12)
     assert inertia == pytest.approx(
         literal.inertia(features.double().numpy(), means, expected), rel=1e-5
     )
@@ -57,11 +57,11 @@ def test_empty_clusters_get_the_farthest_rows() -> None:
         [blobs(30, 2, 3, 0), torch.tensor([[40.0, 40], [-50, 50]], dtype=torch.float64)]
     )
     centres = torch.cat([features[:2], torch.full((3, 2), 1000.0, dtype=torch.float64)])
-    labels, found, _ = lloyd(features, centres)
+    labels, found_centres, _ = lloyd(features, centres)
     expected, means = literal.lloyd(features.numpy(), centres.numpy())
     assert labels.tolist() == expected
     assert len(set(expected)) == 5
-    np.testing.assert_allclose(found, means)
+    np.testing.assert_allclose(found_centres, means)
 
 
 def test_a_cluster_of_one_row_keeps_it() -> None:
@@ -101,10 +101,12 @@ def test_the_start_follows_the_law_of_greedy_k_means(draws: int) -> None:
     features = draw(6, 2, 2)
     law = literal.start_law(features.numpy(), 3)
     assert sum(law.values()) == pytest.approx(1)
+
     counts = Counter(
         tuple(greedy_start(features, 3, generator=stream(k, "start")).tolist())
         for k in range(draws)
     )
+
     assert set(counts) <= set(law)
     common = [sequence for sequence in law if law[sequence] * draws >= 5]
     observed = [counts[sequence] for sequence in common]
@@ -146,7 +148,8 @@ def test_working_memory_changes_nothing() -> None:
 
 
 def test_the_others_join_the_nearest_mean() -> None:
-    features, rows = blobs(300, 3, 4, 0), torch.arange(0, 300, 7)
+    features = blobs(300, 3, 4, 0)
+    rows = torch.arange(0, 300, 7)
     clusters = rows % 4
     means = torch.stack([features[rows[clusters == k]].mean(dim=0) for k in range(4)])
     expected = torch.cdist(features, means).argmin(dim=1).index_copy_(0, rows, clusters)

@@ -4,9 +4,12 @@ by row.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from ldm_cases import make_case
 from teeter.kernels.laplace import laplace_directions, laplace_factors
@@ -36,13 +39,19 @@ def test_directions_have_the_posterior_s_covariance(bias: bool) -> None:
         precision(case.features.double().numpy(), logits.double().numpy(), bias=bias, prior=0.5)
     )
 
-    def joined(blocks: object) -> np.ndarray:
-        parts = [move if e is None else torch.cat([move, e[:, :, None]], 2) for move, e in blocks]  # type: ignore[attr-defined]
+    def join_blocks(blocks: Iterable[tuple[Tensor, Tensor | None]]) -> np.ndarray:
+        parts = []
+        for move, shift_noise in blocks:
+            if shift_noise is None:
+                parts.append(move)
+            else:
+                parts.append(torch.cat([move, shift_noise[:, :, None]], 2))
+
         return torch.cat(parts).flatten(1).double().numpy()
 
     count = len(expected) + 3
-    noise = joined(ray_directions(7, count, case.weight, shift))
-    drawn = joined(laplace_directions(7, count, case.weight, shift, factors=factors))
+    noise = join_blocks(ray_directions(7, count, case.weight, shift))
+    drawn = join_blocks(laplace_directions(7, count, case.weight, shift, factors=factors))
     change = np.linalg.lstsq(noise, drawn, rcond=None)[
         0
     ].T  # the map from one noise to the other is linear

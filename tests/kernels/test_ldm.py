@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import teeter
-from ldm_cases import Case, drawn, make_case, with_mirrors
+from ldm_cases import Case, draw_directions, make_case, with_mirrors
 from reference import ldm as literal
 from teeter.errors import InputError
 from teeter.kernels.ldm import (
@@ -26,11 +26,11 @@ from teeter.kernels.ldm import (
 from teeter.seeds import stream
 
 
-def by_rays(case: Case, directions: object, **options: object) -> Tensor:
+def compute_by_rays(case: Case, directions: object, **options: object) -> Tensor:
     return ldm_by_rays(case.features, *case.head(), directions=directions, **options)
 
 
-def literally(
+def compute_literally(
     case: Case, directions: object, *, rays: int | None = None, **options: object
 ) -> np.ndarray:
     features, weight, bias = case.arrays()
@@ -50,8 +50,10 @@ def test_is_the_least_disagreement_along_every_direction(
     seed: int, classes: int, bias: bool
 ) -> None:
     case = make_case(classes=classes, seed=seed, bias=bias)
-    directions = drawn(seed, 3, case)
-    np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+    directions = draw_directions(seed, 3, case)
+    np.testing.assert_allclose(
+        compute_by_rays(case, directions), compute_literally(case, directions), atol=1e-12
+    )
 
 
 @pytest.mark.checks(
@@ -65,12 +67,14 @@ def test_is_the_least_disagreement_along_directions_in_subspaces(
     case = make_case(20, 6, classes, seed=classes, bias=bias)
     blocks = list(subspace_directions(classes, 3, *case.head(), subspace=subspace))
     expanded = [block.expand() for block in blocks]
-    found = by_rays(case, blocks)
-    np.testing.assert_allclose(found, literally(case, expanded), atol=1e-12)
+    values = compute_by_rays(case, blocks)
+    np.testing.assert_allclose(values, compute_literally(case, expanded), atol=1e-12)
 
-    others = make_case(40, 6, classes, seed=9)
-    among = by_rays(case, blocks, reference=others.features, sigma_max=0.7)
-    by_definition = literally(case, expanded, reference=others.features.numpy(), sigma_max=0.7)
+    other_case = make_case(40, 6, classes, seed=9)
+    among = compute_by_rays(case, blocks, reference=other_case.features, sigma_max=0.7)
+    by_definition = compute_literally(
+        case, expanded, reference=other_case.features.numpy(), sigma_max=0.7
+    )
     np.testing.assert_allclose(among, by_definition, atol=1e-12)
 
 
@@ -90,13 +94,13 @@ def test_shards_get_the_values_of_the_whole_pool() -> None:
     features, weight, bias = (tensor.float() for tensor in vars(case).values())
     reference = features[:200]
     blocks = list(subspace_directions(0, 40, weight, bias, subspace=8))
-    whole = ldm_by_rays(features, weight, bias, directions=blocks, reference=reference, rays=79)
+    expected = ldm_by_rays(features, weight, bias, directions=blocks, reference=reference, rays=79)
     ranks = flip_rates(reference, weight, bias, blocks)[:79].sort(dim=1).values
     parts = [
         ldm_against_reference(features[rows], weight, bias, directions=blocks, ranks=ranks)
         for rows in (slice(0, 333), slice(333, 700))
     ]
-    assert torch.equal(torch.cat(parts), whole)
+    assert torch.equal(torch.cat(parts), expected)
 
 
 @given(
@@ -110,36 +114,45 @@ def test_is_the_definition_for_any_shape(
     rows: int, width: int, classes: int, seed: int, bias: bool
 ) -> None:
     case = make_case(rows, width, classes, seed=seed, bias=bias)
-    directions = drawn(seed, 2, case)
-    np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+    directions = draw_directions(seed, 2, case)
+    np.testing.assert_allclose(
+        compute_by_rays(case, directions), compute_literally(case, directions), atol=1e-12
+    )
 
 
 def test_measures_disagreement_on_other_reference_rows() -> None:
-    case, others = make_case(seed=1), make_case(40, seed=2)
-    directions = drawn(0, 3, case)
-    found = by_rays(case, directions, reference=others.features)
+    case = make_case(seed=1)
+    other_case = make_case(40, seed=2)
+    directions = draw_directions(0, 3, case)
+
+    values = compute_by_rays(case, directions, reference=other_case.features)
     np.testing.assert_allclose(
-        found, literally(case, directions, reference=others.features.numpy()), atol=1e-12
+        values,
+        compute_literally(case, directions, reference=other_case.features.numpy()),
+        atol=1e-12,
     )
-    assert found.min() < 1 / len(case.features), (
+    assert values.min() < 1 / len(case.features), (
         "a reference without the row itself can disagree less"
     )
 
 
 def test_the_candidates_as_reference_are_the_default() -> None:
     case = make_case(300, 5, 4)
-    directions = drawn(0, 20, case)
+    directions = draw_directions(0, 20, case)
     assert torch.equal(
-        by_rays(case, directions), by_rays(case, directions, reference=case.features)
+        compute_by_rays(case, directions),
+        compute_by_rays(case, directions, reference=case.features),
     )
 
 
 @pytest.mark.parametrize("sigma_max", [0.05, 0.3, 2.0])
 def test_sigma_max_discards_stronger_changes(sigma_max: float) -> None:
     case = make_case(seed=4)
-    directions = drawn(4, 3, case)
-    found = by_rays(case, directions, sigma_max=sigma_max)
-    np.testing.assert_allclose(found, literally(case, directions, sigma_max=sigma_max), atol=1e-12)
+    directions = draw_directions(4, 3, case)
+    values = compute_by_rays(case, directions, sigma_max=sigma_max)
+    np.testing.assert_allclose(
+        values, compute_literally(case, directions, sigma_max=sigma_max), atol=1e-12
+    )
 
 
 def test_rows_on_a_boundary_flip_at_once() -> None:
@@ -147,26 +160,28 @@ def test_rows_on_a_boundary_flip_at_once() -> None:
     case = Case(
         features, torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, -5.0]], dtype=torch.float64), None
     )
-    directions = drawn(3, 4, case)
+    directions = draw_directions(3, 4, case)
     rates = flip_rates(*vars(case).values(), directions)
     assert bool(torch.isinf(rates[:, 0]).any())
-    np.testing.assert_allclose(by_rays(case, directions), literally(case, directions), atol=1e-12)
+    np.testing.assert_allclose(
+        compute_by_rays(case, directions), compute_literally(case, directions), atol=1e-12
+    )
 
 
 def test_a_zero_row_under_a_head_without_bias_never_flips() -> None:
     case = make_case(bias=False)
     case.features[5] = 0
-    assert by_rays(case, drawn(0, 8, case))[5] == 1
+    assert compute_by_rays(case, draw_directions(0, 8, case))[5] == 1
 
 
 def test_copies_share_the_larger_count() -> None:
     case = make_case(40, 7, 3)
     case.features[20:] = case.features[:20].clone()
-    directions = drawn(0, 16, case)
-    found = by_rays(case, directions)
-    assert torch.equal(found[:20], found[20:])
-    assert found.min() >= 2 / 40
-    np.testing.assert_allclose(found, literally(case, directions), atol=1e-12)
+    directions = draw_directions(0, 16, case)
+    values = compute_by_rays(case, directions)
+    assert torch.equal(values[:20], values[20:])
+    assert values.min() >= 2 / 40
+    np.testing.assert_allclose(values, compute_literally(case, directions), atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -180,28 +195,28 @@ def test_copies_are_equal_wherever_they_stand(
     features = case.features.to(dtype)
     half = rows // 2
     features[half : 2 * half] = features[:half].clone()
-    found = teeter.ldm(features, case.weight.to(dtype), rays=64)
-    assert torch.equal(torch.as_tensor(found[:half]), torch.as_tensor(found[half : 2 * half]))
+    values = teeter.ldm(features, case.weight.to(dtype), rays=64)
+    assert torch.equal(torch.as_tensor(values[:half]), torch.as_tensor(values[half : 2 * half]))
 
 
 @pytest.mark.parametrize("sigmas", [[0.01, 0.1, 1.0], paper_sigmas()])
 def test_is_at_most_any_grid_on_the_same_directions(sigmas: list[float]) -> None:
     case = make_case(60, 4, 4, seed=7)
-    directions = drawn(7, 4, case)
+    directions = draw_directions(7, 4, case)
     grid = literal.on_a_grid(*case.arrays(), with_mirrors(directions), sigmas)
-    assert (by_rays(case, directions).numpy() <= grid + 1e-12).all()
+    assert (compute_by_rays(case, directions).numpy() <= grid + 1e-12).all()
 
 
 def test_meets_the_grid_as_the_grid_is_refined() -> None:
     case = make_case(30, 3, 3, seed=8)
-    directions = drawn(8, 3, case)
-    found = by_rays(case, directions).numpy()
+    directions = draw_directions(8, 3, case)
+    values = compute_by_rays(case, directions).numpy()
     gaps = []
     for steps in (10, 100, 3000):
         grid = literal.on_a_grid(
             *case.arrays(), with_mirrors(directions), list(np.geomspace(1e-4, 1e3, steps))
         )
-        gaps.append(float((grid - found).mean()))
+        gaps.append(float((grid - values).mean()))
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 0.002
 
@@ -225,16 +240,18 @@ def test_more_rays_in_subspaces_never_raise_a_value(rays: int, more: int) -> Non
 def test_an_odd_count_drops_the_last_mirror() -> None:
     case = make_case(60, 3, 3)
     for rays in (1, 3, 5):
-        directions = drawn(0, (rays + 1) // 2, case)
-        found = teeter.ldm(case.features, *case.head(), rays=rays)
-        np.testing.assert_allclose(found, literally(case, directions, rays=rays), atol=1e-12)
+        directions = draw_directions(0, (rays + 1) // 2, case)
+        values = teeter.ldm(case.features, *case.head(), rays=rays)
+        np.testing.assert_allclose(
+            values, compute_literally(case, directions, rays=rays), atol=1e-12
+        )
 
 
 def test_no_subspace_means_isotropic_rays() -> None:
     case = make_case(100, 30, 4)
-    found = teeter.ldm(case.features, *case.head(), rays=40, subspace=None)
-    assert torch.equal(found, by_rays(case, drawn(0, 20, case)))
-    assert not torch.equal(found, teeter.ldm(case.features, *case.head(), rays=40))
+    values = teeter.ldm(case.features, *case.head(), rays=40, subspace=None)
+    assert torch.equal(values, compute_by_rays(case, draw_directions(0, 20, case)))
+    assert not torch.equal(values, teeter.ldm(case.features, *case.head(), rays=40))
 
 
 @pytest.mark.parametrize("subspace", [0, -1, 2.5, True, "16"])
@@ -247,7 +264,7 @@ def test_a_subspace_has_a_whole_number_of_dimensions(subspace: object) -> None:
 def test_the_first_rays_stay_the_same_when_there_are_more() -> None:
     case = make_case()
     for (few, few_shifts), (many, many_shifts) in zip(
-        drawn(5, 20, case), drawn(5, 33, case), strict=False
+        draw_directions(5, 20, case), draw_directions(5, 33, case), strict=False
     ):
         assert torch.equal(few, many[: len(few)])
         assert few_shifts is not None
@@ -335,8 +352,10 @@ def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
     target = torch.tensor(
         [[np.cos(true_ldm * np.pi), np.sin(true_ldm * np.pi)]], dtype=torch.float64
     )
+
     points = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
     in_wedge = (angle % torch.pi) < true_ldm * torch.pi
+
     return (
         torch.cat([target, points]),
         torch.tensor([[0.0, 0.0], [0.0, 1.0]], dtype=torch.float64),
@@ -351,8 +370,8 @@ def disc(seed: int, rows: int, true_ldm: float) -> tuple[Tensor, Tensor, float]:
 def test_meets_the_truth_in_the_paper_s_two_dimensions(seed: int) -> None:
     M, truth = 20_000, 0.01
     rows, weight, share = disc(seed, M, truth)
-    found = float(teeter.ldm(rows[:1], weight, reference=rows[1:], seed=seed)[0])
-    assert abs(found - share) <= 2 / M
+    values = float(teeter.ldm(rows[:1], weight, reference=rows[1:], seed=seed)[0])
+    assert abs(values - share) <= 2 / M
     assert abs(share - truth) <= 3 * np.sqrt(truth * (1 - truth) / M)
 
 
@@ -364,10 +383,10 @@ def test_meets_the_truth_where_two_of_many_dimensions_matter(subspace: int | Non
     rows, weight, share = disc(3, M, truth)
     hidden = torch.randn(40, 2, generator=stream(0, "isometry"), dtype=torch.float64)
     isometry = torch.linalg.qr(hidden).Q.T  # (2, 40)
-    found = teeter.ldm(
+    values = teeter.ldm(
         rows[:1] @ isometry, weight @ isometry, reference=rows[1:] @ isometry, subspace=subspace
     )
-    assert abs(float(found[0]) - share) <= 2 / M
+    assert abs(float(values[0]) - share) <= 2 / M
 
 
 @pytest.mark.checks("ldm", "ldm-s", against="the true value on a sphere in three dimensions")
@@ -381,10 +400,10 @@ def test_meets_the_truth_on_a_sphere(subspace: int | None) -> None:
     weight = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
     angle = torch.asin(points[:, 2].abs())
     chosen = (angle > 0.1).nonzero()[:10, 0]
-    found = teeter.ldm(points[chosen], weight, reference=points, rays=2048, subspace=subspace)
+    values = teeter.ldm(points[chosen], weight, reference=points, rays=2048, subspace=subspace)
     truth = angle[chosen] / torch.pi
-    assert bool((found >= truth - 0.006).all()), "no estimate is below the truth but by chance"
-    assert float((found - truth).mean()) < 0.02
+    assert bool((values >= truth - 0.006).all()), "no estimate is below the truth but by chance"
+    assert float((values - truth).mean()) < 0.02
 
 
 @pytest.mark.parametrize("seeds", [8, pytest.param(40, marks=pytest.mark.slow)])
@@ -416,9 +435,9 @@ def test_the_order_of_true_values_is_kept(rows: int, error: float) -> None:
     truths = torch.linspace(0.02, 0.45, 12, dtype=torch.float64)
     targets = torch.stack([(truths * torch.pi).cos(), (truths * torch.pi).sin()], dim=1)
     points, weight, _ = disc(0, rows, 0.01)
-    found = torch.as_tensor(teeter.ldm(targets, weight, reference=points[1:]))
-    assert bool((found.diff() > 0).all())
-    assert float((found - truths).abs().max()) < error
+    values = torch.as_tensor(teeter.ldm(targets, weight, reference=points[1:]))
+    assert bool((values.diff() > 0).all())
+    assert float((values - truths).abs().max()) < error
 
 
 @pytest.mark.gpu
@@ -441,8 +460,10 @@ def test_gpu_equals_cpu_on_the_same_directions(rows: int, width: int, classes: i
 def test_gpu_s_coarse_noise_gives_the_same_order() -> None:
     case = make_case(4000, 512, 10)
     arguments = [tensor.float().cuda() for tensor in vars(case).values()]
-    coarse, again = teeter.ldm(*arguments), teeter.ldm(*arguments)
+    coarse = teeter.ldm(*arguments)
+    again = teeter.ldm(*arguments)
     fine = teeter.ldm(*[a.double() for a in arguments])
+
     assert torch.equal(torch.as_tensor(coarse), torch.as_tensor(again))
     difference = torch.as_tensor(coarse).double() - torch.as_tensor(fine)
     assert abs(float(difference.mean())) < 0.002
@@ -455,6 +476,7 @@ def test_gpu_s_coarse_noise_gives_the_same_order() -> None:
 def test_estimates_in_subspaces_are_as_tight_as_isotropic_ones() -> None:
     case = make_case(1500, 60, 8)
     features, weight, bias = (tensor.float() for tensor in vars(case).values())
+
     means = {
         subspace: np.mean(
             [
@@ -466,6 +488,7 @@ def test_estimates_in_subspaces_are_as_tight_as_isotropic_ones() -> None:
         )
         for subspace in (16, None)
     }
+
     assert means[16] < 1.03 * means[None]
 
 
@@ -518,9 +541,9 @@ def test_a_row_s_rate_does_not_depend_on_how_many_rays_there_are(count: int) -> 
     rng = np.random.default_rng(0)
     rows = torch.from_numpy(np.round(2 * rng.normal(size=(400, 3))).astype(np.float32))
     weight = torch.from_numpy(np.round(2 * rng.normal(size=(5, 3))).astype(np.float32))
-    whole = flip_rates(rows, weight, None, ray_directions(3, 16, weight, None))
+    rates = flip_rates(rows, weight, None, ray_directions(3, 16, weight, None))
     few = flip_rates(rows, weight, None, ray_directions(3, count, weight, None))
-    assert torch.equal(few, whole[: 2 * count])
+    assert torch.equal(few, rates[: 2 * count])
 
 
 def test_rays_come_in_blocks_of_16_from_streams_of_their_own() -> None:

@@ -31,6 +31,7 @@ def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
     case = make_case(50, 4, 3, seed=seed)
     sigmas = [0.01, 0.03, 0.1, 0.3, 1.0]
     features, weight, bias = case.arrays()
+
     expected = literal.algorithm_1(
         features[0],
         weight,
@@ -40,7 +41,8 @@ def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
         sigmas=sigmas,
         patience=10,
     )
-    found = teeter.ldm(
+
+    values = teeter.ldm(
         case.features[:1],
         *case.head(),
         reference=case.features,
@@ -48,17 +50,20 @@ def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
         sigmas=sigmas,
         seed=seed,
     )
-    assert float(found[0]) == pytest.approx(expected, abs=1e-12)
+
+    assert float(values[0]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_rows_share_the_draws() -> None:
     case = make_case(40, 4, 3)
-    found = torch.as_tensor(
+    values = torch.as_tensor(
         teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.5], patience=3)
     )
-    flipped_together = found[found < 1]
+
+    flipped_together = values[values < 1]
     assert len(flipped_together) > 0
     assert bool((flipped_together * 40 >= 1).all())
+
     own_draws = teeter.ldm(
         case.features,
         *case.head(),
@@ -67,7 +72,7 @@ def test_rows_share_the_draws() -> None:
         patience=3,
         reference=case.features,
     )
-    assert torch.equal(found, torch.as_tensor(own_draws))
+    assert torch.equal(values, torch.as_tensor(own_draws))
 
 
 def test_the_paper_s_grid() -> None:
@@ -137,7 +142,7 @@ def test_gpu_equals_cpu_on_the_same_draws() -> None:
 def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) -> None:
     case = make_case(60, 5, 4, bias=bias)
     for patience in (3, 16, 50):
-        found = [
+        values = [
             search_by_gaussian(
                 case.features,
                 *case.head(),
@@ -148,9 +153,10 @@ def test_how_many_hypotheses_are_looked_at_together_changes_nothing(bias: bool) 
             )
             for together in (None, 1, 5)
         ]
-        for least, taken in found[1:]:
-            assert torch.equal(least, found[0][0])
-            assert taken == found[0][1]
+
+        for least, taken in values[1:]:
+            assert torch.equal(least, values[0][0])
+            assert taken == values[0][1]
 
 
 @pytest.mark.parametrize("patience", [4, 40])
@@ -159,13 +165,15 @@ def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
     blocks of 16.
     """
     rng = np.random.default_rng(0)
-    rows, weight = (
-        torch.from_numpy(rng.normal(size=(30, 3))),
-        torch.from_numpy(rng.normal(size=(3, 3))),
-    )
+    rows = torch.from_numpy(rng.normal(size=(30, 3)))
+    weight = torch.from_numpy(rng.normal(size=(3, 3)))
+
     predicted = (rows @ weight.T).argmax(dim=1)
-    least, generator = np.full(30, 1.0), stream(5, "gaussian", 0)
-    idle, drawn = 0, iter(())
+    least = np.full(30, 1.0)
+    generator = stream(5, "gaussian", 0)
+    idle = 0
+    drawn = iter(())
+
     while idle < patience:
         move = next(drawn, None)
         if move is None:
@@ -176,8 +184,9 @@ def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
         lowered = flipped & (flipped.mean() < least)
         least[lowered] = flipped.mean()
         idle = 0 if lowered.any() else idle + 1
-    found = teeter.ldm(rows, weight, method="gaussian", sigmas=[0.4], patience=patience, seed=5)
-    np.testing.assert_allclose(found, least)
+
+    values = teeter.ldm(rows, weight, method="gaussian", sigmas=[0.4], patience=patience, seed=5)
+    np.testing.assert_allclose(values, least)
 
 
 def test_strengths_are_tried_in_rising_order() -> None:

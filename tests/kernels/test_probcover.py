@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from peak_memory import taken
+from peak_memory import measure_peak_memory
 from reference import probcover as literal
 from teeter.arrays import working_memory
 from teeter.kernels.distances import Cosine
@@ -25,7 +25,7 @@ def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:
     return torch.randn(rows, width, generator=stream(seed, name), dtype=torch.float64)
 
 
-def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[int]:
+def pick_literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[int]:
     return literal.probcover(features.double().numpy(), radius, n, centres.double().numpy())
 
 
@@ -47,11 +47,12 @@ def literally(features: Tensor, radius: float, n: int, centres: Tensor) -> list[
 def test_picks_are_the_definition(
     memory: int, dtype: torch.dtype, width: int, radius: float, centres: int
 ) -> None:
-    features, known = draw(30, width, 0).to(dtype), draw(centres, width, 1).to(dtype)
+    features = draw(30, width, 0).to(dtype)
+    labelled = draw(centres, width, 1).to(dtype)
     with working_memory(memory):
         for n in (1, 8, 30):
-            assert probcover(features, radius, n, centres=known).tolist() == literally(
-                features, radius, n, known
+            assert probcover(features, radius, n, centres=labelled).tolist() == pick_literally(
+                features, radius, n, labelled
             )
 
 
@@ -67,18 +68,19 @@ def test_ties_copies_and_zero_rows(
 ) -> None:
     """Rows on eight directions or 0: distances that are the radius itself are outside."""
     features = draw(rows, 2, seed).round().clamp(-1, 1).repeat(copies, 1)
-    known = draw(centres, 2, seed, "centres").round().clamp(-1, 1)
+    labelled = draw(centres, 2, seed, "centres").round().clamp(-1, 1)
     for n in {1, len(features)}:
-        found = probcover(features, radius, n, centres=known).tolist()
-        balls = _picks_of_balls(features, radius, n, known)
-        assert found[: len(balls)] == balls
-        assert len(set(found)) == n
+        picks = probcover(features, radius, n, centres=labelled).tolist()
+        balls = _picks_of_balls(features, radius, n, labelled)
+        assert picks[: len(balls)] == balls
+        assert len(set(picks)) == n
 
 
-def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> list[int]:
+def _picks_of_balls(features: Tensor, radius: float, n: int, labelled: Tensor) -> list[int]:
     """The picks while something is left to cover; among farthest rows rounding decides ties."""
-    picks = literally(features, radius, n, known)
-    units = literal.directions(np.vstack([features.numpy(), known.numpy()]))
+    picks = pick_literally(features, radius, n, labelled)
+    units = literal.directions(np.vstack([features.numpy(), labelled.numpy()]))
+
     covered: set[int] = set()
     for count, centre in enumerate([*units[len(features) :], *(units[pick] for pick in picks)]):
         ball = {
@@ -86,9 +88,10 @@ def _picks_of_balls(features: Tensor, radius: float, n: int, known: Tensor) -> l
             for row in range(len(features))
             if literal.distance(units[row], centre) < radius - 1e-9
         }
-        if count >= len(known) and not ball - covered:
-            return picks[: count - len(known)]
+        if count >= len(labelled) and not ball - covered:
+            return picks[: count - len(labelled)]
         covered |= ball
+
     return picks
 
 
@@ -153,17 +156,21 @@ def test_endless_balls_leave_the_farthest_rows(memory: int) -> None:
 
 
 def test_a_radius_of_nothing_leaves_the_farthest_rows() -> None:
-    features, known = draw(50, 4, 0), draw(3, 4, 1)
-    assert probcover(features, 0.0, 9, centres=known).tolist() == literally(features, 0.0, 9, known)
+    features = draw(50, 4, 0)
+    labelled = draw(3, 4, 1)
+    assert probcover(features, 0.0, 9, centres=labelled).tolist() == pick_literally(
+        features, 0.0, 9, labelled
+    )
 
 
 @pytest.mark.slow
 def test_working_memory_changes_nothing() -> None:
-    features, known = draw(2100, 6, 0).float(), draw(40, 6, 1).float()
-    expected = probcover(features, 0.5, 300, centres=known).tolist()
+    features = draw(2100, 6, 0).float()
+    labelled = draw(40, 6, 1).float()
+    expected = probcover(features, 0.5, 300, centres=labelled).tolist()
     for memory in (1, 100_000, 1 << 30):
         with working_memory(memory):
-            assert probcover(features, 0.5, 300, centres=known).tolist() == expected
+            assert probcover(features, 0.5, 300, centres=labelled).tolist() == expected
 
 
 @pytest.mark.slow
@@ -176,15 +183,17 @@ def test_memory_is_bounded_by_the_neighbours_kept(radius: float) -> None:
     members = int(_Neighbourhoods(Cosine(features).units, radius).sizes.sum())
     size = 40 << 20  # beyond it nothing is kept, and balls are found each time
     with working_memory(size):
-        peak = taken(lambda: probcover(features, radius, 20))
+        peak = measure_peak_memory(lambda: probcover(features, radius, 20))
     # The pairs of all rows would take 100 MB as booleans. Loaded code counts too: about 60 MB.
     assert peak < min(12 * members, 2 * size) + (80 << 20)
 
 
 @pytest.mark.gpu
 def test_gpu_equals_cpu() -> None:
-    features, known, labels = draw(5000, 32, 0), draw(100, 32, 1), torch.arange(5000) % 10
+    features = draw(5000, 32, 0)
+    labelled = draw(100, 32, 1)
+    labels = torch.arange(5000) % 10
     radius = purity_radius(features, labels, 0.95)
     assert purity_radius(features.cuda(), labels.cuda(), 0.95) == pytest.approx(radius, rel=1e-9)
-    expected = probcover(features, 0.9, 300, centres=known).tolist()
-    assert probcover(features.cuda(), 0.9, 300, centres=known.cuda()).tolist() == expected
+    expected = probcover(features, 0.9, 300, centres=labelled).tolist()
+    assert probcover(features.cuda(), 0.9, 300, centres=labelled.cuda()).tolist() == expected

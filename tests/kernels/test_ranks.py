@@ -43,17 +43,20 @@ def test_own_ranks_are_counts(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_ranks_among_other_rows_reach_0(dtype: torch.dtype) -> None:
-    rates, reference = make_rates(12, 40, dtype), make_rates(12, 90, dtype, seed=1)
+    rates = make_rates(12, 40, dtype)
+    reference = make_rates(12, 90, dtype, seed=1)
     counted = count_literally(rates, reference)
-    for lower, others in (
+
+    for lower, compared in (
         (lower_by_reference_ranks, reference),
         (lower_among_sorted, reference.sort(dim=1).values),
     ):
         least = torch.full((40,), 90, dtype=torch.int32)
         # In two steps: a count that is 0 after the first must survive the second.
-        lower(least, rates[:5], others[:5])
-        lower(least, rates[5:], others[5:])
+        lower(least, rates[:5], compared[:5])
+        lower(least, rates[5:], compared[5:])
         assert torch.equal(least, counted)
+
     assert counted.min() == 0
 
 
@@ -61,6 +64,7 @@ def test_threads_give_the_same_ranks() -> None:
     rates = make_rates(70, 30_000, torch.float32)
     before = torch.get_num_threads()
     counts = []
+
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
@@ -69,4 +73,5 @@ def test_threads_give_the_same_ranks() -> None:
             counts.append(least)
     finally:
         torch.set_num_threads(before)
+
     assert torch.equal(*counts)

@@ -210,13 +210,17 @@ def test_gpu_equals_cpu_on_the_same_draws() -> None:
 def test_what_fills_up_is_least_preferred_last_and_lowest_first() -> None:
     features = torch.ones(6, 2)
     even = torch.zeros(6, dtype=torch.float64)
-    fill = lambda preference: seed_rows(  # noqa: E731
-        Cosine(features),
-        6,
-        first=2,
-        log_weights=even,
-        preference=preference,
-        generator=stream(0, "x"),
-    ).tolist()
+
+    def fill(preference: Tensor) -> list[int]:
+        picks = seed_rows(
+            Cosine(features),
+            6,
+            first=2,
+            log_weights=even,
+            preference=preference,
+            generator=stream(0, "x"),
+        )
+        return picks.tolist()
+
     assert fill(even) == [2, 0, 1, 3, 4, 5]
     assert fill(torch.tensor([5.0, 4, 3, 2, 1, 0])) == [2, 5, 4, 3, 1, 0]

@@ -37,8 +37,9 @@ def seed_from(
             **options,
         },
     )
-    found: list[int] = picks.tolist()
-    return found
+
+    rows: list[int] = picks.tolist()
+    return rows
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ NAMES = ["entropy", "margin", "least_confidence"]
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_is_the_formula(name: str, logits: np.ndarray) -> None:
-    found = getattr(uncertainty, name)(torch.from_numpy(logits))
-    np.testing.assert_allclose(found, getattr(literal, name)(logits), atol=1e-12)
+    scores = getattr(uncertainty, name)(torch.from_numpy(logits))
+    np.testing.assert_allclose(scores, getattr(literal, name)(logits), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""Rows of whatever people keep data in."""
+"""Rows of data of every usual type."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ KINDS = {
 }
 
 
-def plain(data: Any) -> Any:
+def as_lists(data: Any) -> Any:
     """The first part of some data, as lists."""
     if isinstance(data, Dataset):
         data = next(iter(DataLoader(data, batch_size=100)))
@@ -74,9 +74,9 @@ def test_rows_are_counted(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_are_taken_in_the_order_asked_for(kind: str) -> None:
-    some = take_rows(KINDS[kind], np.array([7, 0, 3]))
-    assert count_rows(some) == 3
-    assert plain(some) == ROWS[[7, 0, 3]].tolist()
+    taken = take_rows(KINDS[kind], np.array([7, 0, 3]))
+    assert count_rows(taken) == 3
+    assert as_lists(taken) == ROWS[[7, 0, 3]].tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +87,7 @@ def test_no_rows_are_none(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 3, 10, 11])
 def test_batches_hold_every_row_once_and_in_order(kind: str, size: int) -> None:
-    pieces = [plain(batch) for batch in batches(KINDS[kind], size)]
+    pieces = [as_lists(batch) for batch in batches(KINDS[kind], size)]
     assert [row for piece in pieces for row in piece] == ROWS.tolist()
     assert all(len(piece) == size for piece in pieces[:-1])
 

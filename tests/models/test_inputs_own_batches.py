@@ -19,11 +19,12 @@ LINES = [RNG.integers(1, 9, size=RNG.integers(1, 6)).tolist() for _ in range(40)
 CLASSES = np.array([sum(line) % 3 for line in LINES])
 
 
-class Lines(BatchedInputs):
+class BatchesOfLines(BatchedInputs):
     """Numbers in lines of different lengths, filled up with 0; at most 4 at a time."""
 
     def __init__(self, lines: list[list[int]], shift: int | None = None) -> None:
-        self.lines, self.shift = lines, shift
+        self.lines = lines
+        self.shift = shift
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -51,18 +52,18 @@ class Reader(nn.Module):
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()
-        self.words, self.drop, self.head = (
-            nn.Embedding(9, 8, padding_idx=0),
-            nn.Dropout(0.3),
-            nn.Linear(8, classes),
-        )
+        self.words = nn.Embedding(9, 8, padding_idx=0)
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(8, classes)
 
     def forward(self, numbers: Tensor) -> dict[str, Tensor]:
         return {"logits": self.head(self.drop(self.words(numbers).sum(dim=1)))}
 
 
-def taught(training: Any, make: Any = Reader, data: Any = None, **options: Any) -> teeter.Learner:
-    pool = Lines(LINES) if data is None else data
+def make_fitted_learner(
+    training: Any, make: Any = Reader, data: Any = None, **options: Any
+) -> teeter.Learner:
+    pool = BatchesOfLines(LINES) if data is None else data
     learner = teeter.Learner(
         lambda seed: make(), pool, classes=3, training=training, device="cpu", **options
     )
@@ -72,22 +73,27 @@ def taught(training: Any, make: Any = Reader, data: Any = None, **options: Any) 
 
 
 def test_a_model_looks_at_them_in_order() -> None:
-    told = teeter.observe(Reader(), Lines(LINES))
-    assert told.features.shape == (40, 8)
+    outputs = teeter.observe(Reader(), BatchesOfLines(LINES))
+    assert outputs.features.shape == (40, 8)
+
     model = Reader()
-    whole, few = (
-        teeter.observe(model, Lines(LINES)),
-        teeter.observe(model, Lines(LINES[7:9]), batch_size=1),
-    )
-    torch.testing.assert_close(whole.take(np.array([7, 8])).features, few.features)
+    all_rows = teeter.observe(model, BatchesOfLines(LINES))
+    two_rows = teeter.observe(model, BatchesOfLines(LINES[7:9]), batch_size=1)
+
+    torch.testing.assert_close(all_rows.take(np.array([7, 8])).features, two_rows.features)
+
     assert teeter.observe(
-        model, Lines(LINES), ("dropout_logits",), passes=3
+        model, BatchesOfLines(LINES), ("dropout_logits",), passes=3
     ).posterior_logits.shape == (3, 40, 3)
-    assert teeter.observe([model, Reader()], Lines(LINES)).posterior_logits.shape == (2, 40, 3)
+    assert teeter.observe([model, Reader()], BatchesOfLines(LINES)).posterior_logits.shape == (
+        2,
+        40,
+        3,
+    )
 
 
 def test_they_are_counted_taken_and_put_together() -> None:
-    rows = Lines(LINES, 0)
+    rows = BatchesOfLines(LINES, 0)
     assert count_rows(rows) == 40
     assert take_rows(rows, np.array([3, 1])).lines == [LINES[3], LINES[1]]
     assert [len(batch["numbers"]) for batch in batches(rows, 100)] == [4] * 10
@@ -97,15 +103,21 @@ def test_they_are_counted_taken_and_put_together() -> None:
 
 def test_a_learner_trains_on_them_and_on_answers_that_are_mappings() -> None:
     training = teeter.TrainingConfig(epochs=150, learning_rate=0.02, batch_size=8)
-    learner = taught(training)
-    assert learner.evaluate(Lines(LINES[:20]), CLASSES[:20]).accuracy > 0.7
+    learner = make_fitted_learner(training)
+    assert learner.evaluate(BatchesOfLines(LINES[:20]), CLASSES[:20]).accuracy > 0.7
     assert len(learner.ask(5)) == 5
-    judged = taught(teeter.TrainingConfig(epochs=3), validation=(Lines(LINES[20:]), CLASSES[20:]))
+
+    judged = make_fitted_learner(
+        teeter.TrainingConfig(epochs=3), validation=(BatchesOfLines(LINES[20:]), CLASSES[20:])
+    )
     assert judged.validation_accuracy is not None
+
     with pytest.raises(InputError, match="cold start cannot use them as features"):
-        teeter.Learner(lambda seed: Reader(), Lines(LINES), classes=3, cold_start="coreset").ask(1)
+        teeter.Learner(
+            lambda seed: Reader(), BatchesOfLines(LINES), classes=3, cold_start="coreset"
+        ).ask(1)
 
 
-def test_a_mapping_with_too_few_classes_is_told() -> None:
+def test_a_mapping_with_too_few_classes_is_refused() -> None:
     with pytest.raises(TrainingError, match="Reader returns 2 classes, but the labels have 3"):
-        taught(teeter.TrainingConfig(epochs=1), lambda: Reader(2))
+        make_fitted_learner(teeter.TrainingConfig(epochs=1), lambda: Reader(2))

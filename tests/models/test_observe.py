@@ -1,4 +1,4 @@
-"""observe: plain callables, what is refused, and what a model that tells little is told in turn."""
+"""observe: plain callables, what is refused, and the errors for a model that returns too little."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ EXPECTED = {
 @pytest.mark.parametrize("batch_size", [1, 7, 20, 1024])
 @pytest.mark.parametrize("kind", CALLABLES)
 def test_a_callable_may_answer_in_many_ways(kind: str, batch_size: int) -> None:
-    model, told = CALLABLES[kind]
+    model, names = CALLABLES[kind]
     outputs = teeter.observe(model, ROWS, batch_size=batch_size)
     for name, expected in EXPECTED.items():
-        if name in told:
+        if name in names:
             np.testing.assert_allclose(getattr(outputs, name), expected)
         else:
             assert getattr(outputs, name) is None
@@ -81,10 +81,10 @@ def test_a_callable_gets_the_batches_of_a_loader_without_labels() -> None:
 
 def test_a_callable_may_take_words() -> None:
     words = ["a", "bb", "ccc"]
-    told = teeter.observe(
+    outputs = teeter.observe(
         lambda batch: np.array([[len(word), 0.0] for word in batch]), words, batch_size=2
     )
-    assert told.logits.tolist() == [[1, 0], [2, 0], [3, 0]]
+    assert outputs.logits.tolist() == [[1, 0], [2, 0], [3, 0]]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_needs_that_no_model_can_fill_are_refused(needs: Any) -> None:
     ],
     ids=["a callable", "convolutions", "no linear layer at its end", "naive Bayes"],
 )
-def test_a_model_that_gives_logits_alone_is_told_what_it_can_use(model: Any) -> None:
+def test_the_error_for_a_model_with_logits_alone_lists_what_it_can_use(model: Any) -> None:
     outputs = teeter.observe(model, ROWS)
     with pytest.raises(
         MissingOutputError, match="ldm-s needs features, the input of the last layer, but there are"

@@ -115,10 +115,10 @@ def test_other_numbers_become_float32(dtype: object) -> None:
 
 def test_float64_stays_and_mixed_precision_meets_there() -> None:
     outputs = Outputs(features=FEATURES, weight=WEIGHT.astype(np.float32))
-    there = outputs.to(torch.device("cpu"))
-    assert there.features is not None
-    assert there.weight is not None
-    assert there.features.dtype == there.weight.dtype == torch.float64
+    converted = outputs.to(torch.device("cpu"))
+    assert converted.features is not None
+    assert converted.weight is not None
+    assert converted.features.dtype == converted.weight.dtype == torch.float64
 
 
 def test_tensors_that_want_gradients_are_let_go() -> None:
@@ -145,13 +145,13 @@ def test_logits_of_half_precision_models_pass() -> None:
 
 def test_take_keeps_the_head() -> None:
     outputs = Outputs(LOGITS, FEATURES, WEIGHT, BIAS, np.stack([LOGITS, LOGITS]))
-    some = outputs.take(np.array([4, 2]))
-    assert (len(outputs), len(some), some.n_classes) == (20, 2, 3)
-    np.testing.assert_array_equal(some.logits, LOGITS[[4, 2]])
-    np.testing.assert_array_equal(some.features, FEATURES[[4, 2]])
-    np.testing.assert_array_equal(some.weight, WEIGHT)
-    assert some.posterior_logits is not None
-    assert some.posterior_logits.shape == (2, 2, 3)
+    taken = outputs.take(np.array([4, 2]))
+    assert (len(outputs), len(taken), taken.n_classes) == (20, 2, 3)
+    np.testing.assert_array_equal(taken.logits, LOGITS[[4, 2]])
+    np.testing.assert_array_equal(taken.features, FEATURES[[4, 2]])
+    np.testing.assert_array_equal(taken.weight, WEIGHT)
+    assert taken.posterior_logits is not None
+    assert taken.posterior_logits.shape == (2, 2, 3)
 
 
 @pytest.mark.parametrize("scale", [1e20, 1e-20])

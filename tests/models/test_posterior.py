@@ -27,12 +27,11 @@ class Normalised(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         with seeded_global_rng(1, torch.device("cpu")):
-            self.filter, self.norm, self.head = (
-                nn.Conv1d(1, 4, 3),
-                nn.BatchNorm1d(4),
-                nn.Linear(16, 3),
-            )
-        self.channels, self.units = nn.Dropout1d(0.2), nn.Dropout(0.5)
+            self.filter = nn.Conv1d(1, 4, 3)
+            self.norm = nn.BatchNorm1d(4)
+            self.head = nn.Linear(16, 3)
+        self.channels = nn.Dropout1d(0.2)
+        self.units = nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.channels(self.norm(self.filter(x[:, None])).relu())
@@ -90,8 +89,10 @@ def test_the_seed_decides() -> None:
 @pytest.mark.parametrize("batch_size", [1, 30, 1000])
 def test_the_batch_size_does_not_change_the_passes(batch_size: int) -> None:
     model = Normalised()
-    told = teeter.observe(model, ROWS, ("dropout_logits",), batch_size=batch_size, passes=3, seed=5)
-    assert torch.equal(told.posterior_logits, dropout_logits(model, ROWS, passes=3, seed=5))
+    outputs = teeter.observe(
+        model, ROWS, ("dropout_logits",), batch_size=batch_size, passes=3, seed=5
+    )
+    assert torch.equal(outputs.posterior_logits, dropout_logits(model, ROWS, passes=3, seed=5))
 
 
 @pytest.mark.parametrize(
@@ -102,17 +103,18 @@ def test_the_kind_of_data_does_not_change_the_passes(data: Any) -> None:
     assert torch.equal(dropout_logits(model, data, passes=3), dropout_logits(model, ROWS, passes=3))
 
 
-class TwoInputs(nn.Module):
+class TwoInputsWithDropout(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.dropout, self.head = nn.Dropout(), nn.Linear(6, 3)
+        self.dropout = nn.Dropout()
+        self.head = nn.Linear(6, 3)
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         return self.head(self.dropout(left + right))
 
 
 def test_data_of_several_parts_are_repeated_together() -> None:
-    passes = dropout_logits(TwoInputs(), {"left": ROWS, "right": ROWS.numpy()}, passes=3)
+    passes = dropout_logits(TwoInputsWithDropout(), {"left": ROWS, "right": ROWS.numpy()}, passes=3)
     assert passes.shape == (3, 150, 3)
 
 
@@ -120,7 +122,7 @@ def test_a_small_memory_makes_fewer_passes_at_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("teeter.models.posterior._MAX_INPUT_NUMBERS", 64 * 6 * 2)
     passes = dropout_logits(linear_after_dropout(0.5), ROWS, passes=5)
     assert passes.shape == (5, 150, 3)
-    assert len({tuple(one.flatten().tolist()) for one in passes}) == 5
+    assert len({tuple(logits.flatten().tolist()) for logits in passes}) == 5
 
 
 def test_a_model_without_a_linear_layer_has_passes_too() -> None:
@@ -136,13 +138,16 @@ def test_nothing_but_dropout_is_in_training_mode() -> None:
     model.train()
     model.norm.eval()
     state = {name: value.clone() for name, value in model.state_dict().items()}
+
     seen: list[tuple[bool, ...]] = []
     model.head.register_forward_pre_hook(
         lambda *_: seen.append(
             (model.training, model.norm.training, model.channels.training, model.units.training)
         )
     )
+
     dropout_logits(model, ROWS, passes=2)
+
     assert seen[1:] == [(False, False, True, True)] * 3
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert (model.training, model.norm.training, model.units.training) == (True, False, True)
@@ -176,20 +181,23 @@ def test_dropout_passes_are_made_only_when_needed() -> None:
 
 def test_an_ensemble_is_stacked_and_its_first_model_tells_the_rest() -> None:
     models = [mlp(6, 3, seed=seed) for seed in range(4)]
-    told = teeter.observe(models, ROWS, ("head", "ensemble_logits"))
-    alone = [teeter.observe(model, ROWS) for model in models]
-    assert torch.equal(told.posterior_logits, torch.stack([one.logits for one in alone]))
-    assert torch.equal(told.features, alone[0].features)
-    assert torch.equal(told.weight, alone[0].weight)
-    assert torch.equal(told.logits, alone[0].logits)
+    outputs = teeter.observe(models, ROWS, ("head", "ensemble_logits"))
+    each = [teeter.observe(model, ROWS) for model in models]
+    assert torch.equal(
+        outputs.posterior_logits, torch.stack([outputs_of_one.logits for outputs_of_one in each])
+    )
+    assert torch.equal(outputs.features, each[0].features)
+    assert torch.equal(outputs.weight, each[0].weight)
+    assert torch.equal(outputs.logits, each[0].logits)
 
 
 def test_estimators_make_an_ensemble_too() -> None:
-    rows, labels = ROWS.numpy(), (ROWS[:, 0] > 0).numpy()
+    rows = ROWS.numpy()
+    labels = (ROWS[:, 0] > 0).numpy()
     models = [LogisticRegression(C=c).fit(rows, labels) for c in (0.1, 1.0)]
-    told = teeter.observe(models, rows).posterior_logits
-    assert told is not None
-    np.testing.assert_allclose(told[1].softmax(dim=1), models[1].predict_proba(rows), atol=1e-5)
+    logits = teeter.observe(models, rows).posterior_logits
+    assert logits is not None
+    np.testing.assert_allclose(logits[1].softmax(dim=1), models[1].predict_proba(rows), atol=1e-5)
 
 
 def test_models_of_different_shapes_are_no_ensemble() -> None:

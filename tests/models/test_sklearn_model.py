@@ -1,4 +1,4 @@
-"""What a scikit-learn classifier tells, and what is said of one that tells nothing."""
+"""The outputs of a scikit-learn classifier, and the errors for one that has none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIGNS = np.where(CLASSES > 0, 1, -1)
 FOUR_CLASSES = (ROWS, np.arange(60) % 4)
 
 
-def votes(model: Any, data: Any = ROWS) -> Tensor:
+def member_probabilities(model: Any, data: Any = ROWS) -> Tensor:
     posterior = teeter.observe(model, data).posterior_logits
     assert posterior is not None
     return posterior.softmax(dim=2)
@@ -92,9 +92,9 @@ def test_precisions_may_differ_between_training_and_use(trained: Any, shown: Any
         neural_network.MLPClassifier((5,), solver="lbfgs", max_iter=5000, random_state=0),
     ):
         model.fit(ROWS.astype(trained), CLASSES)
-        told = teeter.observe(model, rows).logits
-        assert told is not None
-        assert (told.argmax(dim=1).numpy() == model.predict(rows)).all()
+        logits = teeter.observe(model, rows).logits
+        assert logits is not None
+        assert (logits.argmax(dim=1).numpy() == model.predict(rows)).all()
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
@@ -157,9 +157,9 @@ COMMITTEES = {
 @pytest.mark.parametrize("name", COMMITTEES)
 def test_the_members_of_a_committee_average_to_the_whole(name: str, labels: Any) -> None:
     model = COMMITTEES[name].fit(ROWS, labels)
-    found = votes(model)
-    assert len(found) == len(model.estimators_)
-    np.testing.assert_allclose(found.mean(dim=0), model.predict_proba(ROWS), atol=1e-9)
+    member_votes = member_probabilities(model)
+    assert len(member_votes) == len(model.estimators_)
+    np.testing.assert_allclose(member_votes.mean(dim=0), model.predict_proba(ROWS), atol=1e-9)
 
 
 @pytest.mark.parametrize("labels", [NAMES, SIGNS, CLASSES + 1])
@@ -167,8 +167,8 @@ def test_the_members_of_a_boosted_committee_vote_for_their_own_classes(labels: A
     model = ensemble.AdaBoostClassifier(
         tree.DecisionTreeClassifier(max_depth=2), n_estimators=5, random_state=0
     )
-    found = votes(model.fit(ROWS, labels)).argmax(dim=2)
-    for member, vote in zip(model.estimators_, found, strict=True):
+    member_votes = member_probabilities(model.fit(ROWS, labels)).argmax(dim=2)
+    for member, vote in zip(model.estimators_, member_votes, strict=True):
         assert (model.classes_[vote] == member.predict(ROWS)).all()
 
 
@@ -178,9 +178,9 @@ def test_members_that_saw_only_some_classes_give_the_others_nothing() -> None:
         ROWS, NAMES
     )
     assert {len(member.classes_) for member in model.estimators_} == {1, 2}
-    found = votes(model)
-    np.testing.assert_allclose(found.mean(dim=0), model.predict_proba(ROWS), atol=1e-9)
-    for member, vote in zip(model.estimators_, found, strict=True):
+    member_votes = member_probabilities(model)
+    np.testing.assert_allclose(member_votes.mean(dim=0), model.predict_proba(ROWS), atol=1e-9)
+    for member, vote in zip(model.estimators_, member_votes, strict=True):
         unseen = np.setdiff1d(np.arange(3), member.classes_)
         assert vote[:, unseen].max() < 1e-9
 
@@ -193,7 +193,7 @@ def test_a_committee_may_look_at_text() -> None:
         texts, NAMES
     )
     np.testing.assert_allclose(
-        votes(model, texts).mean(dim=0), model.predict_proba(texts), atol=1e-9
+        member_probabilities(model, texts).mean(dim=0), model.predict_proba(texts), atol=1e-9
     )
 
 
@@ -215,11 +215,11 @@ def test_other_classifiers_give_their_log_probabilities_alone(model: Any) -> Non
     assert outputs.features is outputs.weight is outputs.posterior_logits is None
 
 
-def several(model: Any) -> Any:
+def fit_to_two_outputs(model: Any) -> Any:
     return model.fit(ROWS, np.stack([CLASSES, CLASSES > 1], axis=1).astype(int))
 
 
-def yes_or_no(model: Any) -> Any:
+def fit_to_indicators(model: Any) -> Any:
     return model.fit(ROWS, np.eye(3, dtype=int)[CLASSES])
 
 
@@ -247,23 +247,25 @@ def yes_or_no(model: Any) -> Any:
         (StandardScaler().fit(ROWS), "StandardScaler is not a classifier"),
         (KMeans(2, n_init=1).fit(ROWS), "KMeans is not a classifier"),
         (
-            several(ensemble.RandomForestClassifier(2)),
+            fit_to_two_outputs(ensemble.RandomForestClassifier(2)),
             "RandomForestClassifier predicts several labels per row",
         ),
         (
-            several(neighbors.KNeighborsClassifier()),
+            fit_to_two_outputs(neighbors.KNeighborsClassifier()),
             "KNeighborsClassifier predicts several labels per row",
         ),
         (
-            several(multioutput.MultiOutputClassifier(linear_model.LogisticRegression())),
+            fit_to_two_outputs(
+                multioutput.MultiOutputClassifier(linear_model.LogisticRegression())
+            ),
             "MultiOutputClassifier predicts several labels per row",
         ),
         (
-            yes_or_no(linear_model.RidgeClassifier()),
+            fit_to_indicators(linear_model.RidgeClassifier()),
             "RidgeClassifier predicts several labels per row",
         ),
         (
-            yes_or_no(
+            fit_to_indicators(
                 neural_network.MLPClassifier((3,), solver="lbfgs", max_iter=5000, random_state=0)
             ),
             "MLPClassifier predicts several labels per row: teeter needs one class per row",
@@ -279,7 +281,7 @@ def yes_or_no(model: Any) -> Any:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_what_cannot_be_observed_is_told_why(model: Any, message: str) -> None:
+def test_what_cannot_be_observed_is_refused_with_the_reason(model: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         teeter.observe(model, ROWS)
 
@@ -311,6 +313,6 @@ def test_frames_are_observed_without_a_warning() -> None:
     frame = pandas.DataFrame(ROWS, columns=list("abcd"))
     for model in (linear_model.LogisticRegression(), *COMMITTEES.values()):
         model.fit(frame, NAMES)
-        told = teeter.observe(model, frame).logits
-        assert told is not None
-        assert (model.classes_[told.argmax(dim=1)] == model.predict(frame)).all()
+        logits = teeter.observe(model, frame).logits
+        assert logits is not None
+        assert (model.classes_[logits.argmax(dim=1)] == model.predict(frame)).all()

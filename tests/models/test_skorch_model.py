@@ -27,7 +27,7 @@ from skorch.dataset import ValidSplit  # noqa: E402
 LABELLED = np.arange(16)
 
 
-def taught(
+def make_fitted_learner(
     model: Any = None, rows: Any = LABELLED, data: Any = ROWS, **options: Any
 ) -> teeter.Learner:
     learner = teeter.Learner(
@@ -46,17 +46,19 @@ def rows_per_epoch(learner: teeter.Learner) -> int:
 
 def test_the_network_inside_is_what_tells() -> None:
     net = seeded_fit(skorch_classifier(), ROWS)
-    told, inside = teeter.observe(net, ROWS), teeter.observe(net.module_, ROWS)
-    assert torch.equal(told.features, inside.features)
+    outputs = teeter.observe(net, ROWS)
+    expected = teeter.observe(net.module_, ROWS)
+
+    assert torch.equal(outputs.features, expected.features)
     probabilities = torch.from_numpy(net.predict_proba(ROWS))
-    torch.testing.assert_close(told.logits.softmax(dim=1), probabilities)
+    torch.testing.assert_close(outputs.logits.softmax(dim=1), probabilities)
 
 
 def test_steps_before_it_change_what_comes_to_it() -> None:
     scale = StandardScaler().fit(5 * ROWS + 3)
     net = seeded_fit(skorch_classifier(), scale.transform(5 * ROWS + 3))
-    told = teeter.observe(make_pipeline(scale, net), 5 * ROWS + 3)
-    assert torch.equal(told.logits, teeter.observe(net, scale.transform(5 * ROWS + 3)).logits)
+    outputs = teeter.observe(make_pipeline(scale, net), 5 * ROWS + 3)
+    assert torch.equal(outputs.logits, teeter.observe(net, scale.transform(5 * ROWS + 3)).logits)
 
 
 def test_dropout_passes_and_ensembles_work() -> None:
@@ -67,7 +69,7 @@ def test_dropout_passes_and_ensembles_work() -> None:
         4,
     )
     assert teeter.observe([net, net], ROWS).posterior_logits.shape == (2, 48, 4)
-    learner = taught(strategy="ensemble", members=2)
+    learner = make_fitted_learner(strategy="ensemble", members=2)
     assert len(learner.models) == 2
     assert len(learner.ask(3)) == 3
 
@@ -78,25 +80,29 @@ def test_all_labelled_rows_train_it_where_it_would_hold_some_back_by_default(
     default = skorch.NeuralNetClassifier(
         skorch_classifier().module, criterion=nn.CrossEntropyLoss, verbose=0
     )
+
     with caplog.at_level(logging.INFO, "teeter"):
-        learner = taught(
-            default, np.arange(7)
-        )  # of classes with fewer members than the split has folds
+        # The classes have fewer members than the split has folds.
+        learner = make_fitted_learner(default, np.arange(7))
+
     assert rows_per_epoch(learner) == 7
     assert "train_split=None was set" in caplog.text
     assert isinstance(default.train_split, ValidSplit), "the classifier given stays as it is"
-    made = taught(lambda seed: skorch_classifier(train_split=ValidSplit(5, stratified=True)))
-    assert rows_per_epoch(made) == 16
+
+    holding_back = make_fitted_learner(
+        lambda seed: skorch_classifier(train_split=ValidSplit(5, stratified=True))
+    )
+    assert rows_per_epoch(holding_back) == 16
 
 
 def test_a_split_or_callbacks_of_one_s_own_stay() -> None:
-    assert rows_per_epoch(taught(skorch_classifier(train_split=ValidSplit(4)))) == 12
+    assert rows_per_epoch(make_fitted_learner(skorch_classifier(train_split=ValidSplit(4)))) == 12
     shuffled = ValidSplit(0.5, random_state=3)
-    assert rows_per_epoch(taught(skorch_classifier(train_split=shuffled))) == 8
+    assert rows_per_epoch(make_fitted_learner(skorch_classifier(train_split=shuffled))) == 8
     stopping = skorch_classifier(
         train_split=ValidSplit(5), callbacks=[("stop", EarlyStopping(patience=2))]
     )
-    assert rows_per_epoch(taught(stopping)) < 16
+    assert rows_per_epoch(make_fitted_learner(stopping)) < 16
 
 
 @pytest.mark.parametrize("scaled", [False, True], ids=["alone", "in a pipeline"])
@@ -104,10 +110,10 @@ def test_the_learner_s_seed_decides_all_and_a_saved_one_goes_on(
     scaled: bool, tmp_path: Path
 ) -> None:
     model = make_pipeline(StandardScaler(), skorch_classifier()) if scaled else skorch_classifier()
-    learner = taught(model)
+    learner = make_fitted_learner(model)
     torch.rand(9)
     before = torch.get_rng_state()
-    assert (taught(model).ask(6) == learner.ask(6)).all()
+    assert (make_fitted_learner(model).ask(6) == learner.ask(6)).all()
     assert torch.equal(before, torch.get_rng_state())
     learner.save(tmp_path / "learner")
     again = teeter.Learner.load(tmp_path / "learner", model, ROWS)
@@ -121,7 +127,7 @@ def test_a_network_that_is_made_already_starts_every_round_from_its_weights() ->
     net = skorch.NeuralNetClassifier(
         network, criterion=nn.CrossEntropyLoss, lr=0.0, verbose=0, train_split=None
     )
-    learner = taught(net)
+    learner = make_fitted_learner(net)
     learner.fit()
     assert torch.equal(
         nn.utils.parameters_to_vector(learner.models[0].module_.parameters()), before
@@ -131,11 +137,11 @@ def test_a_network_that_is_made_already_starts_every_round_from_its_weights() ->
 
 def test_classes_that_it_has_not_seen_keep_their_columns() -> None:
     seen = np.flatnonzero(CLASSES != 1)[:12]
-    learner = taught(rows=seen)
+    learner = make_fitted_learner(rows=seen)
     assert learner.predict().shape == (48,)
     assert learner.observe(ROWS, ("logits",)).n_classes == 4
     assert learner.evaluate(ROWS[seen], CLASSES[seen]).accuracy > 0.3
-    only = taught(rows=np.flatnonzero(CLASSES == 2)[:3])
+    only = make_fitted_learner(rows=np.flatnonzero(CLASSES == 2)[:3])
     assert (only.predict(np.flatnonzero(CLASSES == 2)[:3]) == 2).all()
 
 
@@ -152,9 +158,10 @@ def test_a_binary_classifier_has_two_classes() -> None:
         Single, max_epochs=30, lr=0.3, verbose=0, train_split=None
     )
     net.fit(ROWS, (CLASSES > 1).astype(np.float32))
-    told = teeter.observe(net, ROWS)
-    assert told.weight.shape == (2, 6)
-    np.testing.assert_array_equal(told.logits.argmax(dim=1), net.predict(ROWS).astype(int))
+    outputs = teeter.observe(net, ROWS)
+    assert outputs.weight.shape == (2, 6)
+    np.testing.assert_array_equal(outputs.logits.argmax(dim=1), net.predict(ROWS).astype(int))
+
     learner = teeter.Learner(net, ROWS, classes=["low", "high"])
     learner.tell(LABELLED, np.array(["low", "high"])[(CLASSES[LABELLED] > 1).astype(int)])
     learner.fit()
@@ -162,23 +169,28 @@ def test_a_binary_classifier_has_two_classes() -> None:
     assert len(learner.ask(3)) == 3
 
 
-def test_mistakes_are_told_in_a_sentence() -> None:
+def test_mistakes_are_reported_in_a_sentence() -> None:
     with pytest.raises(InputError, match="This NeuralNetClassifier is not fitted yet"):
         teeter.observe(skorch_classifier(), ROWS)
+
     regressor = skorch.NeuralNetRegressor(nn.Linear(6, 1), verbose=0).initialize()
     with pytest.raises(InputError, match="NeuralNetRegressor is not a classifier"):
         teeter.observe(regressor, ROWS)
+
     with pytest.raises(TrainingError, match=r"give the pool as float32"):
-        taught(data=ROWS.astype(np.float64))
+        make_fitted_learner(data=ROWS.astype(np.float64))
+
     with pytest.raises(
         TrainingError,
         match=r"has 2 outputs, but the labels have 4 classes: make its last layer wider",
     ):
-        taught(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
+        make_fitted_learner(skorch_classifier().set_params(module=lambda: nn.Linear(6, 2)))
+
     with pytest.raises(
         TrainingError, match="there are too few rows: set train_split=None, or label more rows"
     ):
-        taught(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
+        make_fitted_learner(skorch_classifier(train_split=ValidSplit(9, stratified=True)))
+
     learner = teeter.Learner(skorch_classifier(), ROWS, classes=5)
     learner.tell(LABELLED, CLASSES[LABELLED])
     learner.fit()

@@ -1,4 +1,4 @@
-"""What a torch module tells, and that it is left as it was."""
+"""The outputs of a torch module, which is left as it was."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = np.random.default_rng(0).normal(size=(12, 5))
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> Any:
+def _seed() -> Any:
     with seeded_global_rng(7, torch.device("cpu")):
         yield
 
@@ -39,14 +39,14 @@ class Net(nn.Module):
         return self.ending(self.head(self.body(x)))
 
 
-def truth(model: Net, rows: Any = ROWS) -> tuple[Tensor, Tensor]:
+def expected_outputs(model: Net, rows: Any = ROWS) -> tuple[Tensor, Tensor]:
     model.eval()
     with torch.no_grad():
         features = model.body(torch.as_tensor(rows, dtype=torch.float32))
         return features, model.head(features)
 
 
-def told(outputs: Outputs) -> tuple[Tensor, Tensor]:
+def features_and_logits(outputs: Outputs) -> tuple[Tensor, Tensor]:
     assert outputs.logits is not None
     assert outputs.features is not None
     return outputs.features, outputs.logits
@@ -75,8 +75,8 @@ ENDINGS: dict[str, Callable[[Tensor], Any]] = {
 def test_the_last_linear_layer_is_found_whatever_follows_it(ending: str) -> None:
     model = Net(ENDINGS[ending])
     outputs = teeter.observe(model, ROWS)
-    features, logits = truth(model)
-    torch.testing.assert_close(told(outputs), (features, logits))
+    features, logits = expected_outputs(model)
+    torch.testing.assert_close(features_and_logits(outputs), (features, logits))
     torch.testing.assert_close(outputs.weight, model.head.weight.detach())
     torch.testing.assert_close(outputs.bias, model.head.bias.detach())
 
@@ -87,7 +87,7 @@ def test_a_head_without_a_bias_has_none() -> None:
     assert outputs.bias is None
 
 
-def test_what_is_told_does_not_change_with_the_model() -> None:
+def test_outputs_do_not_change_with_the_model() -> None:
     model = Net()
     outputs = teeter.observe(model, ROWS)
     before = model.head.weight.detach().clone()
@@ -99,7 +99,8 @@ def test_what_is_told_does_not_change_with_the_model() -> None:
 class TwoHeads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.colour, self.shape = nn.Linear(5, 3), nn.Linear(5, 4)
+        self.colour = nn.Linear(5, 3)
+        self.shape = nn.Linear(5, 4)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.colour(x), self.shape(x)
@@ -184,7 +185,8 @@ def test_a_named_layer_may_be_followed_by_a_temperature() -> None:
     class Cooled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.hidden, self.head = nn.Linear(5, 3), nn.Linear(3, 3)
+            self.hidden = nn.Linear(5, 3)
+            self.head = nn.Linear(3, 3)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.head(self.hidden(x).relu()) / 7 + 1
@@ -194,7 +196,7 @@ def test_a_named_layer_may_be_followed_by_a_temperature() -> None:
     assert outputs.weight.shape == (3, 3)
 
 
-def test_a_module_that_returns_something_else_is_told_what_to_return() -> None:
+def test_the_error_for_another_return_value_says_what_to_return() -> None:
     model = nn.Sequential(nn.Linear(5, 6), nn.Unflatten(1, (2, 3)), nn.Tanh())
     with pytest.raises(InputError, match=r"does not end in a linear layer and returns .* logits"):
         teeter.observe(model, ROWS)
@@ -228,7 +230,8 @@ class Pooled(nn.Module):
 
     def __init__(self, ending: nn.Module) -> None:
         super().__init__()
-        self.filter, self.ending = nn.Conv1d(1, 3, 2), ending
+        self.filter = nn.Conv1d(1, 3, 2)
+        self.ending = ending
 
     def forward(self, x: Tensor) -> Tensor:
         return self.ending(self.filter(x[:, None]).mean(dim=2))
@@ -267,9 +270,9 @@ def test_answers_that_are_no_logits_are_refused_with_their_shapes() -> None:
 def test_a_single_logit_becomes_two_classes(ending: Callable[[Tensor], Tensor], rows: int) -> None:
     model = Net(ending, classes=1)
     outputs = teeter.observe(model, ROWS[:rows])
-    features, logits = truth(model, ROWS[:rows])
+    features, logits = expected_outputs(model, ROWS[:rows])
     torch.testing.assert_close(
-        told(outputs), (features, torch.cat([torch.zeros(rows, 1), logits], dim=1))
+        features_and_logits(outputs), (features, torch.cat([torch.zeros(rows, 1), logits], dim=1))
     )
     assert outputs.weight is not None
     assert outputs.weight[0].tolist() == [0.0] * 4
@@ -311,7 +314,10 @@ def test_data_that_a_module_cannot_take_are_refused(data: Any, message: str) -> 
 def test_numbers_of_any_precision_reach_the_model_in_its_own(data: Any) -> None:
     model = Net()
     torch.testing.assert_close(
-        told(teeter.observe(model, data)), truth(model), rtol=1e-2, atol=1e-2
+        features_and_logits(teeter.observe(model, data)),
+        expected_outputs(model),
+        rtol=1e-2,
+        atol=1e-2,
     )
     assert teeter.observe(model.double(), data).logits.dtype == torch.float64
 
@@ -369,7 +375,7 @@ def test_running_statistics_and_gradients_stay() -> None:
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), gradients, strict=True))
     assert all(parameter.requires_grad for parameter in model.parameters())
-    assert not any(value.requires_grad for value in told(outputs))
+    assert not any(value.requires_grad for value in features_and_logits(outputs))
 
 
 def test_no_gradient_is_tracked_inside() -> None:
@@ -380,7 +386,7 @@ def test_no_gradient_is_tracked_inside() -> None:
     assert set(tracked) == {False}
 
 
-def test_what_is_told_can_be_trained_on_later() -> None:
+def test_outputs_can_be_trained_on_later() -> None:
     features = teeter.observe(Net(), ROWS).features
     assert features is not None
     nn.Linear(4, 2)(features).sum().backward()
@@ -414,7 +420,9 @@ def test_a_model_goes_to_the_gpu_and_back() -> None:
     outputs = teeter.observe(model, ROWS, device="cuda")
     assert outputs.device.type == "cuda"
     assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
-    torch.testing.assert_close(outputs.logits.cpu(), truth(model)[1], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        outputs.logits.cpu(), expected_outputs(model)[1], rtol=1e-4, atol=1e-4
+    )
     with pytest.raises(ZeroDivisionError):
         teeter.observe(broken := Fragile(), ROWS, batch_size=4, device="cuda")
     assert {parameter.device.type for parameter in broken.parameters()} == {"cpu"}

@@ -1,4 +1,4 @@
-"""Agreement between people as the papers write it, one pair of answers at a time."""
+"""Agreement between annotators as the papers write it, one pair of answers at a time."""
 
 from __future__ import annotations
 
@@ -25,25 +25,29 @@ def alpha(ratings: Integers) -> float:
     units = [line for line in units if len(line) > 1]
     classes = sorted({k for line in units for k in line})
     coincidences = {(c, k): 0.0 for c in classes for k in classes}
+
     for line in units:
         for i, c in enumerate(line):
             for j, k in enumerate(line):
                 if i != j:
                     coincidences[c, k] += 1 / (len(line) - 1)
+
     totals = {c: sum(coincidences[c, k] for k in classes) for c in classes}
-    every = sum(totals.values())
-    found = sum(coincidences[c, k] for c in classes for k in classes if c != k)
-    expected = sum(totals[c] * totals[k] for c in classes for k in classes if c != k) / (every - 1)
-    return 1 - found / expected
+    n_answers = sum(totals.values())
+    observed_disagreements = sum(coincidences[c, k] for c in classes for k in classes if c != k)
+    expected_disagreements = sum(
+        totals[c] * totals[k] for c in classes for k in classes if c != k
+    ) / (n_answers - 1)
+    return 1 - observed_disagreements / expected_disagreements
 
 
 def observed(ratings: Integers) -> float:
     """The share of all pairs of answers to one item that are the same."""
     same = total = 0
     for line in ratings:
-        said = [int(k) for k in line if k >= 0]
-        for i in range(len(said)):
+        answers = [int(k) for k in line if k >= 0]
+        for i in range(len(answers)):
             for j in range(i):
                 total += 1
-                same += said[i] == said[j]
+                same += answers[i] == answers[j]
     return same / total

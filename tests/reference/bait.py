@@ -53,6 +53,7 @@ def bait(
         factor(p, z, form, top)
         for p, z in zip(probabilities(labelled_logits), labelled_features, strict=True)
     ]
+
     L, N = len(labelled), len(factors)
     side = len(factors[0])
     start = regularisation * np.eye(side)
@@ -60,16 +61,18 @@ def bait(
         start = start + L / (L + n) * np.mean([u @ u.T for u in labelled], axis=0)
     fisher = np.mean([u @ u.T for u in [*factors, *labelled]], axis=0)
     scale = n / (L + n)
+
     picks: list[int] = []
     for _ in range(min(2 * n, N)):
         left = [i for i in range(N) if i not in picks]
         picks.append(
             min(left, key=lambda i: (objective([*picks, i], factors, start, fisher, scale), i))
         )
+
     while len(picks) > n:
-        gone = min(
+        dropped = min(
             picks,
             key=lambda i: objective([k for k in picks if k != i], factors, start, fisher, scale),
         )
-        picks.remove(gone)
+        picks.remove(dropped)
     return picks

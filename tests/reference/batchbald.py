@@ -18,6 +18,7 @@ def joint_entropy(p: Array, batch: Sequence[int]) -> float:
     """H(y_1, ..., y_k) of the rows of a batch, over all tuples of labels: (S, N, C)."""
     samples, _, classes = p.shape
     total = 0.0
+
     for labels in product(range(classes), repeat=len(batch)):
         chance = (
             sum(
@@ -26,6 +27,7 @@ def joint_entropy(p: Array, batch: Sequence[int]) -> float:
             )
             / samples
         )
+
         if chance > 0:
             total -= chance * math.log(chance)
     return total
@@ -60,11 +62,13 @@ def sampled_joint_entropy(
     """The paper's importance-weighted estimate of H(batch, row) from drawn labels (M, k)."""
     samples, _, classes = p.shape
     total = 0.0
+
     for drawn in labels:
         likelihood = [
             math.prod(p[s, i, y] for i, y in zip(batch, drawn, strict=True)) for s in range(samples)
         ]
         proposal = sum(likelihood) / samples
+
         for y in range(classes):
             chance = sum(likelihood[s] * p[s, row, y] for s in range(samples)) / samples
             if chance > 0:

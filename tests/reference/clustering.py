@@ -25,37 +25,44 @@ def lloyd(features: Array, centres: Array) -> tuple[list[int], Array]:
     clusters = range(len(centres))
     enough = 1e-4 * float(features.var(axis=0).mean())
     labels: list[int] = [-1] * len(features)
+
     for _ in range(300):
-        before, labels = (
-            labels,
-            refill_empty_clusters(features, centres, assign_to_nearest(features, centres, labels)),
+        before = labels
+        labels = refill_empty_clusters(
+            features, centres, assign_to_nearest(features, centres, labels)
         )
         if labels == before:
             break
+
         moved = centres.copy()
         for cluster in clusters:
             members = [row for row, label in enumerate(labels) if label == cluster]
             if members:
                 moved[cluster] = np.mean([features[row] for row in members], axis=0)
-        shift, centres = sum(square(moved[c], centres[c]) for c in clusters), moved
+
+        shift = sum(square(moved[c], centres[c]) for c in clusters)
+        centres = moved
         if shift <= enough:
             return assign_to_nearest(features, centres, labels), centres
     return labels, centres
 
 
 def assign_to_nearest(features: Array, centres: Array, labels: list[int]) -> list[int]:
-    answer = []
-    for row, own in zip(features, labels, strict=True):
+    nearest_clusters = []
+    for row, current in zip(features, labels, strict=True):
         squares = [square(row, centre) for centre in centres]
         nearest = squares.index(min(squares))
-        answer.append(own if own >= 0 and squares[own] <= squares[nearest] else nearest)
-    return answer
+        nearest_clusters.append(
+            current if current >= 0 and squares[current] <= squares[nearest] else nearest
+        )
+    return nearest_clusters
 
 
 def refill_empty_clusters(features: Array, centres: Array, labels: list[int]) -> list[int]:
     labels = list(labels)
     squares = [square(row, centres[label]) for row, label in zip(features, labels, strict=True)]
     order = sorted(range(len(features)), key=lambda row: (-squares[row], row))
+
     for cluster in range(len(centres)):
         if cluster in labels:
             continue
@@ -85,11 +92,13 @@ def _start_sequences(
     if len(picked) == clusters:
         yield picked, probability
         return
+
     squares = [min(square(row, features[pick]) for pick in picked) for row in features]
     sums = [
         sum(min(old, square(row, new)) for old, row in zip(squares, features, strict=True))
         for new in features
     ]
+
     order = sorted(range(len(features)), key=lambda row: sums[row])
     for place, row in enumerate(order):
         # The best of the draws is this row: all draws are this one or worse, and not all are worse.
@@ -133,6 +142,7 @@ def typical_rows(
     }
     used = {row for row, is_free in enumerate(free) if not is_free}
     picks: list[int] = []
+
     while len(picks) < n:
         left = {c: [row for row in rows if row not in used] for c, rows in members.items()}
         cluster = min(
@@ -144,6 +154,7 @@ def typical_rows(
                 c,
             ),
         )
+
         rows = members[cluster]
         best = min(
             left[cluster],

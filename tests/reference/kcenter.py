@@ -14,14 +14,20 @@ def k_center(features: Array, centres: Array, n: int) -> list[int]:
     Without centres the first pick is the row farthest from the mean.
     """
     picks: list[int] = []
+
     while len(picks) < n:
         best, farthest = -1, -1.0
         for row in range(len(features)):
             if row in picks:
                 continue
-            others = [*centres, *(features[pick] for pick in picks)] or [features.mean(axis=0)]
-            distance = min(float(((features[row] - other) ** 2).sum()) for other in others)
+            centres_and_picks = [*centres, *(features[pick] for pick in picks)] or [
+                features.mean(axis=0)
+            ]
+            distance = min(
+                float(((features[row] - centre) ** 2).sum()) for centre in centres_and_picks
+            )
             if distance > farthest:
                 best, farthest = row, distance
+
         picks.append(best)
     return picks

@@ -38,24 +38,30 @@ def along_directions(
     row, so between two neighbouring crossings rho is constant: trying one strength in every gap
     tries them all.
     """
-    g_candidates, g_reference = classify(features, weight, bias), classify(reference, weight, bias)
+    g_candidates = classify(features, weight, bias)
+    g_reference = classify(reference, weight, bias)
+
     rows = np.concatenate([features, reference])
     least = np.ones(len(features))
+
     for move, shift in directions:
         for sigma in strengths_between_crossings(
             rows, weight, bias, move, shift, sigma_max=sigma_max
         ):
-            moved, shifted = weight + sigma * move, bias + sigma * shift
+            moved = weight + sigma * move
+            shifted = bias + sigma * shift
             rho = disagreement(classify(reference, moved, shifted), g_reference)
             flipped = classify(features, moved, shifted) != g_candidates
             least[flipped] = np.minimum(least[flipped], rho)
+
     return least
 
 
 def strengths_between_crossings(
     rows: Array, weight: Array, bias: Array, move: Array, shift: Array, *, sigma_max: float
 ) -> Array:
-    logits, change = rows @ weight.T + bias, rows @ move.T + shift
+    logits = rows @ weight.T + bias
+    change = rows @ move.T + shift
     crossings = {0.0}
     for i in range(len(rows)):
         for a in range(len(weight)):
@@ -63,6 +69,7 @@ def strengths_between_crossings(
                 closing = change[i, c] - change[i, a]
                 if closing > 0 and logits[i, a] >= logits[i, c]:
                     crossings.add((logits[i, a] - logits[i, c]) / closing)
+
     last = max(crossings) * 2 + 1 if np.isinf(sigma_max) else sigma_max
     edges = np.array([*sorted(c for c in crossings if c < last), last])
     return (edges[1:] + edges[:-1]) / 2
@@ -99,15 +106,18 @@ def algorithm_1(
     g_x = classify(x[None], weight, bias)[0]
     g = classify(reference, weight, bias)
     least = 1.0
+
     for sigma, directions in zip(sigmas, draws, strict=True):
         c = 0
         supply = iter(directions)
         while c < patience:
             move, shift = next(supply)
-            moved, shifted = weight + sigma * move, bias + sigma * shift
+            moved = weight + sigma * move
+            shifted = bias + sigma * shift
             c = c + 1
             rho = disagreement(classify(reference, moved, shifted), g)
             if classify(x[None], moved, shifted)[0] != g_x and least > rho:
                 least = rho
                 c = 0
+
     return least

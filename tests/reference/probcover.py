@@ -36,7 +36,8 @@ def is_pure(row: int, radius: float, units: Array, labels: list[int]) -> bool:
 
 def purity_radius(features: Array, labels: list[int], purity: float) -> float:
     """The largest radius with enough pure balls: one of the distances between rows."""
-    units, rows = directions(features), range(len(features))
+    units = directions(features)
+    rows = range(len(features))
     largest = 0.0
     for radius in {*(distance(units[a], units[b]) for a in rows for b in rows), np.inf}:
         pure = sum(is_pure(row, radius, units, labels) for row in rows)
@@ -49,12 +50,13 @@ def probcover(features: Array, radius: float, n: int, centres: Array) -> list[in
     """Pick the row that covers most uncovered rows; the farthest row if no ball has any."""
     rows = range(len(features))
     everything = directions(np.vstack([features, centres]))
-    units, known = everything[: len(features)], everything[len(features) :]
+    units = everything[: len(features)]
+    labelled = everything[len(features) :]
 
     def near(a: Array, b: Array) -> bool:
         return distance(a, b) < radius - ROUNDING
 
-    covered = {row for row in rows if any(near(units[row], centre) for centre in known)}
+    covered = {row for row in rows if any(near(units[row], centre) for centre in labelled)}
     picks: list[int] = []
     while len(picks) < n:
         gains = {
@@ -65,7 +67,7 @@ def probcover(features: Array, radius: float, n: int, centres: Array) -> list[in
         best = max(gains, key=lambda row: (gains[row], -row))
         if gains[best] == 0:
             rest = sorted(gains)
-            more = k_center(units[rest], np.vstack([known, units[picks]]), n - len(picks))
+            more = k_center(units[rest], np.vstack([labelled, units[picks]]), n - len(picks))
             return picks + [rest[position] for position in more]
         picks.append(best)
         covered |= {other for other in rows if near(units[best], units[other])}

@@ -25,6 +25,7 @@ def likelihood(size: int, number: int, is_wrong: Sequence[bool]) -> Fraction:
     probability = Fraction(1)
     wrong_left = number
     right_left = size - number
+
     for wrong in is_wrong:
         left = wrong_left + right_left
         if wrong:
@@ -33,8 +34,10 @@ def likelihood(size: int, number: int, is_wrong: Sequence[bool]) -> Fraction:
         else:
             probability *= Fraction(right_left, left)
             right_left -= 1
+
         if probability == 0:
             return probability
+
     return probability
 
 

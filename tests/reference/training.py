@@ -24,13 +24,16 @@ def loss_and_gradients(
     weight, bias, head, _ = parameters
     hidden = rows @ weight.T + bias
     features = np.maximum(hidden, 0)
+
     logits = perceptron_logits(parameters, rows)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = odds / odds.sum(axis=1, keepdims=True)
-    everyone = np.arange(len(rows))
-    loss = -np.log(probabilities[everyone, labels]).mean()
+
+    every_row = np.arange(len(rows))
+    loss = -np.log(probabilities[every_row, labels]).mean()
+
     error = probabilities.copy()
-    error[everyone, labels] -= 1
+    error[every_row, labels] -= 1
     error /= len(rows)
     inner = (error @ head) * (hidden > 0)
     return float(loss), [inner.T @ rows, inner.sum(axis=0), error.T @ features, error.sum(axis=0)]
@@ -53,22 +56,27 @@ def adam(
     first = [np.zeros_like(parameter) for parameter in parameters]
     second = [np.zeros_like(parameter) for parameter in parameters]
     order = stream(seed, "order")
-    losses, step = [], 0
+    losses = []
+    step = 0
+
     for epoch in range(epochs):
-        turn = torch.randperm(len(rows), generator=order).numpy()
+        shuffled = torch.randperm(len(rows), generator=order).numpy()
         cuts = list(range(0, len(rows), batch_size))
         if len(cuts) > 1 and len(rows) - cuts[-1] == 1:
             cuts.pop()
+
         total = 0.0
         for start, end in zip(cuts, [*cuts[1:], len(rows)], strict=True):
-            batch = turn[start:end]
+            batch = shuffled[start:end]
             loss, gradients = loss_and_gradients(parameters, rows[batch], labels[batch])
             total += loss * len(batch)
             step += 1
             for k, gradient in enumerate(gradients):
                 first[k] = 0.9 * first[k] + 0.1 * gradient
                 second[k] = 0.999 * second[k] + 0.001 * gradient**2
-                mean, spread = first[k] / (1 - 0.9**step), second[k] / (1 - 0.999**step)
+                mean = first[k] / (1 - 0.9**step)
+                spread = second[k] / (1 - 0.999**step)
                 parameters[k] -= rates[epoch] * mean / (np.sqrt(spread) + 1e-8)
+
         losses.append(total / len(rows))
     return parameters, losses

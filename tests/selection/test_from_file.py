@@ -1,4 +1,4 @@
-"""Picks from files: which rows, and what is said of them."""
+"""Picks from files: which rows, and how they are described."""
 
 from __future__ import annotations
 
@@ -69,20 +69,21 @@ def test_the_margins_are_those_of_the_fitted_head(folder: Path) -> None:
 
 def test_picks_are_those_of_teeter_select(folder: Path) -> None:
     generator = np.random.default_rng(0)
-    features, weight, bias = (
-        generator.normal(size=(80, 4)),
-        generator.normal(size=(3, 4)),
-        generator.normal(size=3),
-    )
+    features = generator.normal(size=(80, 4))
+    weight = generator.normal(size=(3, 4))
+    bias = generator.normal(size=3)
+
     np.savez("pool.npz", features=features)
     np.savez("head.npz", weight=weight, bias=bias, classes=["a", "b", "c"])
     outputs = teeter.Outputs(features=features, weight=weight, bias=bias)
+
     for name in ("ldm-s", "ldm", "margin", "entropy", "random", "seeding-cosine", "seeding-l2"):
         picks = select_from_file(
             "pool.npz", head="head.npz", strategy=name, n=9, seed=5, device="cpu"
         )
         rows = teeter.select(name, outputs, 9, seed=5, device="cpu")
         assert column(picks, "row") == rows.tolist()
+
         logits = features[rows] @ weight.T + bias
         assert column(picks, "predicted") == ["abc"[k] for k in logits.argmax(axis=1)]
         assert None not in column(picks, "ldm")
@@ -91,10 +92,10 @@ def test_picks_are_those_of_teeter_select(folder: Path) -> None:
 def test_the_ldm_is_computed_once_and_the_strategy_s_own_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def again(*_: object, **__: object) -> Tensor:
+    def refuse_to_compute(*_: object, **__: object) -> Tensor:
         raise AssertionError("computed twice")
 
-    monkeypatch.setattr(from_file, "ldm", again)
+    monkeypatch.setattr(from_file, "ldm", refuse_to_compute)
     path = table(LABELLED)
     picks = select_from_file(path, labels="kind", strategy="ldm", n=4)
     assert column(picks, "ldm") == sorted(column(picks, "ldm"))
@@ -108,18 +109,18 @@ def test_rays_serve_the_strategy_or_else_the_ldm_beside_it(
 ) -> None:
     path = table(LABELLED)
     assert select_from_file(path, labels="kind", n=1, rays=7).provenance.options == {"rays": 7}
-    asked: list[Any] = []
+    requested_rays: list[Any] = []
 
-    def noted(*arguments: Any, rays: int | None, **others: Any) -> Any:
-        asked.append(rays)
-        return teeter.ldm(*arguments, rays=rays, **others)
+    def note_rays(*arguments: Any, rays: int | None, **options: Any) -> Any:
+        requested_rays.append(rays)
+        return teeter.ldm(*arguments, rays=rays, **options)
 
-    monkeypatch.setattr(from_file, "ldm", noted)
+    monkeypatch.setattr(from_file, "ldm", note_rays)
     assert (
         select_from_file(path, labels="kind", n=1, rays=7, strategy="margin").provenance.options
         == {}
     )
-    assert asked == [7]
+    assert requested_rays == [7]
 
 
 @pytest.fixture
@@ -245,7 +246,7 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "said"),
+    ("text", "arguments", "message"),
     [
         (
             LABELLED,
@@ -307,14 +308,14 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
     ],
 )
 def test_a_table_that_cannot_be_picked_from(
-    folder: Path, text: str, arguments: dict[str, Any], said: str
+    folder: Path, text: str, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=said.replace("?", r"\?")):
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
         select_from_file(table(text), **{"n": 1, **arguments})
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         (
             {"features": [[1.0], [np.nan]]},
@@ -329,10 +330,12 @@ def test_a_table_that_cannot_be_picked_from(
         ({"features": np.ones((0, 1))}, "Cannot pick from an empty pool"),
     ],
 )
-def test_arrays_that_cannot_be_picked_from(folder: Path, arrays: dict[str, Any], said: str) -> None:
+def test_arrays_that_cannot_be_picked_from(
+    folder: Path, arrays: dict[str, Any], message: str
+) -> None:
     np.savez("head.npz", weight=[[1.0], [2.0]])
     np.savez("pool.npz", **arrays)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         select_from_file("pool.npz", head="head.npz", n=1)
 
 
@@ -358,12 +361,13 @@ def test_the_facts_say_what_the_picks_depend_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEETER_COMMIT", "f" * 40)
-    told = json.loads(
+    selection = json.loads(
         select_from_file(table(LABELLED), labels="kind", n=2, seed=3, device="cpu").to_json()
     )
-    device = told["facts"].pop("device")
+
+    device = selection["facts"].pop("device")
     assert "threads" in device
-    assert told["facts"] == {
+    assert selection["facts"] == {
         "version": teeter.__version__,
         "commit": "f" * 40,
         "pool": "pool.csv",
@@ -384,7 +388,15 @@ def test_the_facts_say_what_the_picks_depend_on(
         "numpy": np.__version__,
         "notes": [],
     }
-    assert set(told["picks"][0]) == {"rank", "id", "row", "ldm", "predicted", "margin", "score"}
+    assert set(selection["picks"][0]) == {
+        "rank",
+        "id",
+        "row",
+        "ldm",
+        "predicted",
+        "margin",
+        "score",
+    }
 
 
 @given(ids=st.lists(IDS, min_size=1, max_size=12, unique=True))
@@ -396,16 +408,18 @@ def test_ids_come_back_as_they_were(
         csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(
             [("id", "x"), *((name, k) for k, name in enumerate(ids))]
         )
+
     picks = select_from_file(path, strategy="random", n=len(ids))
     written = io.StringIO(newline="")
     picks.to_csv(written)
-    back = list(csv.DictReader(io.StringIO(written.getvalue(), newline=""), strict=True))
-    assert {line["id"]: int(line["row"]) for line in back} == {
+    lines_read = list(csv.DictReader(io.StringIO(written.getvalue(), newline=""), strict=True))
+
+    assert {line["id"]: int(line["row"]) for line in lines_read} == {
         name: row for row, name in enumerate(ids)
     }
     assert written.getvalue().startswith("rank,id,row,ldm,predicted,margin\n1,")
     assert [pick["id"] for pick in json.loads(picks.to_json())["picks"]] == [
-        line["id"] for line in back
+        line["id"] for line in lines_read
     ]
 
 
@@ -420,15 +434,17 @@ def test_a_real_table(folder: Path, real_data: Path) -> None:
         for k, (row, y) in enumerate(zip(features, labels, strict=True))
     ]
     path = table("\n".join([",".join([*(f"f{k}" for k in range(16)), "letter"]), *lines]))
+
     picks = select_from_file(path, labels="letter", strategy="margin", n=2600)
     right = (
         np.array([ord(p) - 65 for p in column(picks, "predicted")]) == labels[column(picks, "row")]
     )
+
     assert right.mean() > 0.5
     assert right[-500:].mean() > right[:500].mean() + 0.3
 
 
-def test_words_that_mean_no_label_are_told(tmp_path: Path) -> None:
+def test_words_that_mean_no_label_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "pool.csv"
     path.write_text("x,y\n1,a\n2,b\n3,none\n4,None\n5,\n")
     notes = select_from_file(path, labels="y", n=1).provenance.notes

@@ -34,21 +34,22 @@ pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
 def test_an_array_a_folder_and_a_pattern_are_the_same_pool(pool: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", FEATURES)
-    one = select_rows(pool)
+    expected = select_rows(pool)
     assert np.array_equal(
-        select_rows(f"{pool}/*.parquet", head=tmp_path / "head.npz").rows, one.rows
+        select_rows(f"{pool}/*.parquet", head=tmp_path / "head.npz").rows, expected.rows
     )
-    assert np.array_equal(select_rows(tmp_path / "array.npy").rows, one.rows)
+    assert np.array_equal(select_rows(tmp_path / "array.npy").rows, expected.rows)
     table = pa.table({f"x{k}": FEATURES[:, k] for k in range(WIDTH)})
     pq.write_table(table, tmp_path / "columns.parquet")
-    assert np.array_equal(select_rows(tmp_path / "columns.parquet").rows, one.rows)
+    assert np.array_equal(select_rows(tmp_path / "columns.parquet").rows, expected.rows)
 
 
 @pytest.mark.parametrize("subspace", [None, 3])
 def test_the_ldm_is_that_of_memory_with_the_same_reference(
     pool: Path, subspace: int | None
 ) -> None:
-    found = select_rows(pool, n=ROWS, strategy="ldm", subspace=subspace)
+    selection = select_rows(pool, n=ROWS, strategy="ldm", subspace=subspace)
+
     seed = derive_seed(stream(0, "select"))
     reference = np.sort(from_shards._draw_rows(ROWS, 400, seed, "reference"))
     in_memory = teeter.ldm(
@@ -59,8 +60,9 @@ def test_the_ldm_is_that_of_memory_with_the_same_reference(
         subspace=subspace,
         seed=seed,
     )
-    assert np.array_equal(ldm_values(found), in_memory[found.rows])
-    assert np.array_equal(found.rows, np.argsort(in_memory, kind="stable"))
+
+    assert np.array_equal(ldm_values(selection), in_memory[selection.rows])
+    assert np.array_equal(selection.rows, np.argsort(in_memory, kind="stable"))
 
 
 @pytest.mark.parametrize("negative", [True, False])
@@ -69,7 +71,8 @@ def test_picks_are_those_of_the_same_sampler_in_memory(
 ) -> None:
     features = FEATURES if negative else np.abs(FEATURES)
     np.save(tmp_path / "array.npy", features)
-    found = select_rows(tmp_path / "array.npy", n=60)
+    selection = select_rows(tmp_path / "array.npy", n=60)
+
     generator = stream(0, "select")
     seed = derive_seed(generator)
     reference = np.sort(from_shards._draw_rows(ROWS, 400, seed, "reference"))
@@ -84,44 +87,47 @@ def test_picks_are_those_of_the_same_sampler_in_memory(
         ahead=1024,
         generator=generator,
     )
-    assert np.array_equal(found.rows, picks)
+
+    assert np.array_equal(selection.rows, picks)
 
 
 @pytest.mark.slow
 def test_workers_and_shards_change_nothing(
     pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = select_rows(pool)
-    two = select_rows(pool, executor=LocalExecutor(2), work=tmp_path / "two")
+    single = select_rows(pool)
+    parallel = select_rows(pool, executor=LocalExecutor(2), work=tmp_path / "two")
+
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 100)
     monkeypatch.setattr(
         from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options)
     )
     small = select_rows(pool, work=tmp_path / "small")
-    for other in (two, small):
-        assert np.array_equal(one.rows, other.rows)
-        assert one.ids == other.ids
-        assert np.array_equal(ldm_values(one), ldm_values(other))
-    assert not np.array_equal(select_rows(pool, seed=1).rows, one.rows)
+
+    for other in (parallel, small):
+        assert np.array_equal(single.rows, other.rows)
+        assert single.ids == other.ids
+        assert np.array_equal(ldm_values(single), ldm_values(other))
+    assert not np.array_equal(select_rows(pool, seed=1).rows, single.rows)
 
 
 @pytest.mark.parametrize("strategy", ["entropy", "margin", "least-confidence"])
 def test_scores_of_a_row_alone_are_exact(pool: Path, strategy: str) -> None:
     outputs = teeter.Outputs(features=FEATURES, **HEAD)
-    found = select_rows(pool, strategy=strategy)
-    assert np.array_equal(found.rows, teeter.select(strategy, outputs, 30))
-    assert not found.provenance.notes
+    selection = select_rows(pool, strategy=strategy)
+    assert np.array_equal(selection.rows, teeter.select(strategy, outputs, 30))
+    assert not selection.provenance.notes
 
 
 def test_others_pick_among_some_and_say_so(pool: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "known.npy", FEATURES[:10])
+    np.save(tmp_path / "labelled.npy", FEATURES[:10])
     for strategy in ("badge", "seeding-cosine", "coreset", "probcover"):
-        found = select_rows(
-            pool, strategy=strategy, candidates=200, labelled=tmp_path / "known.npy"
+        selection = select_rows(
+            pool, strategy=strategy, candidates=200, labelled=tmp_path / "labelled.npy"
         )
-        assert len(set(found.rows.tolist())) == 30
-        assert found.provenance.candidates == 200
-        assert found.provenance.notes == (
+        assert len(set(selection.rows.tolist())) == 30
+        assert selection.provenance.candidates == 200
+        assert selection.provenance.notes == (
             f"{strategy} picked from 200 of 1,200 rows, drawn at random.",
         )
     assert len(set(select_rows(pool, strategy="random", head=None).rows.tolist())) == 30
@@ -143,8 +149,8 @@ def test_picks_are_described_without_reading_them_again(
 
     logits = FEATURES[selection.rows] @ HEAD["weight"].T + HEAD["bias"]
     margins = teeter.scores("margin", teeter.Outputs(logits=logits))
-    found = [pick.margin for pick in selection.picks]
-    np.testing.assert_allclose(found, margins, rtol=1e-4, atol=1e-6)
+    shown_margins = [pick.margin for pick in selection.picks]
+    np.testing.assert_allclose(shown_margins, margins, rtol=1e-4, atol=1e-6)
 
 
 def test_logits_that_do_not_fit_in_memory_are_fetched_again(
@@ -165,22 +171,26 @@ def test_what_is_there_is_not_computed_again(
     monkeypatch.setattr(
         from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options)
     )
-    whole = select_rows(pool)
+    expected = select_rows(pool)
+
     scores = sorted((tmp_path / "work").glob("ldm-*/*.safetensors"))
     times = {path: path.stat().st_mtime_ns for path in scores}
     lost = [path for path in scores if path.name != "reference.safetensors"][3]
     lost.unlink()
+
     performed: list[Task] = []
     monkeypatch.setattr(
         executors,
         "run_task",
         lambda task, really=executors.run_task: (performed.append(task), really(task)),
     )
-    assert np.array_equal(select_rows(pool).rows, whole.rows)
+
+    assert np.array_equal(select_rows(pool).rows, expected.rows)
     assert [task.output for task in performed] == [str(lost)]
     assert {path: path.stat().st_mtime_ns for path in scores if path != lost} == {
         path: time for path, time in times.items() if path != lost
     }
+
     other = {"weight": HEAD["weight"] + 1e-3, "bias": HEAD["bias"]}
     np.savez(tmp_path / "head.npz", **other)
     performed.clear()
@@ -197,40 +207,50 @@ def test_another_version_never_meets_old_files(
     assert len(list((tmp_path / "work").glob("ldm-*/ranks.npy"))) == 2
 
 
-def test_picks_are_told_as_from_a_file(pool: Path, tmp_path: Path) -> None:
+def test_picks_are_described_as_from_a_file(pool: Path, tmp_path: Path) -> None:
     picks = select_from_shards(
         pool, n=5, head=tmp_path / "head.npz", workers=1, work=tmp_path / "w", reference=100
     )
-    told = json.loads(picks.to_json())
-    assert [pick["rank"] for pick in told["picks"]] == [1, 2, 3, 4, 5]
-    assert told["picks"][0]["id"] == f"item {told['picks'][0]['row']}"
-    assert told["facts"]["candidates"] == ROWS
-    assert told["facts"]["notes"] == ["Flips were counted on 100 of 1,200 rows, drawn at random."]
+    selection = json.loads(picks.to_json())
+    assert [pick["rank"] for pick in selection["picks"]] == [1, 2, 3, 4, 5]
+    assert selection["picks"][0]["id"] == f"item {selection['picks'][0]['row']}"
+    assert selection["facts"]["candidates"] == ROWS
+    assert selection["facts"]["notes"] == [
+        "Flips were counted on 100 of 1,200 rows, drawn at random."
+    ]
 
 
 def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No file matches"):
         select_rows(f"{pool}/*.none", head=tmp_path / "head.npz")
+
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="no Parquet file"):
         select_rows(tmp_path / "empty")
+
     with pytest.raises(InputError, match=r"Cannot pick 1201 of 1200 candidates"):
         select_rows(pool, n=1201)
+
     with pytest.raises(UnknownNameError, match="called 'name'"):
         select_rows(pool, id_column="name")
+
     with pytest.raises(InputError, match=r"ldm-s needs a head, .* pass head= or model="):
         select_rows(pool, head=None)
+
     with pytest.raises(InputError, match="dbal needs the logits of several models"):
         select_rows(pool, strategy="dbal")
     with pytest.raises(
         InputError, match="coreset needs labelled rows: pass a file of them as labelled="
     ):
         select_rows(pool, strategy="coreset")
+
     np.savez(tmp_path / "narrow.npz", weight=HEAD["weight"][:, :3])
     with pytest.raises(InputError, match="rows have 6 features"):
         select_rows(pool, head=tmp_path / "narrow.npz")
+
     with pytest.raises(InputError, match="No engine is called 'spark'"):
         make_executor("spark")
+
     bad = FEATURES[:200].copy()
     bad[150, 2] = np.nan
     pq.write_table(
@@ -240,11 +260,13 @@ def test_bad_pools_get_one_sentence(pool: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(FileError, match=r"Row 150 of .*9\.parquet holds a feature that is missing"):
         select_rows(pool)
+
     pq.write_table(
         pa.table({"id": np.arange(5), "features": as_lists(FEATURES[:5, :4])}), pool / "9.parquet"
     )
     with pytest.raises(FileError, match="has 4 features per row, and the files before it have 6"):
         select_rows(pool)
+
     (pool / "9.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(FileError, match="not a valid Parquet file"):
         select_rows(pool)
@@ -273,13 +295,15 @@ def test_ids_that_tell_nothing_are_noted(tmp_path: Path) -> None:
         assert select_rows(tmp_path / f"{name}.parquet").provenance.notes[1:] == (
             "30 of 30 picks have an empty or repeated id: identify them by their row number.",
         )
+
     raw = pa.array([f"item {row}".encode() for row in range(ROWS)])
     pq.write_table(
         pa.table({"id": raw, "features": as_lists(FEATURES)}), tmp_path / "bytes.parquet"
     )
-    found = select_rows(tmp_path / "bytes.parquet")
-    assert found.ids == [f"item {row}" for row in found.rows]
-    assert len(found.provenance.notes) == 1
+
+    selection = select_rows(tmp_path / "bytes.parquet")
+    assert selection.ids == [f"item {row}" for row in selection.rows]
+    assert len(selection.provenance.notes) == 1
 
 
 def test_lists_that_grow_longer_are_refused(tmp_path: Path) -> None:

@@ -51,63 +51,72 @@ def test_picks_are_those_from_features_computed_before(home: Path, strategy: str
 
 @pytest.mark.slow
 def test_workers_change_nothing(home: Path) -> None:
-    one = select_from(home, "raw")
-    two = select_from(home, "raw", executor=LocalExecutor(2), work=home / "two")
-    assert np.array_equal(one.rows, two.rows)
-    assert np.array_equal(ldm_values(one), ldm_values(two))
+    single = select_from(home, "raw")
+    parallel = select_from(home, "raw", executor=LocalExecutor(2), work=home / "two")
+    assert np.array_equal(single.rows, parallel.rows)
+    assert np.array_equal(ldm_values(single), ldm_values(parallel))
 
 
 @pytest.mark.slow
 def test_shards_batches_and_threads_change_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = select_from(home, "raw")
+    expected = select_from(home, "raw")
+
     monkeypatch.setattr(fetch, "MAX_LOCAL_INPUTS", 0)  # every row is fetched by workers
     fetched = select_from(home, "raw", work=home / "fetched")
     assert not list((home / "fetched").glob("rows-*"))
+
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)
     monkeypatch.setattr(
         from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=100, **options)
     )
+
     threads = torch.get_num_threads()
     torch.set_num_threads(threads % 2 + 1)
     small = select_from(home, "raw.npy", work=home / "small")
     torch.set_num_threads(threads)
+
     for other in (fetched, small):
-        assert np.array_equal(one.rows, other.rows)
-        assert np.array_equal(ldm_values(one), ldm_values(other))
+        assert np.array_equal(expected.rows, other.rows)
+        assert np.array_equal(ldm_values(expected), ldm_values(other))
 
 
 def test_rows_may_be_nested_lists_tensors_or_small_numbers(home: Path) -> None:
-    whole = np.round(IMAGES * 40).astype(np.int8)
-    np.save(home / "whole.npy", whole)
-    one = select_from(home, "whole.npy")
-    flat = pa.array(whole.ravel())
+    integers = np.round(IMAGES * 40).astype(np.int8)
+    np.save(home / "whole.npy", integers)
+    expected = select_from(home, "whole.npy")
+
+    flat = pa.array(integers.ravel())
     nested = flat
     for size in reversed(SHAPE):
         nested = pa.FixedSizeListArray.from_arrays(nested, size)
     pq.write_table(pa.table({"picture": nested}), home / "nested.parquet")
-    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(whole)
+
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(integers)
     pq.write_table(pa.table({"inputs": tensors, "other": nested}), home / "tensors.parquet")
+
     for other in ("nested.parquet", "tensors.parquet"):
         assert open_shards(home / other, raw=True).shape == SHAPE
-        assert_same(select_from(home, other), one)
+        assert_same(select_from(home, other), expected)
 
 
 @pytest.mark.slow
 def test_another_model_never_meets_old_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = select_from(home, "raw")
+    expected = select_from(home, "raw")
     performed: list[Task] = []
     monkeypatch.setattr(
         executors,
         "run_task",
         lambda task, really=executors.run_task: (performed.append(task), really(task)),
     )
-    assert_same(select_from(home, "raw"), one)
+
+    assert_same(select_from(home, "raw"), expected)
     assert not performed
+
     other = build_network("s-cnn", SHAPE, CLASSES, seed=2)
     teeter.save_model(home / "model.safetensors", other, "s-cnn", shape=SHAPE, classes=list("abcd"))
-    assert not np.array_equal(select_from(home, "raw").rows, one.rows)
+    assert not np.array_equal(select_from(home, "raw").rows, expected.rows)
     assert performed
 
 
@@ -118,8 +127,10 @@ def test_in_memory_too(home: Path) -> None:
         features=np.zeros((ROWS, 2)),
         ids=[f"i{k}" for k in range(ROWS)],
     )
+
     observed = teeter.observe(NETWORK, IMAGES)
     np.savez(home / "pool.npz", features=observed.features, ids=[f"i{k}" for k in range(ROWS)])
+
     for strategy in ("ldm-s", "entropy"):
         options: dict[str, Any] = {"n": 20, "strategy": strategy, "rays": 32, "device": "cpu"}
         before = select_from_file(home / "pool.npz", head=home / "head.npz", **options)
@@ -145,6 +156,7 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
     model = home / "model.safetensors"
     with pytest.raises(InputError, match=r"Give only one of head= and model="):
         select_from(home, "raw", head=home / "head.npz")
+
     np.save(home / "narrow.npy", IMAGES[..., :7])
     with pytest.raises(
         InputError,
@@ -156,15 +168,19 @@ def test_bad_rows_and_models_get_one_sentence(home: Path) -> None:
         match=r"takes rows of shape \(1, 8, 8\), flat or not, but .* shape \(1, 8, 7\)\.",
     ):
         select_from_file(home / "narrow.npy", n=1, model=model)
+
     with pytest.raises(InputError, match=r"must hold rows of shape \(1, 8, 8\), as the pool does"):
         select_from(home, "raw", strategy="coreset", labelled=home / "narrow.npy")
+
     with pytest.raises(FileError, match=r"numbers \(rows, features\) are needed"):
         select_from_shards(
             home / "raw.npy", 3, head=home / "head.npz", executor=LocalExecutor(1), work=home / "w"
         )
+
     pq.write_table(pa.table({"inputs": [[1.0, 2.0, 3.0], [1.0]]}), home / "ragged.parquet")
     with pytest.raises(FileError, match="differ in length"):
         list(open_shards(home / "ragged.parquet", raw=True).shards[0].batches())
+
     np.save(home / "ok.npy", IMAGES[:5])
     (home / "mixed").mkdir()
     np.save(home / "mixed" / "0.npy", IMAGES[:5])

@@ -21,17 +21,19 @@ BIAS = RNG.normal(size=3).astype(np.float32)
 
 
 def test_numpy_in_numpy_out() -> None:
-    found = teeter.ldm(FEATURES, WEIGHT, BIAS)
-    assert isinstance(found, np.ndarray)
-    assert found.dtype == np.float32
-    assert found.shape == (30,)
-    assert ((found > 0) & (found <= 1)).all()
+    values = teeter.ldm(FEATURES, WEIGHT, BIAS)
+    assert isinstance(values, np.ndarray)
+    assert values.dtype == np.float32
+    assert values.shape == (30,)
+    assert ((values > 0) & (values <= 1)).all()
 
 
 def test_tensor_in_tensor_out() -> None:
-    found = teeter.ldm(torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS))
-    assert isinstance(found, torch.Tensor)
-    np.testing.assert_array_equal(found, teeter.ldm(FEATURES, WEIGHT, BIAS, device="cpu"))
+    values = teeter.ldm(
+        torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS)
+    )
+    assert isinstance(values, torch.Tensor)
+    np.testing.assert_array_equal(values, teeter.ldm(FEATURES, WEIGHT, BIAS, device="cpu"))
 
 
 def test_the_seed_decides() -> None:
@@ -110,7 +112,7 @@ def test_an_unknown_strategy_gets_a_hint() -> None:
         teeter.select("lmd-s", Outputs(features=FEATURES), 3)
 
 
-def test_a_plain_array_is_told_about_outputs() -> None:
+def test_the_error_for_a_plain_array_names_outputs() -> None:
     with pytest.raises(InputError, match=r"wrap the model outputs in teeter.Outputs"):
         teeter.select("random", FEATURES, 3)
 
@@ -120,24 +122,24 @@ def test_scores_refuse_strategies_without_scores() -> None:
         teeter.scores("seeding-l2", Outputs(features=FEATURES))
 
 
-def test_a_made_strategy_takes_no_options() -> None:
-    made = teeter.strategies.get("ldm")()
+def test_an_instance_of_a_strategy_takes_no_options() -> None:
+    strategy = teeter.strategies.get("ldm")()
     outputs = Outputs(features=FEATURES, weight=WEIGHT)
-    assert len(teeter.select(made, outputs, 3)) == 3
+    assert len(teeter.select(strategy, outputs, 3)) == 3
     with pytest.raises(InputError, match="ldm is already an instance"):
-        teeter.select(made, outputs, 3, rays=4)
+        teeter.select(strategy, outputs, 3, rays=4)
 
 
 @pytest.mark.gpu
 def test_numpy_goes_to_the_gpu_and_comes_back() -> None:
-    found = teeter.ldm(FEATURES, WEIGHT, BIAS)
-    assert isinstance(found, np.ndarray)
+    values = teeter.ldm(FEATURES, WEIGHT, BIAS)
+    assert isinstance(values, np.ndarray)
     on_gpu = teeter.ldm(
         torch.from_numpy(FEATURES), torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), device="cuda"
     )
     assert isinstance(on_gpu, torch.Tensor)
     assert not on_gpu.is_cuda
-    np.testing.assert_array_equal(found, on_gpu)
+    np.testing.assert_array_equal(values, on_gpu)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,8 @@ def test_labelled_rows_must_be_of_the_same_model(options: dict[str, object], mes
 
 
 def test_labelled_rows_need_no_labels() -> None:
-    outputs, labelled = Outputs(features=FEATURES), Outputs(features=FEATURES[:3])
+    outputs = Outputs(features=FEATURES)
+    labelled = Outputs(features=FEATURES[:3])
     without = teeter.select("coreset", outputs, 3, labelled=labelled)
     np.testing.assert_array_equal(
         without, teeter.select("coreset", outputs, 3, labelled=labelled, labels=[0, 1, 0])

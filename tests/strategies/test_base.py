@@ -17,7 +17,7 @@ from teeter.strategies import Context, Strategy, TopKStrategy, get
 
 
 class Fixed(Strategy):
-    """Answers what it was told to."""
+    """Picks the rows it is given."""
 
     needs = frozenset()
 

@@ -51,6 +51,7 @@ def test_cluster_margin_goes_by_each_row_s_own_features() -> None:
         logits=logits_of([k / 100 for k in range(20)]), features=groups_of_rows(GROUPS)
     )
     rows = teeter.select("cluster-margin", outputs, 6, cluster_size=5)
+
     by_size = sorted(SIZES, key=lambda group: SIZES[group])
     first_round = [GROUPS.index(group) for group in by_size]
     second = [
@@ -58,6 +59,7 @@ def test_cluster_margin_goes_by_each_row_s_own_features() -> None:
         for group in by_size
         if SIZES[group] > 1
     ]
+
     assert rows.tolist() == [*first_round, *second[:2]]
 
 
@@ -90,37 +92,51 @@ def test_ldm_takes_the_place_of_the_margin() -> None:
     assert set(rows.tolist()) <= set(ldm.argsort(stable=True)[:24].tolist())
 
 
-def asked(context: Context, memory: dict[str, Any], some: np.ndarray, **options: Any) -> np.ndarray:
-    part = replace(context, candidates=some, outputs=context.outputs.take(some), memory=memory)
+def select_with_memory(
+    context: Context, memory: dict[str, Any], candidates: np.ndarray, **options: Any
+) -> np.ndarray:
+    part = replace(
+        context, candidates=candidates, outputs=context.outputs.take(candidates), memory=memory
+    )
     return get("cluster-margin")(**options).select(part, 5)
 
 
 def test_clusters_are_made_once_and_remembered_by_row_number() -> None:
-    context, memory, other = example_context(100), dict[str, Any](), dict[str, Any]()
-    everyone = np.arange(100)
-    asked(context, memory, everyone)
-    asked(context, other, np.random.default_rng(0).permutation(100))
+    context = example_context(100)
+    memory: dict[str, Any] = {}
+    shuffled_memory: dict[str, Any] = {}
+    all_rows = np.arange(100)
+    select_with_memory(context, memory, all_rows)
+    select_with_memory(context, shuffled_memory, np.random.default_rng(0).permutation(100))
+
     assert set(memory) == {"clustered_rows", "clusters"}
     assert all(
         isinstance(value, Tensor) and value.device.type == "cpu" for value in memory.values()
     )
-    kept = {name: value.clone() for name, value in memory.items()}
-    later = everyone[::-1][10:70].copy()
+
+    copied = {name: value.clone() for name, value in memory.items()}
+    later = all_rows[::-1][10:70].copy()
     moved = replace(
         context, outputs=Outputs(logits=context.logits, features=context.features.flip(0))
     )
-    rows = asked(moved, memory, later)
-    assert all(torch.equal(memory[name], kept[name]) for name in kept), (
+
+    rows = select_with_memory(moved, memory, later)
+    assert all(torch.equal(memory[name], copied[name]) for name in copied), (
         "new features, the same clusters"
     )
-    assert rows.tolist() == asked(context, kept, later).tolist(), "only margins and clusters decide"
-    assert rows.tolist() == asked(context, other, later).tolist(), "in whatever order the rows came"
+    assert rows.tolist() == select_with_memory(context, copied, later).tolist(), (
+        "only margins and clusters decide"
+    )
+    assert rows.tolist() == select_with_memory(context, shuffled_memory, later).tolist(), (
+        "in whatever order the rows came"
+    )
 
 
 def test_a_row_without_a_cluster_makes_all_anew() -> None:
-    context, memory = example_context(100), dict[str, Any]()
-    asked(context, memory, np.arange(60))
-    asked(context, memory, np.arange(40, 100))
+    context = example_context(100)
+    memory = dict[str, Any]()
+    select_with_memory(context, memory, np.arange(60))
+    select_with_memory(context, memory, np.arange(40, 100))
     assert memory["clustered_rows"].tolist() == list(range(40, 100))
     assert int(memory["clusters"].max()) == 5
 
@@ -128,18 +144,18 @@ def test_a_row_without_a_cluster_makes_all_anew() -> None:
 def test_the_number_of_clusters_follows_their_size() -> None:
     for size, clusters in [(1, 100), (7, 14), (10, 10), (1000, 1)]:
         memory: dict[str, Any] = {}
-        asked(example_context(100), memory, np.arange(100), cluster_size=size)
+        select_with_memory(example_context(100), memory, np.arange(100), cluster_size=size)
         assert len(memory["clusters"].unique()) == clusters
 
 
 def test_a_sample_is_drawn_by_the_seed() -> None:
     features = example_context(300).features
-    found = [
+    clusterings = [
         average_linkage(features, 30, sample=60, generator=stream(seed, "select"))
         for seed in (0, 0, 1)
     ]
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+    assert torch.equal(clusterings[0], clusterings[1])
+    assert not torch.equal(clusterings[0], clusterings[2])
     assert len(get("cluster-margin")(sample=60).select(example_context(300), 50)) == 50
 
 

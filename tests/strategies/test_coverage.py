@@ -28,9 +28,12 @@ def circle(degrees: list[float]) -> Tensor:
     return torch.stack([angles.cos(), angles.sin()], dim=1)
 
 
-def select(name: str, features: Tensor, n: int, known: Tensor, **options: object) -> list[int]:
+def select(
+    name: str, features: Tensor, n: int, labelled_features: Tensor, **options: object
+) -> list[int]:
     """Pick rows beside labelled ones."""
-    labelled, labels = Outputs(features=known), [0] * len(known)
+    labelled = Outputs(features=labelled_features)
+    labels = [0] * len(labelled_features)
     picks: list[int] = teeter.select(
         name, Outputs(features=features), n, labelled=labelled, labels=labels, **options
     ).tolist()
@@ -44,8 +47,8 @@ def test_coreset_does_not_mix_row_numbers_with_positions() -> None:
     """
     context = example_context(40)
     numbers = np.array([(37 * k) % 40 + 500 for k in range(40)])
-    known = context.labelled.features
-    apart = torch.cdist(context.features, known).amin(dim=1)
+    labelled = context.labelled.features
+    apart = torch.cdist(context.features, labelled).amin(dim=1)
     first = int(apart.argmax())
     second = int(
         torch.minimum(apart, (context.features - context.features[first]).norm(dim=1)).argmax()
@@ -61,8 +64,9 @@ def test_coreset_starts_from_the_labelled_rows() -> None:
 
 
 def test_coreset_takes_labelled_rows_of_another_precision() -> None:
-    pool, known = draw(50, 3, 0), draw(5, 3, 1)
-    assert select("coreset", pool, 9, known.float()) == select("coreset", pool, 9, known)
+    pool = draw(50, 3, 0)
+    labelled = draw(5, 3, 1)
+    assert select("coreset", pool, 9, labelled.float()) == select("coreset", pool, 9, labelled)
 
 
 @pytest.mark.parametrize("name", ["coreset", "probcover", "typiclust"])
@@ -75,7 +79,7 @@ def test_labelled_rows_without_features_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["probcover", "typiclust"])
-def test_no_labelled_rows_are_as_good_as_none_told_of(name: str) -> None:
+def test_an_empty_list_of_labelled_rows_is_the_same_as_none(name: str) -> None:
     untold = replace(example_context(), labelled=None, labels=None)
     empty = replace(example_context(), labelled=example_context().outputs.take(np.arange(0)))
     assert get(name)().select(empty, 9).tolist() == get(name)().select(untold, 9).tolist()
@@ -168,10 +172,14 @@ def test_typiclust_takes_the_densest_row_of_each_cluster_the_largest_first() -> 
     features = bundles(sizes)
     rows = teeter.select("typiclust", Outputs(features=features), 3)
     assert [int(np.searchsorted(np.cumsum(sizes), row, side="right")) for row in rows] == [1, 0, 2]
+
     for row, (start, stop) in zip(rows, [(20, 50), (0, 20), (50, 60)], strict=True):
-        own = features[start:stop]
+        members = features[start:stop]
         near = (
-            torch.cdist(own, own).sort(dim=1).values[:, 1 : 1 + min(20, len(own) // 2)].mean(dim=1)
+            torch.cdist(members, members)
+            .sort(dim=1)
+            .values[:, 1 : 1 + min(20, len(members) // 2)]
+            .mean(dim=1)
         )
         assert row == start + int(near.argmin())
 

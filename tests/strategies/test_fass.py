@@ -39,7 +39,7 @@ def test_filters_and_then_represents(name: str, per_pick: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_five_candidates_a_pick_unless_told(name: str) -> None:
+def test_five_candidates_a_pick_by_default(name: str) -> None:
     outputs = example_context(90).outputs
     picks = teeter.select(name, outputs, 4)
     assert picks.tolist() == teeter.select(name, outputs, 4, candidates_per_pick=5).tolist()

@@ -25,10 +25,10 @@ def test_badge_reads_logits_and_features() -> None:
     )
 
 
-def literally(context: Context, n: int, **options: object) -> list[int]:
-    known = context.labelled
-    told = [context.logits, context.features, known.logits, known.features]
-    logits, features, labelled_logits, labelled_features = (part.numpy() for part in told)
+def pick_literally(context: Context, n: int, **options: object) -> list[int]:
+    labelled = context.labelled
+    tensors = [context.logits, context.features, labelled.logits, labelled.features]
+    logits, features, labelled_logits, labelled_features = (part.numpy() for part in tensors)
     return literal.bait(
         logits,
         features,
@@ -55,7 +55,9 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_bait_hands_its_options_and_the_labelled_rows_on(options: dict[str, object]) -> None:
     context = example_context(14, dtype=torch.float64)
-    assert get("bait")(**options).select(context, 4).tolist() == literally(context, 4, **options)
+    assert get("bait")(**options).select(context, 4).tolist() == pick_literally(
+        context, 4, **options
+    )
 
 
 def test_the_options_of_bait_make_a_difference() -> None:
@@ -68,10 +70,10 @@ def test_the_options_of_bait_make_a_difference() -> None:
 
 
 def test_bait_takes_the_labelled_rows_logits_from_their_head() -> None:
-    known = example_context().labelled
+    labelled = example_context().labelled
     headed = replace(
         example_context(),
-        labelled=Outputs(features=known.features, weight=known.weight, bias=known.bias),
+        labelled=Outputs(features=labelled.features, weight=labelled.weight, bias=labelled.bias),
     )
     assert (
         get("bait")().select(headed, 9).tolist()

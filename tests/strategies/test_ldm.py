@@ -40,7 +40,8 @@ def test_ldm_s_fills_up_by_the_smallest_ldm() -> None:
     rng = np.random.default_rng(0)
     rows = np.repeat(rng.normal(size=(10, 4)), 3, axis=0)
     outputs = Outputs(features=rows, weight=rng.normal(size=(3, 4)))
-    picks, values = teeter.select("ldm-s", outputs, 30), teeter.scores("ldm-s", outputs)
+    picks = teeter.select("ldm-s", outputs, 30)
+    values = teeter.scores("ldm-s", outputs)
     assert len(set(picks[:10] // 3)) == 10
     assert (np.diff(values[picks[10:]]) >= 0).all()
 

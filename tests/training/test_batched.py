@@ -29,7 +29,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-def lesson(
+def make_job(
     kind: str, seed: int, device: str = "cpu", dtype: torch.dtype = torch.float32, rows: int = 70
 ) -> FitJob:
     make, shape = KINDS[kind]
@@ -40,30 +40,34 @@ def lesson(
     return FitJob(make(seed).to(device=device, dtype=dtype), inputs.to(dtype), labels, seed)
 
 
-def weights(one: FitJob | FitResult) -> Tensor:
-    return nn.utils.parameters_to_vector(one.model.parameters()).detach().cpu()
+def weights(trained: FitJob | FitResult) -> Tensor:
+    return nn.utils.parameters_to_vector(trained.model.parameters()).detach().cpu()
 
 
-def plainly(one: FitJob, training: TrainingConfig, optimizer: Any) -> None:
+def train_plainly(job: FitJob, training: TrainingConfig, optimizer: Any) -> None:
     """Train a network as a textbook would, with the masks that its seed draws."""
-    network = one.model
+    network = job.model
     masks = DropoutMasks(
         BatchedNetworks([network]),
-        [stream(one.seed, "dropout").initial_seed()],
+        [stream(job.seed, "dropout").initial_seed()],
         training.batch_size,
-        one.inputs,
+        job.inputs,
     )
-    order = stream(one.seed, "order")
-    made = optimizer(network.parameters())
+
+    order = stream(job.seed, "order")
+    torch_optimizer = optimizer(network.parameters())
+
     for _ in range(training.epochs):
-        for rows in torch.randperm(len(one.labels), generator=order).split(training.batch_size):
+        for rows in torch.randperm(len(job.labels), generator=order).split(training.batch_size):
             masks.advance(len(rows))
-            kept, x = masks.current(len(rows)), one.inputs[rows]
+            keep_masks = masks.current(len(rows))
+            x = job.inputs[rows]
             for layer in network:
-                x = x * next(kept)[0] if isinstance(layer, nn.Dropout) else layer(x)
-            made.zero_grad()
-            nn.functional.cross_entropy(x, one.labels[rows]).backward()
-            made.step()
+                x = x * next(keep_masks)[0] if isinstance(layer, nn.Dropout) else layer(x)
+
+            torch_optimizer.zero_grad()
+            nn.functional.cross_entropy(x, job.labels[rows]).backward()
+            torch_optimizer.step()
 
 
 OPTIMIZERS: dict[str, Any] = {
@@ -80,27 +84,28 @@ OPTIMIZERS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stack_of_one_is_plain_training(kind: str, optimizer: Any) -> None:
     training = TrainingConfig(epochs=7, batch_size=32, optimizer=optimizer)
-    stacked, plain = (lesson(kind, 3, dtype=torch.float64) for _ in range(2))
+    stacked, plain = (make_job(kind, 3, dtype=torch.float64) for _ in range(2))
     fit_batched([stacked], training)
-    plainly(plain, training, OPTIMIZERS[optimizer])
+    train_plainly(plain, training, OPTIMIZERS[optimizer])
     torch.testing.assert_close(weights(stacked), weights(plain), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_member_learns_what_it_would_learn_alone(kind: str, device: str) -> None:
-    training = TrainingConfig(
-        epochs=7, batch_size=32, optimizer="adam"
-    )  # 21 steps, the last of each epoch a small one
-    dtype = (
-        torch.float32 if kind == "mlp" else torch.float64
-    )  # where gradients are all rounding, Adam makes much of it
-    together = [lesson(kind, seed, device, dtype) for seed in range(5)]
+    # 21 steps, the last of each epoch a small one.
+    training = TrainingConfig(epochs=7, batch_size=32, optimizer="adam")
+    # Where gradients are all rounding, Adam makes much of it.
+    dtype = torch.float32 if kind == "mlp" else torch.float64
+
+    together = [make_job(kind, seed, device, dtype) for seed in range(5)]
     results = fit_batched(together, training)
+
     for seed in (0, 3):
-        (alone,) = fit_batched([lesson(kind, seed, device, dtype)], training)
+        (alone,) = fit_batched([make_job(kind, seed, device, dtype)], training)
         torch.testing.assert_close(weights(results[seed]), weights(alone), rtol=0, atol=1e-5)
         assert results[seed].losses == pytest.approx(alone.losses, abs=1e-5)
+
     assert not torch.allclose(weights(together[0]), weights(together[1]))
 
 
@@ -111,13 +116,13 @@ def test_a_captured_stack_learns_what_a_plain_one_learns(
 ) -> None:
     training = TrainingConfig(epochs=12, batch_size=32)
     captured, plain = (
-        [lesson(kind, seed, "cuda", torch.float64) for seed in range(3)] for _ in range(2)
+        [make_job(kind, seed, "cuda", torch.float64) for seed in range(3)] for _ in range(2)
     )
     fit_batched(captured, training)
     monkeypatch.setattr("teeter.training.batched._MIN_STEPS_TO_CAPTURE", 10**9)
     fit_batched(plain, training)
-    for one, other in zip(captured, plain, strict=True):
-        torch.testing.assert_close(weights(one), weights(other), rtol=0, atol=1e-6)
+    for job, plain_job in zip(captured, plain, strict=True):
+        torch.testing.assert_close(weights(job), weights(plain_job), rtol=0, atol=1e-6)
 
 
 @gpu
@@ -125,70 +130,81 @@ def test_a_captured_stack_learns_what_a_plain_one_learns(
 def test_a_captured_stack_repeats_itself(kind: str) -> None:
     runs = []
     for _ in range(2):
-        found = [lesson(kind, seed, "cuda") for seed in range(4)]
-        fit_batched(found, TrainingConfig(epochs=10, batch_size=32))
-        runs.append(torch.stack([weights(one) for one in found]))
+        jobs = [make_job(kind, seed, "cuda") for seed in range(4)]
+        fit_batched(jobs, TrainingConfig(epochs=10, batch_size=32))
+        runs.append(torch.stack([weights(job) for job in jobs]))
     assert torch.equal(*runs)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_best_epoch_of_each_member_is_kept(device: str) -> None:
     training = TrainingConfig(epochs=12, batch_size=32, learning_rate=0.03)
-    held = lesson("mlp", 99, rows=60)
+    held = make_job("mlp", 99, rows=60)
     together = [
-        replace(lesson("mlp", seed, device), validation=(held.inputs, held.labels))
+        replace(make_job("mlp", seed, device), validation=(held.inputs, held.labels))
         for seed in range(4)
     ]
+
     results = fit_batched(together, training)
-    for job, one in zip(together, results, strict=True):
+
+    for job, result in zip(together, results, strict=True):
         right = float(
-            (one.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels).double().mean()
+            (result.model(held.inputs.to(device)).argmax(dim=1).cpu() == held.labels)
+            .double()
+            .mean()
         )
-        assert one.validation_accuracy == pytest.approx(right)
-        assert one.best_epoch is not None
-        again = lesson("mlp", job.seed, device)
+        assert result.validation_accuracy == pytest.approx(right)
+        assert result.best_epoch is not None
+
+        again = make_job("mlp", job.seed, device)
         fit_batched(
-            [again], TrainingConfig(epochs=one.best_epoch + 1, batch_size=32, learning_rate=0.03)
+            [again], TrainingConfig(epochs=result.best_epoch + 1, batch_size=32, learning_rate=0.03)
         )
-        torch.testing.assert_close(weights(one), weights(again), rtol=0, atol=1e-4)
-    assert len({one.best_epoch for one in results}) > 1
+        torch.testing.assert_close(weights(result), weights(again), rtol=0, atol=1e-4)
+
+    assert len({result.best_epoch for result in results}) > 1
     assert results[0].seconds["validation"] > 0
 
 
 @pytest.mark.parametrize("hooked", [False, True], ids=["stack", "plain"])
-def test_classes_count_alike_if_told(hooked: bool) -> None:
+def test_classes_count_alike_if_weighted(hooked: bool) -> None:
     labels = torch.tensor([0] * 60 + [1] * 6 + [2] * 4)
     assert balanced_row_weights(labels).mean().item() == pytest.approx(1)
-    one = replace(lesson("mlp", 0, dtype=torch.float64), labels=labels)
+    job = replace(make_job("mlp", 0, dtype=torch.float64), labels=labels)
     if hooked:  # such a network is no chain that can be stacked
-        one.model[1].register_forward_hook(lambda *_: None)
-    network, inputs = copy.deepcopy(one.model), one.inputs
+        job.model[1].register_forward_hook(lambda *_: None)
+    network = copy.deepcopy(job.model)
+    inputs = job.inputs
+
     training = TrainingConfig(
         epochs=1, batch_size=70, optimizer="sgd", learning_rate=0.1, class_weighted=True
     )
-    for module in (one.model, network):
+
+    for module in (job.model, network):
         module[3].p = module[6].p = 0.0
-    (result,) = fit_jobs([one], training)
+    (result,) = fit_jobs([job], training)
     assert result.error is None
+
     by_class = [
         nn.functional.cross_entropy(network(inputs[labels == k]), labels[labels == k])
         for k in range(3)
     ]
     (sum(by_class) / 3).backward()
-    for ours, start in zip(one.model.parameters(), network.parameters(), strict=True):
+    for ours, start in zip(job.model.parameters(), network.parameters(), strict=True):
         torch.testing.assert_close(ours, start - 0.1 * start.grad)
 
 
 def test_lessons_of_one_kind_are_one_stack() -> None:
-    mlps, longer = [lesson("mlp", seed) for seed in range(3)], lesson("mlp", 9, rows=80)
+    mlps = [make_job("mlp", seed) for seed in range(3)]
+    longer = make_job("mlp", 9, rows=80)
     other = FitJob(nn.Linear(6, 3), mlps[0].inputs, mlps[0].labels, 0)
     together, alone = group_jobs([mlps[0], other, longer, *mlps[1:]])
-    assert [[one.seed for one in stack] for stack in together] == [[0, 1, 2], [9]]
+    assert [[job.seed for job in stack] for stack in together] == [[0, 1, 2], [9]]
     assert alone == [other]
 
 
 def test_convolutions_go_one_by_one_on_a_cpu() -> None:
-    together, alone = group_jobs([lesson("s-cnn", seed) for seed in range(3)])
+    together, alone = group_jobs([make_job("s-cnn", seed) for seed in range(3)])
     assert [len(stack) for stack in together] == [1, 1, 1]
     assert alone == []
 
@@ -196,49 +212,56 @@ def test_convolutions_go_one_by_one_on_a_cpu() -> None:
 def test_a_stack_is_cut_into_even_parts_where_it_is_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lessons = [lesson("mlp", seed) for seed in range(7)]
-    each = 4 * sum(one.nbytes for one in lessons[0].model.parameters()) + lessons[0].inputs.nbytes
+    lessons = [make_job("mlp", seed) for seed in range(7)]
+    each = (
+        4 * sum(parameter.nbytes for parameter in lessons[0].model.parameters())
+        + lessons[0].inputs.nbytes
+    )
     monkeypatch.setattr("teeter.training.batched._MEMORY_LIMIT", {"cpu": 5 * each})
     assert [len(stack) for stack in group_jobs(lessons)[0]] == [4, 3]
 
 
 def test_one_that_diverges_leaves_the_others_be() -> None:
     training = TrainingConfig(epochs=3, batch_size=32)
-    jobs = [lesson("mlp", seed) for seed in range(3)]
+    jobs = [make_job("mlp", seed) for seed in range(3)]
     jobs[1].inputs[4, 2] = torch.nan
+
     results = fit_jobs(jobs, training)
     assert [result.error is None for result in results] == [True, False, True]
     assert (
         str(results[1].error)
         == "1 of 70 labelled rows contain NaN or infinite numbers: fix or remove them."
     )
-    alone = lesson("mlp", 2)
+
+    alone = make_job("mlp", 2)
     fit_batched([alone], training)
     torch.testing.assert_close(weights(results[2]), weights(alone), rtol=0, atol=1e-5)
 
 
-def test_labels_beyond_the_last_layer_are_told() -> None:
-    one = lesson("mlp", 0)
-    one.labels[3] = 3
-    (result,) = fit_jobs([one], TrainingConfig(epochs=1))
+def test_labels_beyond_the_last_layer_are_reported() -> None:
+    job = make_job("mlp", 0)
+    job.labels[3] = 3
+    (result,) = fit_jobs([job], TrainingConfig(epochs=1))
     assert "returns 3 classes, but the labels have 4" in str(result.error)
 
 
 def test_the_global_stream_is_left_alone() -> None:
     before = torch.get_rng_state()
-    fit_batched([lesson("mlp", seed) for seed in range(2)], TrainingConfig(epochs=2))
+    fit_batched([make_job("mlp", seed) for seed in range(2)], TrainingConfig(epochs=2))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_networks_of_different_precision_are_stacks_of_their_own() -> None:
-    single, double = lesson("mlp", 1), lesson("mlp", 2, dtype=torch.float64)
+    single = make_job("mlp", 1)
+    double = make_job("mlp", 2, dtype=torch.float64)
     together, alone = group_jobs([single, double])
-    assert [len(some) for some in together] == [1, 1]
+    assert [len(stack) for stack in together] == [1, 1]
     assert alone == []
 
 
-def test_rows_that_a_chain_does_not_answer_one_by_one_are_told() -> None:
-    inputs, labels = torch.zeros(20, 5, 4), torch.arange(20) % 3
+def test_rows_that_a_chain_does_not_answer_one_by_one_are_reported() -> None:
+    inputs = torch.zeros(20, 5, 4)
+    labels = torch.arange(20) % 3
     with pytest.raises(
         TrainingError, match=r"Sequential returns \(20, 5, 3\): to be trained, it must return"
     ):

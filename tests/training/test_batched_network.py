@@ -40,13 +40,18 @@ def test_each_member_answers_as_alone(chain: tuple[list[Any], tuple[int, ...]]) 
     assert can_batch(networks)
     rows = torch.randn(3, 5, *shape, dtype=torch.float64)
     stack = BatchedNetworks(networks)
-    expected = torch.stack([network(own) for network, own in zip(networks, rows, strict=True)])
+
+    expected = torch.stack(
+        [network(member_rows) for network, member_rows in zip(networks, rows, strict=True)]
+    )
     torch.testing.assert_close(stack.logits(rows), expected)
+
     shared = torch.stack([network(rows[0]) for network in networks])
     torch.testing.assert_close(stack.shared_logits(rows[0]), shared)
-    one = BatchedNetworks(networks[:1])
-    torch.testing.assert_close(one.logits(rows[:1]), expected[:1])
-    torch.testing.assert_close(one.shared_logits(rows[0]), shared[:1])
+
+    single = BatchedNetworks(networks[:1])
+    torch.testing.assert_close(single.logits(rows[:1]), expected[:1])
+    torch.testing.assert_close(single.shared_logits(rows[0]), shared[:1])
 
 
 def test_weights_go_back_where_they_came_from(chain: tuple[list[Any], tuple[int, ...]]) -> None:
@@ -54,26 +59,26 @@ def test_weights_go_back_where_they_came_from(chain: tuple[list[Any], tuple[int,
     stack = BatchedNetworks(networks)
     stack.write_back([values.detach() + 1 for values in stack.parameters])
     for k, network in enumerate(networks):
-        for own, values in zip(network.parameters(), stack.parameters, strict=True):
-            assert torch.equal(own, values[k] + 1)
+        for parameter, values in zip(network.parameters(), stack.parameters, strict=True):
+            assert torch.equal(parameter, values[k] + 1)
 
 
-def drawn(
+def draw_masks(
     seeds: list[int], batch: int = 64, steps: int = 3, rate: float = 0.3
 ) -> list[list[torch.Tensor]]:
     networks = [mlp(6, 3, seed=seed, hidden=50, dropout=rate) for seed in seeds]
     masks = DropoutMasks(BatchedNetworks(networks), seeds, 64, torch.randn(4, 6))
-    found = []
+    drawn_masks = []
     for _ in range(steps):
         masks.advance(batch)
-        found.append([mask.clone() for mask in masks.current(batch)])
-    return found
+        drawn_masks.append([mask.clone() for mask in masks.current(batch)])
+    return drawn_masks
 
 
-def test_a_member_s_dropout_hangs_on_its_seed_alone() -> None:
-    together, alone = drawn([5, 6, 7]), drawn([6])
-    for step, own in zip(together, alone, strict=True):
-        for mask, expected in zip(step, own, strict=True):
+def test_a_member_s_dropout_depends_on_its_seed_alone() -> None:
+    together, alone = draw_masks([5, 6, 7]), draw_masks([6])
+    for step, alone_step in zip(together, alone, strict=True):
+        for mask, expected in zip(step, alone_step, strict=True):
             assert torch.equal(mask[1], expected[0])
             assert not torch.equal(mask[0], expected[0])
     assert not torch.equal(together[0][0], together[1][0])
@@ -83,21 +88,21 @@ def test_a_member_s_dropout_hangs_on_its_seed_alone() -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.5])
 def test_dropout_keeps_the_share_it_should_and_the_mean(rate: float) -> None:
     masks = torch.stack(
-        [mask for step in drawn(list(range(10)), rate=rate, steps=20) for mask in step]
+        [mask for step in draw_masks(list(range(10)), rate=rate, steps=20) for mask in step]
     )
-    kept = (masks > 0).double()
+    is_kept = (masks > 0).double()
     assert set(masks.unique().tolist()) <= {0.0, torch.tensor(1 / (1 - rate)).item()}
     error = (rate * (1 - rate) / masks.numel()) ** 0.5
-    assert abs(float(kept.mean()) - (1 - rate)) <= 4 * error + 2**-16
+    assert abs(float(is_kept.mean()) - (1 - rate)) <= 4 * error + 2**-16
     # Each of the four places in a word is kept as often as the others.
-    shares = kept.flatten(1).unflatten(1, (-1, 4)).mean(dim=(0, 1))
+    shares = is_kept.flatten(1).unflatten(1, (-1, 4)).mean(dim=(0, 1))
     assert float((shares - (1 - rate)).abs().max()) <= 8 * error + 2**-16
 
 
 def test_a_smaller_batch_draws_less() -> None:
-    (mask, _), _ = drawn([1], batch=10, steps=2)
+    (mask, _), _ = draw_masks([1], batch=10, steps=2)
     assert mask.shape == (1, 10, 50)
-    (again, _), _ = drawn([1], batch=10, steps=2)
+    (again, _), _ = draw_masks([1], batch=10, steps=2)
     assert torch.equal(mask, again)
 
 

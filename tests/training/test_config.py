@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from example_learners import CLASSES, ROWS, network, taught
+from example_learners import CLASSES, ROWS, make_fitted_learner, network
 from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, TrainingError
 from teeter.training import FitJob, FitResult, Trainer
@@ -55,10 +55,10 @@ class Nudged(Trainer):
     """Moves every weight at random and notes what it was given."""
 
     def __init__(self) -> None:
-        self.seen: list[FitJob] = []
+        self.jobs: list[FitJob] = []
 
     def train(self, job: FitJob) -> FitResult:
-        self.seen.append(job)
+        self.jobs.append(job)
         job.model.train()
         with torch.no_grad():
             for parameter in job.model.parameters():
@@ -74,14 +74,14 @@ def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(
     tmp_path: Path,
 ) -> None:
     training = Nudged()
-    learner = taught(training=training)
-    assert len(training.seen[0].inputs) == 12
-    assert training.seen[0].labels.tolist() == CLASSES[:12].tolist()
+    learner = make_fitted_learner(training=training)
+    assert len(training.jobs[0].inputs) == 12
+    assert training.jobs[0].labels.tolist() == CLASSES[:12].tolist()
     assert not learner.models[0].training
     assert learner.seconds["training"] > 0
 
     before = torch.get_rng_state()
-    assert torch.equal(weights(taught(training=Nudged())), weights(learner))
+    assert torch.equal(weights(make_fitted_learner(training=Nudged())), weights(learner))
     assert torch.equal(torch.get_rng_state(), before)
 
     learner.save(tmp_path / "learner")
@@ -90,12 +90,12 @@ def test_a_training_of_one_s_own_gets_the_labelled_rows_and_draws_by_the_seed(
 
 
 def test_the_refusal_of_a_training_of_one_s_own_is_passed_on() -> None:
-    class Refusing(Trainer):
+    class RefusingTrainer(Trainer):
         def train(self, job: FitJob) -> FitResult:
             raise TrainingError("Not today.")
 
     with pytest.raises(TrainingError, match="Not today"):
-        taught(training=Refusing())
+        make_fitted_learner(training=RefusingTrainer())
 
 
 def test_constants_reach_the_optimizer() -> None:

@@ -38,6 +38,7 @@ def small_chain(seed: int, dropout: float = 0.0) -> nn.Sequential:
         nn.Dropout(dropout),
         nn.Linear(24, 4),
     )
+
     return he_normal(chain, stream(seed, "start"))
 
 
@@ -65,16 +66,16 @@ def test_a_step_is_that_of_torch(optimizer: str) -> None:
     fused.write_back(fused.parameters)
 
     for member, reference in enumerate(references):
-        made = make_optimizer(reference.parameters(), config)
+        torch_optimizer = make_optimizer(reference.parameters(), config)
         for number in range(2):
             logits = reference(inputs[member, rows[member]])
             row_losses = nn.functional.cross_entropy(
                 logits, labels[member, rows[member]], reduction="none"
             )
             loss = (row_losses * shares[member]).sum()
-            made.zero_grad()
+            torch_optimizer.zero_grad()
             loss.backward()
-            made.step()
+            torch_optimizer.step()
             torch.testing.assert_close(
                 fused_losses[number][member], loss.detach(), rtol=1e-4, atol=1e-4
             )

@@ -43,11 +43,11 @@ PHONE = {"width": 390, "height": 800}
 def chromium() -> Iterator[Any]:
     """A browser, closed in the end."""
     with sync_api.sync_playwright() as player:
-        launched = player.chromium.launch(
+        browser = player.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE
         )
-        yield launched
-        launched.close()
+        yield browser
+        browser.close()
 
 
 @contextmanager
@@ -67,17 +67,21 @@ def page_server(
         listening.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         security = SecurityConfig(b"secret") if make_security is None else make_security(address)
+
         app = make_app([campaign], security=security, warm=False)
         use_inline_workers(app.state.workspace)
+
         config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
+
         deadline = time.monotonic() + PATIENCE / 1000
         while not server.started:
             assert thread.is_alive(), "the server ended"
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.01)
+
         try:
             yield address
         finally:
@@ -85,13 +89,16 @@ def page_server(
             thread.join(PATIENCE / 1000)
 
 
-def window(browser: Any, problems: list[str], **options: Any) -> Any:
-    """A new window; whatever goes wrong in it is noted."""
+def open_window(browser: Any, problems: list[str], **options: Any) -> Any:
+    """Open a new window, and note the errors of its pages in ``problems``."""
     context = browser.new_context(**options)
     context.set_default_timeout(PATIENCE)  # Also of pages that are opened in it later.
     page = context.new_page()
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: problems.append(message.text) if message.type == "error" else None,
+    )
     return page
 
 
@@ -113,14 +120,17 @@ def wait_until_drawn(page: Any) -> None:
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
-def for_all_eyes(page: Any, path: str) -> None:
-    """Nothing is cut off at the side; labels, contrast, roles and the like are right, as axe sees
-    them.
+def check_accessibility(page: Any, path: str) -> None:
+    """Assert that nothing is cut off at the side, and that axe finds no violation: labels,
+    contrast, roles and the like.
     """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), (
         f"{path} is too wide"
     )
-    found = axe.Axe().run(page).response["violations"]
-    told = [f"{one['id']}: {[node['html'][:120] for node in one['nodes']]}" for one in found]
-    assert told == [], f"{path}: {told}"
+
+    violations = [
+        f"{violation['id']}: {[node['html'][:120] for node in violation['nodes']]}"
+        for violation in axe.Axe().run(page).response["violations"]
+    ]
+    assert violations == [], f"{path}: {violations}"

@@ -169,7 +169,7 @@ def find_csrf_token(page: str) -> str:
     return page.split('name="csrf" value="')[1].split('"')[0]
 
 
-class Server:
+class TeeterServeProcess:
     """``teeter serve`` in a process of its own, which can be killed and started again.
 
     Its port stays reserved, so no other server takes it while this one is down.
@@ -183,7 +183,7 @@ class Server:
         self._reserved_port = ReservedPort()
         self.port = self._reserved_port.number
 
-    def start(self) -> Server:
+    def start(self) -> TeeterServeProcess:
         """Start the server, and wait until it responds."""
         command = [sys.executable, "-c", "from teeter.cli import main; main()", "serve"]
         command += [*self.arguments, "--no-open", "--port", str(self.port)]

@@ -117,8 +117,8 @@ def test_recent_answers_can_be_changed_and_undone(client: TestClient) -> None:
 
 def test_the_same_answer_sent_twice_is_stored_once(client: TestClient, file: Path) -> None:
     (item,) = label_items(client, 1)
-    again = client.post(f"{AT}/answers", json={"item": item, "label": true_label(item)})
-    receipt = again.json()
+    repeated = client.post(f"{AT}/answers", json={"item": item, "label": true_label(item)})
+    receipt = repeated.json()
     assert (receipt["stored"], receipt["new"], receipt["labelled"]) == (True, False, 1)
 
     campaign = Campaign.open(file)
@@ -131,7 +131,7 @@ def test_the_same_answer_sent_twice_is_stored_once(client: TestClient, file: Pat
     [
         ({"item": "t1", "label": "eggs"}, 422),
         ({"item": "t1", "label": "Spam"}, 422),
-        ({"item": "nobody", "label": "spam"}, 404),
+        ({"item": "unknown", "label": "spam"}, 404),
         ({"item": "t1"}, 422),
         ({"item": "t1", "kind": "skip", "label": "spam"}, 422),
         ({"item": "t1", "kind": "shout"}, 422),

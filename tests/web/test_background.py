@@ -132,7 +132,7 @@ def test_a_process_that_was_killed_is_restarted(light_worker: BackgroundWorker) 
     wait_for(lambda: not is_alive(light_worker))
 
 
-def test_errors_of_users_and_of_ours_are_told_apart(
+def test_errors_of_users_and_of_ours_are_distinguished(
     light_worker: BackgroundWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(InputError, match="does not exist"):
@@ -188,12 +188,12 @@ def test_a_fault_in_the_server_does_not_stop_the_next_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object) -> None:
-        raise ValueError("nobody thought of this")
+        raise ValueError("an unforeseen value")
 
     questions = EnsureQuestions("a", "me", batch=10)
     with monkeypatch.context() as patch:
         patch.setattr(WorkerStatus, "add_questions", fail)
-        with pytest.raises(BackgroundTaskError, match="nobody thought of this"):
+        with pytest.raises(BackgroundTaskError, match="an unforeseen value"):
             light_worker.submit(questions).result(PATIENCE)
 
     assert light_worker.submit(questions).result(PATIENCE).is_finished is False

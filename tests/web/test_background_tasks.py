@@ -44,7 +44,7 @@ def handlers() -> Iterator[TaskHandlers]:
 
 
 def ignore(report: StatusReport) -> None:
-    """Report to nobody."""
+    """Do nothing with a report."""
 
 
 def test_a_worker_has_a_lower_priority_than_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_campaigns_of_a_database_are_found_and_created(tmp_path: Path) -> None:
         campaign = Campaign.create(url, "first", ("ham", "spam"), Settings())
         campaign.add([("a", "one"), ("b", "two")])
         campaign.database.close()
-        assert [found["slug"] for found in client.get("/api/v1/campaigns").json()] == ["first"]
+        assert [entry["slug"] for entry in client.get("/api/v1/campaigns").json()] == ["first"]
 
         # One that is created on the page.
         table = "text\n" + "".join(f'"{text(number)}"\n' for number in range(12))
@@ -38,9 +38,9 @@ def test_campaigns_of_a_database_are_found_and_created(tmp_path: Path) -> None:
         result = client.get(f"/api/v1/jobs/{job['job']}").json()
         assert result["state"] == "done", result
         assert result["result"]["new"] == 12
-        again = client.post("/api/v1/campaigns", data=form, files={"file": ("x.csv", table)})
-        assert again.status_code == 422
-        assert "already a campaign called second" in again.json()["detail"]
+        repeated = client.post("/api/v1/campaigns", data=form, files={"file": ("x.csv", table)})
+        assert repeated.status_code == 422
+        assert "already a campaign called second" in repeated.json()["detail"]
 
         temporary = list(app.state.workspace.temp.rglob("*.teeter"))
         assert temporary == [], "it was moved, not copied"

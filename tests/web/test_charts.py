@@ -27,11 +27,13 @@ def texts(chart: str) -> list[str]:
 def test_accuracy_is_drawn_with_its_interval() -> None:
     chart = accuracy_chart(POINTS)
     assert chart is not None
+
     first, last = coordinates(chart, "line")
     assert first[0] < last[0] == 640 - 14
     assert first[1] > last[1], "up is small in an SVG"
     assert len(coordinates(chart, "band")) == 4
     assert chart.count('class="dot"') == 2
+
     assert texts(chart) == [
         "0%",
         "25%",
@@ -45,6 +47,7 @@ def test_accuracy_is_drawn_with_its_interval() -> None:
         "40",
         "labels",
     ]
+
     description = "Accuracy after 40 labels is 75%, between 60% and 90%. The chart shows 2 models."
     assert f'aria-label="{description}"' in chart
 

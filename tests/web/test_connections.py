@@ -181,7 +181,7 @@ def test_an_answer_may_take_longer_than_a_head() -> None:
     asyncio.run(talk())
 
 
-def test_half_open_connections_of_one_client_lock_nobody_out() -> None:
+def test_half_open_connections_of_one_client_lock_no_client_out() -> None:
     """700 connections without a request, from one address."""
 
     async def attack() -> None:
@@ -204,7 +204,7 @@ def test_half_open_connections_of_one_client_lock_nobody_out() -> None:
     asyncio.run(attack())
 
 
-def test_half_open_connections_of_many_clients_lock_nobody_out() -> None:
+def test_half_open_connections_of_many_clients_lock_no_client_out() -> None:
     async def attack() -> None:
         server = FakeServer(ConnectionLimits(total=50))
         server.may_answer.set()
@@ -274,8 +274,8 @@ def test_a_proxy_may_have_the_connections_of_all_its_clients(proxy: str) -> None
         server = FakeServer(ConnectionLimits(per_client=2, total=5, proxy=proxy))
         connections = [server.connect("192.0.2.1") for _ in range(5)]
         assert not any(connection.transport.is_aborted for connection in connections)
-        others = [server.connect("198.51.100.1") for _ in range(3)]
-        assert sum(not connection.transport.is_aborted for connection in others) == 2
+        other_connections = [server.connect("198.51.100.1") for _ in range(3)]
+        assert sum(not connection.transport.is_aborted for connection in other_connections) == 2
 
     asyncio.run(talk())
 
@@ -284,12 +284,15 @@ def test_a_proxy_may_have_the_connections_of_all_its_clients(proxy: str) -> None
 def running_server(limits: ConnectionLimits) -> Iterator[int]:
     """Run a real server in a thread, and yield its port."""
     options = {**_uvicorn_options(None), "http": limit_connections(limits)}
+
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
+
         server = uvicorn.Server(uvicorn.Config(answer_ok, lifespan="off", **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
+
         try:
             yield listening.getsockname()[1]
         finally:
@@ -307,9 +310,11 @@ def test_over_real_sockets_heads_that_drip_are_not_waited_for() -> None:
 def is_cut_off(port: int, start: bytes) -> bool:
     """Send a byte now and then, and return whether the server closes the connection in the end."""
     deadline = time.monotonic() + PATIENCE
+
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         try:
             client.sendall(start)
+
             client.settimeout(0.1)
             while time.monotonic() < deadline:
                 try:
@@ -324,7 +329,7 @@ def is_cut_off(port: int, start: bytes) -> bool:
     return False
 
 
-def test_over_real_sockets_half_open_connections_lock_nobody_out() -> None:
+def test_over_real_sockets_half_open_connections_lock_no_client_out() -> None:
     limits = ConnectionLimits(total=40, per_client=20, head_seconds=3600)
     with running_server(limits) as port, ExitStack() as stack:
         for number in range(100):

@@ -112,8 +112,8 @@ def test_the_progress_page_says_what_the_model_may_label(client: TestClient, fil
     assert "items the model could label" in page
 
     headers = {"x-csrf-token": find_csrf_token(page)}
-    answer = client.post("/c/small/finish", data={"error": "5"}, headers=headers)
-    assert "items are drawn at random" in answer.text
+    response = client.post("/c/small/finish", data={"error": "5"}, headers=headers)
+    assert "items are drawn at random" in response.text
     for data in ({"error": "60"}, {"error": "nan"}, {"confidence": "20"}):
         refusal = client.post("/c/small/finish", data=data, headers=headers)
         assert "must be" in refusal.text

@@ -42,10 +42,10 @@ def test_a_key_holds_on_every_database(kind: str, tmp_path: Path) -> None:
         client.post(f"{AT}/answers", json={"item": "t2", "label": "ham"})
 
         first = client.post(f"{AT}/undo", json={}, headers=KEY)
-        again = client.post(f"{AT}/undo", json={}, headers=KEY)
+        repeated = client.post(f"{AT}/undo", json={}, headers=KEY)
         other = client.post(f"{AT}/answers", json=item, headers=KEY)
 
-        assert first.json() == again.json()
+        assert first.json() == repeated.json()
         assert first.json()["undone"]["item"] == "t2"
         assert client.get(AT).json()["labelled"] == 1
         assert other.status_code == 422
@@ -77,9 +77,9 @@ def test_a_database_that_goes_away_after_the_change_does_not_block_the_key(
     assert first.status_code == 200, "the change is done"
     monkeypatch.setattr(requests, "finish", finish)
 
-    again = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+    repeated = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
 
-    assert again.json() == first.json()
+    assert repeated.json() == first.json()
     other = client.post(f"{AT}/classes", json={"name": "other"}, headers=KEY)
     assert other.status_code == 422
 
@@ -105,10 +105,10 @@ def test_a_change_is_not_done_again_if_the_database_goes_away_before_the_answer(
 
     service.read_content = raise_once(service.read_content)
     first = client.post(f"{AT}/undo", json={}, headers=KEY)
-    again = client.post(f"{AT}/undo", json={}, headers=KEY)
+    repeated = client.post(f"{AT}/undo", json={}, headers=KEY)
 
-    assert (first.status_code, again.status_code) == (503, 409)
-    assert "look whether it was done" in again.json()["detail"]
+    assert (first.status_code, repeated.status_code) == (503, 409)
+    assert "look whether it was done" in repeated.json()["detail"]
     assert client.get(AT).json()["labelled"] == 1, "one answer was taken back"
 
 
@@ -122,15 +122,16 @@ def test_a_request_that_found_the_database_away_is_done_when_it_is_back(
 
     first = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
     monkeypatch.undo()
-    again = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
+    repeated = client.post(f"{AT}/classes", json={"name": "new"}, headers=KEY)
 
-    assert (first.status_code, again.status_code) == (503, 200)
-    assert again.json()["classes"][-1]["name"] == "new"
+    assert (first.status_code, repeated.status_code) == (503, 200)
+    assert repeated.json()["classes"][-1]["name"] == "new"
 
 
 def test_an_old_outcome_does_not_touch_a_request_that_was_sent_again(client: TestClient) -> None:
     requests = repository(client)
-    database = client.app.state.workspace.services["texts"].campaign.database  # type: ignore[attr-defined]
+    app: Any = client.app
+    database = app.state.workspace.services["texts"].campaign.database
 
     with database.writing() as connection:
         requests.start(connection, "k", "fingerprint", "host/1/new")

@@ -38,8 +38,8 @@ def test_items_are_added_with_their_columns_and_labels(client: TestClient) -> No
     assert (added["failed"], added["problems"]) == (0, [])
     item = client.get(f"{AT}/item", params={"id": "new"}).json()
     assert item["row"] == {"customer": "ACME", "n": {"deep": [1]}}
-    found = client.get(f"{AT}/items", params={"column": "customer=ACME"}).json()["items"]
-    assert [row["item"] for row in found] == ["new"]
+    rows = client.get(f"{AT}/items", params={"column": "customer=ACME"}).json()["items"]
+    assert [row["item"] for row in rows] == ["new"]
     assert client.get(AT).json()["items"] == 123
 
 
@@ -70,9 +70,9 @@ def test_items_are_changed_withdrawn_and_put_back(client: TestClient) -> None:
     headers = {"idempotency-key": "c"}
 
     changed = client.patch(f"{AT}/item", json=body, headers=headers).json()
-    again = client.patch(f"{AT}/item", json=body, headers=headers).json()
+    repeated = client.patch(f"{AT}/item", json=body, headers=headers).json()
 
-    assert changed == again == {"item": "t1", "changed": True}
+    assert changed == repeated == {"item": "t1", "changed": True}
     item = client.get(f"{AT}/item", params={"id": "t1"}).json()
     assert (item["content"]["text"], item["label"]) == ("A new text", "ham")
     assert item["row"] == {"customer": "ACME"}
@@ -158,9 +158,9 @@ def test_an_undo_that_is_sent_again_takes_back_one_answer(
     headers = {"idempotency-key": "undo-1"}
 
     first = client.post(f"{AT}/undo", json=body, headers=headers)
-    again = client.post(f"{AT}/undo", json=body, headers=headers)
+    repeated = client.post(f"{AT}/undo", json=body, headers=headers)
 
-    assert first.json() == again.json()
+    assert first.json() == repeated.json()
     assert first.json()["undone"]["item"] == "t2"
     assert client.get(AT).json()["labelled"] == 1
 
@@ -184,9 +184,9 @@ def test_a_webhook_that_is_sent_again_is_added_once(client: TestClient, file: Pa
     body = {"url": "https://example.org/x"}
 
     first = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
-    again = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
+    repeated = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
 
-    assert first == again
+    assert first == repeated
     assert len(client.get(f"{AT}/webhooks").json()) == 1
     campaign = Campaign.open(file)
     with campaign.database.reading() as connection:
@@ -253,10 +253,10 @@ def test_a_request_whose_server_was_killed_is_not_done_again(
     monkeypatch.setattr(idempotency, "has_crashed", lambda _: True)
     client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
 
-    again = client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
+    repeated = client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
 
-    assert again.status_code == 409
-    assert "The server was stopped while it answered" in again.json()["detail"]
+    assert repeated.status_code == 409
+    assert "The server was stopped while it answered" in repeated.json()["detail"]
 
 
 def test_a_request_that_failed_is_done_again(client: TestClient) -> None:
@@ -279,11 +279,11 @@ def test_a_request_with_a_key_is_done_once(client: TestClient) -> None:
     headers = {"idempotency-key": "k1"}
 
     first = client.post(f"{AT}/classes", json=body, headers=headers)
-    again = client.post(f"{AT}/classes", json=body, headers=headers)
+    repeated = client.post(f"{AT}/classes", json=body, headers=headers)
     other = client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
 
-    assert first.status_code == again.status_code == 200
-    assert first.json() == again.json()
+    assert first.status_code == repeated.status_code == 200
+    assert first.json() == repeated.json()
     assert [entry["name"] for entry in first.json()["classes"]] == ["spam", "ham", "maybe"]
     assert other.status_code == 422
     assert "was used for another request" in other.json()["detail"]

@@ -70,10 +70,13 @@ def security_config(provider: MockProvider, **settings: Any) -> SecurityConfig:
         "client_secret": CLIENT_SECRET,
         "name": "the lab's account",
     }
+
     domains = ["example.org", "staff.example", "keys.example", "strasse.example"]
     content = {"url": BASE, "oidc": oidc, "access": {"domains": domains}, **settings}
+
     tokens = Tokens()
     tokens.add("tom", TOKEN)
+
     login = LoginConfig.model_validate(content)
     return SecurityConfig(b"secret", tokens, allowed_hosts=None, login=login)
 
@@ -97,7 +100,7 @@ def client(provider: MockProvider, _shared_client: TestClient) -> TestClient:
     return _shared_client
 
 
-def begin(client: TestClient, next_page: str = "/") -> str:
+def start_login(client: TestClient, next_page: str = "/") -> str:
     """Begin a login, and return the address that the provider sends the browser back to."""
     sent_to = client.get("/login/oidc", params={"next": next_page}, follow_redirects=False)
     assert sent_to.status_code == 303
@@ -111,16 +114,16 @@ def visit_provider(address: str) -> str:
 
 def log_in(client: TestClient, next_page: str = "/") -> httpx.Response:
     """Log in, and return the answer to the browser that comes back."""
-    return client.get(begin(client, next_page))  # type: ignore[return-value]
+    return client.get(start_login(client, next_page))  # type: ignore[return-value]
 
 
 def is_logged_in(client: TestClient) -> bool:
     return client.get(AT).status_code == 200
 
 
-def land(client: TestClient, next_page: str) -> str:
+def landing_page(client: TestClient, next_page: str) -> str:
     """Log in, and return the address that the browser is sent to then."""
-    return client.get(begin(client, next_page), follow_redirects=False).headers["location"]
+    return client.get(start_login(client, next_page), follow_redirects=False).headers["location"]
 
 
 # ---- logins
@@ -239,7 +242,7 @@ def test_a_new_key_of_the_same_name_is_fetched(client: TestClient, provider: Moc
     assert log_in(client).status_code == 200
 
 
-def unnamed(claims: dict[str, Any]) -> str:
+def sign_without_key_id(claims: dict[str, Any]) -> str:
     """Return a token that does not say which key it is signed with."""
     return jwt.encode({"alg": "RS256"}, claims, rsa_key("first"), algorithms=["RS256"])
 
@@ -249,7 +252,7 @@ def test_a_single_key_needs_no_name(client: TestClient, provider: MockProvider) 
     key = rsa_key("first").as_dict(private=False)
     del key["kid"]
     provider.changed_responses["/keys"] = json.dumps({"keys": [key]}).encode()
-    provider.make_token = unnamed
+    provider.make_token = sign_without_key_id
     assert log_in(client).status_code == 200
 
 
@@ -258,8 +261,8 @@ def test_a_token_that_does_not_name_its_key_is_refused_if_there_are_several(
     client: TestClient, provider: MockProvider
 ) -> None:
     provider.keys = KeySet([rsa_key("first"), rsa_key("second")])
-    provider.make_token = unnamed
-    assert "InvalidKeyIdError" in refused(log_in(client), client)
+    provider.make_token = sign_without_key_id
+    assert "InvalidKeyIdError" in read_refusal(log_in(client), client)
 
 
 @pytest.mark.slow
@@ -267,14 +270,14 @@ def test_keys_that_cannot_be_used_do_not_hide_the_others(
     client: TestClient, provider: MockProvider
 ) -> None:
     good = rsa_key("first").as_dict(private=False)
-    others = [
+    unusable_keys = [
         {"kty": "AKP", "kid": "post-quantum"},
         {"kty": "EC", "crv": "P-unknown", "kid": "x", "x": "AA", "y": "AA"},
         {"kty": "RSA", "kid": "incomplete"},
         {"kty": ["RSA"]},
         "no key",
     ]
-    provider.changed_responses["/keys"] = json.dumps({"keys": [*others, good]}).encode()
+    provider.changed_responses["/keys"] = json.dumps({"keys": [*unusable_keys, good]}).encode()
     assert log_in(client).status_code == 200
 
 
@@ -285,7 +288,7 @@ def test_a_key_for_encryption_signs_nothing(client: TestClient, provider: MockPr
         rsa_key("second").as_dict(private=False),
     ]
     provider.changed_responses["/keys"] = json.dumps({"keys": keys}).encode()
-    assert "InvalidKeyIdError" in refused(log_in(client), client)
+    assert "InvalidKeyIdError" in read_refusal(log_in(client), client)
 
 
 @pytest.mark.slow
@@ -298,7 +301,7 @@ def test_a_key_that_is_no_longer_published_is_refused_after_an_hour(
     provider.keys = KeySet([rsa_key("second")])
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3601)
     monkeypatch.setattr("teeter.web.auth.oidc.time", later)
-    assert "InvalidKeyIdError" in refused(log_in(client), client)
+    assert "InvalidKeyIdError" in read_refusal(log_in(client), client)
 
 
 @pytest.mark.slow
@@ -331,7 +334,7 @@ def test_a_person_who_is_no_longer_let_in_is_out(
 # ---- attacks on the way
 
 
-def refused(response: httpx.Response, client: TestClient, status: int = 403) -> str:
+def read_refusal(response: httpx.Response, client: TestClient, status: int = 403) -> str:
     """Return the page of a refused login, after checking that it was no login."""
     assert response.status_code == status
     assert not is_logged_in(client)
@@ -339,30 +342,30 @@ def refused(response: httpx.Response, client: TestClient, status: int = 403) -> 
 
 
 def test_a_wrong_state_is_refused(client: TestClient, provider: MockProvider) -> None:
-    address = begin(client)
+    address = start_login(client)
     state = parse_qs(urlsplit(address).query)["state"][0]
     for wrong in ("", "other", state[:-1], "é"):
         response = client.get(address.replace(state, wrong))
-        assert "not started here" in refused(response, client)
+        assert "not started here" in read_refusal(response, client)
     assert provider.token_requests == [], "the code was not used"
 
 
 def test_a_login_of_another_browser_is_refused(client: TestClient) -> None:
     """An attacker sends a victim the address that completes the attacker's login."""
-    address = begin(client)
+    address = start_login(client)
     client.cookies.clear()
-    assert "not started here" in refused(client.get(address), client)
-    begin(client)  # the victim has an attempt of their own
-    assert "not started here" in refused(client.get(address), client)
+    assert "not started here" in read_refusal(client.get(address), client)
+    start_login(client)  # the victim has an attempt of their own
+    assert "not started here" in read_refusal(client.get(address), client)
 
 
 def test_an_address_and_its_cookie_work_once(client: TestClient, provider: MockProvider) -> None:
-    address = begin(client)
+    address = start_login(client)
     stolen = dict(client.cookies)
     assert client.get(address).status_code == 200
     client.cookies.clear()
     client.cookies.update(stolen)
-    assert "not started here" in refused(client.get(address), client)
+    assert "not started here" in read_refusal(client.get(address), client)
     assert len(provider.token_requests) == 1
 
 
@@ -370,26 +373,26 @@ def test_an_address_and_its_cookie_work_once(client: TestClient, provider: MockP
 def test_a_forged_or_old_attempt_is_refused(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = begin(client)
+    address = start_login(client)
     (name,) = (name for name in client.cookies if name.endswith("_login"))
     value = client.cookies[name]
     for forged in ("", "x", value[:-2] + "AA", f"{value}.x"):
         response = client.get(address, headers={"cookie": f"{name}={forged}"})
-        refused(response, client)
+        read_refusal(response, client)
 
     # The cookie that was given, which the client has dropped since.
     later = SimpleNamespace(time=lambda: time.time() + 700)
     monkeypatch.setattr("itsdangerous.timed.time", later)
     response = client.get(address, headers={"cookie": f"{name}={value}"})
-    assert "too long ago" in refused(response, client)
+    assert "too long ago" in read_refusal(response, client)
 
 
 @pytest.mark.slow
 def test_an_answer_of_another_provider_is_refused(client: TestClient) -> None:
-    address = begin(client)
+    address = start_login(client)
     query = parse_qs(urlsplit(address).query)
     other = {"code": query["code"][0], "state": query["state"][0], "iss": "https://evil.example"}
-    assert "Another provider" in refused(client.get("/login/callback", params=other), client)
+    assert "Another provider" in read_refusal(client.get("/login/callback", params=other), client)
 
 
 @pytest.mark.slow
@@ -400,8 +403,8 @@ def test_a_provider_that_promises_its_name_must_give_it(
     assert log_in(client).status_code == 200
     client.cookies.clear()
     provider.answer_issuer = None
-    assert "Another provider" in refused(log_in(client), client)
-    assert len(provider.token_requests) == 1, "the code was sent to nobody"
+    assert "Another provider" in read_refusal(log_in(client), client)
+    assert len(provider.token_requests) == 1, "the second code was not sent"
 
 
 @pytest.mark.slow
@@ -436,17 +439,17 @@ def test_attempts_take_no_memory_until_they_come_back(client: TestClient) -> Non
 
 @pytest.mark.slow
 def test_a_refusal_of_the_provider_is_reported(client: TestClient) -> None:
-    state = parse_qs(urlsplit(begin(client)).query)["state"][0]
+    state = parse_qs(urlsplit(start_login(client)).query)["state"][0]
     error = {"state": state, "error": "access_denied<script>"}
-    page = refused(client.get("/login/callback", params=error), client)
+    page = read_refusal(client.get("/login/callback", params=error), client)
     assert "did not log you in" in page
     assert "<script>" not in page.split("<main")[1]
 
 
 def test_a_wrong_code_is_refused(client: TestClient) -> None:
-    address = begin(client)
+    address = start_login(client)
     code = parse_qs(urlsplit(address).query)["code"][0]
-    page = refused(client.get(address.replace(code, "guessed")), client)
+    page = read_refusal(client.get(address.replace(code, "guessed")), client)
     assert "invalid_grant" in page
 
 
@@ -454,11 +457,11 @@ def test_a_code_cannot_be_used_without_its_verifier(
     client: TestClient, provider: MockProvider
 ) -> None:
     """PKCE: a code that was stolen on its way back is worth nothing in another login."""
-    stolen = parse_qs(urlsplit(begin(client)).query)["code"][0]
+    stolen = parse_qs(urlsplit(start_login(client)).query)["code"][0]
     client.cookies.clear()
-    address = begin(client)
+    address = start_login(client)
     code = parse_qs(urlsplit(address).query)["code"][0]
-    assert "invalid_grant" in refused(client.get(address.replace(code, stolen)), client)
+    assert "invalid_grant" in read_refusal(client.get(address.replace(code, stolen)), client)
 
 
 @pytest.mark.slow
@@ -488,7 +491,7 @@ def test_a_code_cannot_be_used_without_its_verifier(
     ids=lambda next_page: next_page[:20],
 )
 def test_next_leads_to_no_other_site(client: TestClient, next_page: str) -> None:
-    assert land(client, next_page) == "/"
+    assert landing_page(client, next_page) == "/"
 
     client.cookies.clear()
     page = client.get("/login", params={"next": next_page}).text
@@ -502,7 +505,7 @@ def test_an_encoded_address_of_another_site_stays_encoded(client: TestClient, pa
     """Browsers do not decode it: it is a page of this server that does not exist."""
     redirect = client.get(path, follow_redirects=False).headers["location"]
     assert redirect == f"/login?next={quote(path, safe='')}"
-    assert land(client, path) == path
+    assert landing_page(client, path) == path
 
 
 # ---- attacks by ID tokens
@@ -519,7 +522,7 @@ def unsigned(claims: dict[str, Any]) -> str:
 
 
 def signed_with_public_key(claims: dict[str, Any]) -> str:
-    """Return a token whose secret is the public key, which everybody knows.
+    """Return a token whose secret is the public key, which is published.
 
     joserfc refuses to make it, so it is made by hand.
     """
@@ -550,7 +553,7 @@ def test_a_token_without_the_signature_of_the_provider_is_refused(
     client: TestClient, provider: MockProvider, make_token: Callable[[dict[str, Any]], str]
 ) -> None:
     provider.make_token = make_token
-    assert "ID token is not valid" in refused(log_in(client), client)
+    assert "ID token is not valid" in read_refusal(log_in(client), client)
 
 
 @pytest.mark.slow
@@ -559,7 +562,7 @@ def test_a_key_with_the_name_of_the_providers_key_is_not_it(
 ) -> None:
     forged = rsa_key("attacker").as_dict(private=True) | {"kid": "first"}
     provider.make_token = lambda claims: sign(claims, type(rsa_key("first")).import_key(forged))
-    assert "BadSignatureError" in refused(log_in(client), client)
+    assert "BadSignatureError" in read_refusal(log_in(client), client)
 
 
 @pytest.mark.slow
@@ -585,7 +588,7 @@ def test_a_token_for_another_purpose_is_refused(
     client: TestClient, provider: MockProvider, claims: dict[str, Any]
 ) -> None:
     provider.changed_claims = claims
-    page = refused(log_in(client), client)
+    page = read_refusal(log_in(client), client)
     is_named = "ID token is not valid" in page
     assert is_named or "ID token was issued for another application" in page
 
@@ -603,7 +606,7 @@ def test_the_token_of_an_earlier_login_cannot_be_replayed(
     provider.make_token = sign_and_remember
     assert log_in(client).status_code == 200
     client.cookies.clear()
-    assert "ID token is not valid" in refused(log_in(client), client)
+    assert "ID token is not valid" in read_refusal(log_in(client), client)
 
 
 # ---- who is let in
@@ -638,7 +641,7 @@ def test_others_are_not_let_in(
     client: TestClient, provider: MockProvider, claims: dict[str, Any], message: str
 ) -> None:
     provider.changed_claims = claims
-    assert message in refused(log_in(client), client)
+    assert message in read_refusal(log_in(client), client)
 
 
 @pytest.mark.slow
@@ -654,7 +657,7 @@ def test_an_address_that_is_not_verified_never_counts(
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
     with serve_campaigns(file, security=replace(security, login=login)) as client:
         provider.changed_claims = {"email_verified": False}
-        assert "not verified" in refused(log_in(client), client)
+        assert "not verified" in read_refusal(log_in(client), client)
         provider.changed_claims = {"email_verified": None}
         assert log_in(client).status_code == 200
 
@@ -733,7 +736,7 @@ def test_without_a_role_only_members_of_a_campaign_see_it(
 def test_a_provider_that_is_away_is_reported(client: TestClient, provider: MockProvider) -> None:
     provider.is_down = True
     response = client.get("/login/oidc", follow_redirects=False)
-    assert "try again, or log in with a token" in refused(response, client, 502)
+    assert "try again, or log in with a token" in read_refusal(response, client, 502)
     provider.is_down = False
     assert log_in(client).status_code == 200
 
@@ -753,7 +756,7 @@ def test_a_provider_that_describes_itself_wrongly_is_not_used(
     client: TestClient, provider: MockProvider, discovery: dict[str, Any]
 ) -> None:
     provider.changed_discovery = discovery
-    refused(client.get("/login/oidc", follow_redirects=False), client, 502)
+    read_refusal(client.get("/login/oidc", follow_redirects=False), client, 502)
 
 
 @pytest.mark.slow
@@ -770,14 +773,14 @@ def test_any_answer_but_the_right_one_is_an_error_of_the_provider(
     response = client.get("/login/oidc", follow_redirects=False)
     if path == "/keys":
         response = client.get(visit_provider(response.headers["location"]))
-    assert "did not respond as expected" in refused(response, client, 502)
+    assert "did not respond as expected" in read_refusal(response, client, 502)
 
 
 @pytest.mark.slow
 def test_an_endless_answer_is_cut_off(client: TestClient, provider: MockProvider) -> None:
     keys = [rsa_key("first").as_dict(private=False)]
     provider.changed_responses["/keys"] = json.dumps({"keys": keys}).encode() + b" " * 1_000_001
-    assert "too long" in refused(log_in(client), client, 502)
+    assert "too long" in read_refusal(log_in(client), client, 502)
 
 
 @pytest.mark.slow
@@ -790,7 +793,7 @@ def test_an_answer_that_trickles_is_cut_off(
     monkeypatch.setattr("teeter.web.auth.oidc.time", SimpleNamespace(monotonic=lambda: next(clock)))
     provider.changed_responses["/.well-known/openid-configuration"] = b" " * 900_000
     response = client.get("/login/oidc", follow_redirects=False)
-    assert "takes too long" in refused(response, client, 502)
+    assert "takes too long" in read_refusal(response, client, 502)
 
 
 @pytest.mark.slow
@@ -798,7 +801,7 @@ def test_a_redirect_of_the_provider_is_not_followed(
     client: TestClient, provider: MockProvider
 ) -> None:
     provider.changed_discovery = {"jwks_uri": f"{provider.issuer}/authorize?{AUTHORIZE_QUERY}"}
-    assert "status 302" in refused(log_in(client), client, 502)
+    assert "status 302" in read_refusal(log_in(client), client, 502)
 
 
 AUTHORIZE_QUERY = (
@@ -811,7 +814,7 @@ AUTHORIZE_QUERY = (
 def test_a_silent_provider_does_not_stop_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anybody can begin logins. Threads that wait for the provider must not be all."""
+    """Anyone can start logins. Threads that wait for the provider must not be all."""
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
     monkeypatch.setattr("teeter.web.auth.oidc._TIMEOUT", 10 * PATIENCE)
     monkeypatch.setattr("teeter.web.oidc_pages._QUEUE_SECONDS", 0.2)

@@ -64,11 +64,11 @@ def test_equal_rows_are_one_point() -> None:
 
 def test_directions_of_a_large_pool_come_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     features = make_features(500)
-    whole = project_pca(features)
+    of_all_rows = project_pca(features)
     monkeypatch.setattr(projection, "MAX_ROWS", 300)
-    sampled = project_pca(features)
-    assert sampled.shape == (500, 2)
-    assert abs(np.corrcoef(whole[:, 0], sampled[:, 0])[0, 1]) > 0.99
+    of_a_sample = project_pca(features)
+    assert of_a_sample.shape == (500, 2)
+    assert abs(np.corrcoef(of_all_rows[:, 0], of_a_sample[:, 0])[0, 1]) > 0.99
 
 
 def test_tsne_lays_out_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,21 +119,21 @@ def test_withdrawn_items_are_not_on_the_map_and_do_not_shape_it(tmp_path: Path) 
     predicted = np.zeros(20, dtype=np.int16)
     model = {"weight": weight, "bias": bias, "predicted": predicted}
     state = make_state(features, frozenset({3}), **model)
-    others = np.delete(features, 3, axis=0)
+    remaining = np.delete(features, 3, axis=0)
 
     coordinates = project_items(state, project_pca)
     write_map(tmp_path / "map", state, coordinates)
     write_ldm(tmp_path / "ldm", state)
-    write_ldm(tmp_path / "ldm of others", make_state(others, **model))
+    write_ldm(tmp_path / "ldm of remaining", make_state(remaining, **model))
 
     assert np.isnan(coordinates[3]).all()
-    assert np.array_equal(np.delete(coordinates, 3, axis=0), project_pca(others))
+    assert np.array_equal(np.delete(coordinates, 3, axis=0), project_pca(remaining))
     classes = np.fromfile(tmp_path / "map", dtype="<i4", offset=4 + 2 * 4 * 20)
     assert np.flatnonzero(classes < 0).tolist() == [3]
     ldm = np.fromfile(tmp_path / "ldm", dtype="<f4", offset=4)
-    ldm_of_others = np.fromfile(tmp_path / "ldm of others", dtype="<f4", offset=4)
+    ldm_of_remaining = np.fromfile(tmp_path / "ldm of remaining", dtype="<f4", offset=4)
     assert np.isnan(ldm[3])
-    assert np.array_equal(np.delete(ldm, 3), ldm_of_others)
+    assert np.array_equal(np.delete(ldm, 3), ldm_of_remaining)
 
     nothing = make_state(features, frozenset(range(20)))
     assert np.isnan(project_items(nothing, project_pca)).all()

@@ -23,7 +23,7 @@ def start_suggester(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Sugg
     def run(*_: object, **__: object) -> Any:
         if not results:
             is_over.set()
-            return finished(StopReason.DONE)
+            return make_result(StopReason.DONE)
         result = results.pop(0)
         if isinstance(result, Exception):
             raise result
@@ -42,7 +42,7 @@ def start_suggester(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Sugg
     return suggester
 
 
-def finished(reason: StopReason, paid: int = 0) -> SimpleNamespace:
+def make_result(reason: StopReason, paid: int = 0) -> SimpleNamespace:
     return SimpleNamespace(source="tiny", stop_reason=reason, paid=paid)
 
 
@@ -58,12 +58,12 @@ def test_an_unexpected_error_is_logged_and_does_not_end_the_thread(
 def test_the_page_goes_on_to_say_that_the_budget_is_used_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    used_up = [finished(StopReason.BUDGET), finished(StopReason.DONE)]
+    used_up = [make_result(StopReason.BUDGET), make_result(StopReason.DONE)]
     suggester = start_suggester(monkeypatch, list(used_up))
     suggester.close()
     assert suggester.problem("texts") == "The budget of 5 for tiny is used up."
 
     # After a restart with a larger budget, or when a cheaper text fits.
-    suggester = start_suggester(monkeypatch, [*used_up, finished(StopReason.DONE, paid=1)])
+    suggester = start_suggester(monkeypatch, [*used_up, make_result(StopReason.DONE, paid=1)])
     suggester.close()
     assert suggester.problem("texts") is None

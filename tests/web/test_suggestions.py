@@ -172,8 +172,8 @@ def test_a_source_is_removed(labelled: LabelledCampaign) -> None:
     page = client.post(f"{PAGE}/sources/remove", data={"name": "old model"})
     assert "its suggestions were removed" in page.text
     assert client.get(f"{AT}/sources").json() == []
-    again = client.post(f"{AT}/sources/remove", json={"name": "old model"})
-    assert again.status_code == 422
+    repeated = client.post(f"{AT}/sources/remove", json={"name": "old model"})
+    assert repeated.status_code == 422
 
 
 def test_without_a_language_model_no_text_leaves_the_server(client: TestClient) -> None:

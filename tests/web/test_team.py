@@ -329,8 +329,8 @@ def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:
 def test_a_disagreement_is_decided_once_and_can_be_undone(team: Team) -> None:
     decision = {"item": "t1", "label": "ham", "comment": "seen closely"}
     assert team.post("rey", f"{AT}/decisions", decision)["new"] is True
-    again = team.post("rey", f"{AT}/decisions", decision)
-    assert again["new"] is False, "sent twice, stored once"
+    repeated = team.post("rey", f"{AT}/decisions", decision)
+    assert repeated["new"] is False, "sent twice, stored once"
     assert team.get("rey", f"{AT}/disagreements")["waiting"] == 0
 
     (recent,) = team.get("rey", f"{AT}/decisions")
@@ -394,7 +394,8 @@ def test_agreement_is_measured_by_pair(team: Team) -> None:
 
 
 def test_a_change_of_the_consensus_is_valid_everywhere_at_once(team: Team) -> None:
-    handlers = team.client.app.state.workspace.trainer.process.handlers  # type: ignore[attr-defined]
+    app: Any = team.client.app
+    handlers = app.state.workspace.trainer.process.handlers
     assert handlers.campaign(str(team.file)).settings.consensus == "majority"
     team.get("rey", f"{AT}/items")  # caches the labels
 

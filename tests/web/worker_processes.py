@@ -47,10 +47,10 @@ class ProcessId(TaskRequest[int]):
 
 
 def make_light_handler() -> Handler:
-    return handle
+    return handle_light_task
 
 
-def handle(request: TaskRequest[Any], report: Report) -> Any:
+def handle_light_task(request: TaskRequest[Any], report: Report) -> Any:
     match request:
         case Die():
             return os.kill(os.getpid(), signal.SIGKILL)
@@ -58,6 +58,7 @@ def handle(request: TaskRequest[Any], report: Report) -> Any:
             raise InputError(f"{request.campaign} does not exist.")
         case Fail():
             raise ValueError("an unexpected value")
+
         case EnsureQuestions():
             report(StatusReport(Activity.PICKING, version=1))
             return QuestionsReady(is_finished=False, explanations={})

@@ -91,20 +91,22 @@ def _quick_figures(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def full_report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return write_report([fake_run()], tmp_path_factory.mktemp("report") / "new" / "folder")
 
 
-def test_a_report_begins_with_what_was_found(whole: Report) -> None:
-    text = text_of(whole)
-    assert text.index(whole.findings[0]) < text.index("Accuracy against labels")
-    best, following, labels, paper = whole.findings
+def test_a_report_begins_with_what_was_found(full_report: Report) -> None:
+    text = text_of(full_report)
+    assert text.index(full_report.findings[0]) < text.index("Accuracy against labels")
+
+    best, following, labels, paper = full_report.findings
     assert re.fullmatch(
         r"On openml-6, LDM-S was the most accurate of 10 strategies, with a mean accuracy of "
         r"83\.\d % over the rounds, \+3\.\d\d points "
         r"relative to Random \(± 0\.\d\d over 5 repetitions; significant, p < 0\.001\)\.",
         best,
     )
+
     assert "which is not significant (p = 0." in following
     assert "labels instead of 4,000" in labels
     assert (
@@ -112,11 +114,11 @@ def test_a_report_begins_with_what_was_found(whole: Report) -> None:
         in paper
     )
     assert "rank correlation of 0.9" in paper
-    assert whole.notes == ()
+    assert full_report.notes == ()
 
 
-def test_a_report_has_all_its_parts(whole: Report) -> None:
-    text = text_of(whole)
+def test_a_report_has_all_its_parts(full_report: Report) -> None:
+    text = text_of(full_report)
     titles = (
         "Accuracy against labels",
         "Gains",
@@ -124,46 +126,60 @@ def test_a_report_has_all_its_parts(whole: Report) -> None:
         "Labels needed",
         "Runtime",
     )
+
     places = [text.index(f" {title} ") for title in titles]
     assert places == sorted(places)
     assert "penalty" in text
     for words in ("batch_size 64", "teeter 0.1.0", "hardware a thread", "n.s."):
         assert words in text
-    assert whole.page.read_text().count("data:image/png;base64") == 6
+
+    assert full_report.page.read_text().count("data:image/png;base64") == 6
     for name in ("curves", "gains", "labels", "runtime", "profile", "penalties"):
-        assert {path.name for path in whole.files} >= {f"{name}.svg", f"{name}.png"}
-    assert {path.suffix for path in whole.files} == {".html", ".svg", ".png", ".csv", ".md", ".tex"}
-    assert all(path.stat().st_size > 0 for path in whole.files)
+        assert {path.name for path in full_report.files} >= {f"{name}.svg", f"{name}.png"}
+    assert {path.suffix for path in full_report.files} == {
+        ".html",
+        ".svg",
+        ".png",
+        ".csv",
+        ".md",
+        ".tex",
+    }
+    assert all(path.stat().st_size > 0 for path in full_report.files)
 
 
-def test_the_paper_s_numbers_stand_beside_ours(whole: Report) -> None:
-    found = {row["strategy"]: row for row in rows(whole, "deltas")}
-    for row in (found["ldm-s"], found["entropy"]):
+def test_the_paper_s_numbers_stand_beside_ours(full_report: Report) -> None:
+    gains = {row["strategy"]: row for row in rows(full_report, "deltas")}
+    for row in (gains["ldm-s"], gains["entropy"]):
         assert float(row["difference"]) == pytest.approx(
             float(row["gain"]) - float(row["paper_gain"])
         )
-    assert float(found["bait"]["paper_gain"]) == 2.57
-    assert found["random"]["gain"] == found["random"]["difference"] == ""
+    assert float(gains["bait"]["paper_gain"]) == 2.57
+    assert gains["random"]["gain"] == gains["random"]["difference"] == ""
+
     at_400 = next(
         row
-        for row in rows(whole, "accuracy")
+        for row in rows(full_report, "accuracy")
         if (row["strategy"], row["labelled"]) == ("random", "400")
     )
     assert float(at_400["paper_accuracy_percent"]) == 60.64
-    runtime = {row["strategy"]: row for row in rows(whole, "runtime")}
+
+    runtime = {row["strategy"]: row for row in rows(full_report, "runtime")}
     assert float(runtime["ensemble"]["paper_minutes"]) == 28.1
     assert float(runtime["ensemble"]["training_minutes"]) == pytest.approx(20 * 75 / 60)
 
 
-def test_the_tables_are_the_arrays(whole: Report) -> None:
+def test_the_tables_are_the_arrays(full_report: Report) -> None:
     accuracy = fake_accuracy()
-    found = {row["strategy"]: row for row in rows(whole, "deltas")}
+    gains = {row["strategy"]: row for row in rows(full_report, "deltas")}
     means = {name: 100 * runs[:, 1:].mean() for name, runs in accuracy.items()}
     for name in NAMES:
-        assert float(found[name]["accuracy_percent"]) == pytest.approx(means[name], abs=1e-4)
-    assert list(found) == sorted(NAMES, key=lambda name: -means[name]), "the most accurate first"
-    assert json.loads(json.dumps(whole.tables, allow_nan=False))["deltas"][0]["strategy"] == "ldm-s"
-    assert len(rows(whole, "rounds")) == 10 * 5 * 20
+        assert float(gains[name]["accuracy_percent"]) == pytest.approx(means[name], abs=1e-4)
+    assert list(gains) == sorted(NAMES, key=lambda name: -means[name]), "the most accurate first"
+    assert (
+        json.loads(json.dumps(full_report.tables, allow_nan=False))["deltas"][0]["strategy"]
+        == "ldm-s"
+    )
+    assert len(rows(full_report, "rounds")) == 10 * 5 * 20
 
 
 def test_the_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +206,10 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
             paper=None,
         ),
     ]
+
     report = write_report(runs, tmp_path)
     text = text_of(report)
+
     assert re.match(
         r"Over 3 runs, margin stays .* is 9\.64 of 10; next comes LDM-S with 9\.56\.$",
         report.findings[0],
@@ -211,6 +229,7 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
         sentence.startswith("In 2 runs of the paper's settings, the gain of LDM-S")
         for sentence in report.findings
     )
+
     assert (
         "Left out of the comparison across runs, because some runs lack them: badge."
         in report.notes
@@ -225,6 +244,7 @@ def test_several_runs_are_set_side_by_side(tmp_path: Path) -> None:
         "across",
         "penalties",
     } <= set(report.tables)
+
     gains = report.tables["gains"][0]
     assert gains["strategy"] == "ldm-s"
     assert gains["mnist difference"] == pytest.approx(gains["mnist"] - 3.33)
@@ -246,6 +266,7 @@ def test_runs_whose_names_look_alike_keep_their_files_apart(tmp_path: Path) -> N
         fake_run(small(seed=seed), name=name, paper=None)
         for seed, name in enumerate(("a b", "a/b", "a-b-2", "?"))
     ]
+
     report = write_report(runs, tmp_path)
     assert len(set(report.files)) == len(report.files)
     assert all(path.is_file() and tmp_path in path.parents for path in report.files)
@@ -261,12 +282,12 @@ def test_runs_whose_names_look_alike_keep_their_files_apart(tmp_path: Path) -> N
 
 
 def test_a_run_of_fewer_rounds_is_not_timed_against_the_paper(tmp_path: Path) -> None:
-    whole, begun = (
+    finished, unfinished = (
         write_report([fake_run(small(rounds=rounds))], tmp_path / str(rounds)) for rounds in (20, 5)
     )
-    assert whole.tables["runtime"][0]["paper_minutes"] is not None
-    assert begun.tables["runtime"][0]["paper_minutes"] is None
-    assert "The paper's minutes" not in text_of(begun)
+    assert finished.tables["runtime"][0]["paper_minutes"] is not None
+    assert unfinished.tables["runtime"][0]["paper_minutes"] is None
+    assert "The paper's minutes" not in text_of(unfinished)
 
 
 def test_one_repetition_has_no_spread_and_no_test(tmp_path: Path) -> None:
@@ -323,15 +344,16 @@ def test_of_equal_strategies_none_is_called_the_best(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_as_many_strategies_as_there_may_be_fit_into_the_figures(tmp_path: Path) -> None:
-    one = small()["random"]
+    accuracy = small()["random"]
     report = write_report(
-        [fake_run({f"s{k}": one + k / 1000 for k in range(40)} | small(), paper=None)], tmp_path
+        [fake_run({f"s{k}": accuracy + k / 1000 for k in range(40)} | small(), paper=None)],
+        tmp_path,
     )
     assert f"the most accurate of {40 + len(SOME)} strategies" in report.findings[0]
 
 
 @pytest.mark.slow
-def test_when_ldm_s_is_behind_it_is_said(tmp_path: Path) -> None:
+def test_the_report_says_when_ldm_s_is_behind(tmp_path: Path) -> None:
     accuracy = small()
     accuracy["ldm-s"], accuracy["margin"] = accuracy["random"] - 0.02, accuracy["ldm-s"]
     report = write_report([fake_run(accuracy)], tmp_path)
@@ -372,6 +394,7 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
     report = write_report(
         [fake_run(accuracy, finished=False, failures={("badge", 2): "no <room>"})], tmp_path
     )
+
     assert report.notes == (
         "The run is not finished, so the results may change.",
         "Failed before the end: badge, repetition 2.",
@@ -383,6 +406,7 @@ def test_different_lengths_are_compared_as_far_as_all_go(tmp_path: Path) -> None
         "end at 600 labels, so our gains and the paper's are not quite comparable.",
         "Only 2 of 3 repetitions are compared: those that every strategy has started.",
     )
+
     assert "no <room>" in text_of(report)
     assert "<room>" not in report.page.read_text()
 
@@ -439,6 +463,7 @@ def test_no_runs_are_refused(tmp_path: Path) -> None:
 def test_a_page_is_whole_and_fetches_nothing() -> None:
     figure = plot_curves(np.array([10.0, 20.0]), {"ldm-s": np.array([[0.1, 0.5], [0.2, 0.6]])})
     png = figure_png(figure)
+
     blocks = [
         ImageBlock(png, "curves"),
         ImageBlock(png, "chart", inches=8),
@@ -446,6 +471,7 @@ def test_a_page_is_whole_and_fetches_nothing() -> None:
         TableBlock([]),
     ]
     text = render_page("T", "lead", [Section("S", "text", blocks)], {"teeter": "1"})
+
     checker = Words()
     checker.feed(text)
     assert checker.open == []
@@ -455,6 +481,7 @@ def test_a_page_is_whole_and_fetches_nothing() -> None:
 
 def test_every_block_escapes_text() -> None:
     evil = "<script>alert(1)</script>"
+
     blocks = [
         TableBlock([{evil: evil}]),
         ParagraphBlock(evil),
@@ -465,5 +492,6 @@ def test_every_block_escapes_text() -> None:
     text = render_page(
         evil, evil, [Section(evil, evil, blocks)], {evil: evil}, findings=[evil], notes=[evil]
     )
+
     assert "<script>" not in text
     assert text.count("&lt;script&gt;") == 17

@@ -62,13 +62,13 @@ def check_after_kills(path: Path, moments: list[tuple[int, float]]) -> None:
     """Kill a process that labels, again and again: after some answers and some seconds more."""
     items = 30 * len(moments)
     repository = create_campaign(path, texts=items)
-    left = [f"a{k}" for k in range(items)]
+    unlabelled = [f"a{k}" for k in range(items)]
     for answers, pause in moments:
-        reported = kill_after(partial(label_items, path, repository, left), answers, pause)
+        reported = kill_after(partial(label_items, path, repository, unlabelled), answers, pause)
         labelled = labelled_items(path, repository)
         assert set(reported) <= set(labelled)
         assert max(Counter(labelled).values(), default=1) == 1
-        left = [item for item in left if item not in set(labelled)]
+        unlabelled = [item for item in unlabelled if item not in set(labelled)]
 
     database = Database(path)
     with database.reading() as connection:
@@ -159,7 +159,7 @@ def test_a_file_that_may_not_grow_is_reported_and_loses_nothing(path: Path) -> N
     assert len(labelled_items(path, repository)) > 0
 
 
-def test_a_writer_that_waits_too_long_is_told_who_has_the_file(path: Path) -> None:
+def test_a_writer_that_waits_too_long_learns_who_has_the_file(path: Path) -> None:
     create_campaign(path)
     first, second = Database(path), Database(path)
     second.write_timeout = 0.1
@@ -268,10 +268,12 @@ def test_a_pool_without_a_free_connection_is_reported(path: Path) -> None:
     database.engine = create_engine(
         database.engine.url, pool_size=1, max_overflow=0, pool_timeout=0.1
     )
+
     with (
         database.reading(),
         pytest.raises(StoreError, match="all connections are in use"),
         database.reading(),
     ):
         pass
+
     database.close()

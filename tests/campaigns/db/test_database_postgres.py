@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from campaigns.killed_process import Report, kill_after, needs_fork
-from campaigns.postgres_server import Server, running_server
+from campaigns.postgres_server import PostgresServer, running_server
 from campaigns.stores import begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.db import Answer, CampaignRepository, Database
@@ -28,7 +28,7 @@ def url() -> str:
 
 
 @pytest.fixture
-def own_server() -> Iterator[Server]:
+def own_server() -> Iterator[PostgresServer]:
     """A server that a test may stop."""
     with running_server() as server:
         yield server
@@ -41,7 +41,7 @@ def label(database: Database, repository: CampaignRepository, item: str, who: st
 
 def labelled_items(database: Database, repository: CampaignRepository) -> list[str]:
     with database.reading() as connection:
-        return [one.item for one in repository.answers.live(connection)]
+        return [answer.item for answer in repository.answers.live(connection)]
 
 
 def test_a_campaign_runs_on_a_server(url: str) -> None:
@@ -50,21 +50,24 @@ def test_a_campaign_runs_on_a_server(url: str) -> None:
         url, "points", ["left", "right"], Settings(kind="features", seed=2**62)
     )
     campaign.add({"id": f"p{k}", "features": row} for k, row in enumerate(rows))
+
     for _ in range(2):
         for question in campaign.ask(10):
             campaign.tell(question.item, "right" if rows[int(question.item[1:]), 0] > 0 else "left")
         campaign.train()
     campaign.database.close()
-    again = Campaign.open(url)
-    status = again.status()
+
+    reopened = Campaign.open(url)
+    status = reopened.status()
     assert (status.items, status.labelled, status.version) == (80, 20, 2)
-    assert again.undo() is not None
-    assert again.status().labelled == 19
-    again.database.close()
+    assert reopened.undo() is not None
+    assert reopened.status().labelled == 19
+
+    reopened.database.close()
 
 
 def test_after_a_crash_of_the_server_acknowledged_answers_are_there_and_work_continues(
-    own_server: Server,
+    own_server: PostgresServer,
 ) -> None:
     database = Database(own_server.new_database(), create=True)
     repository = begun(database, texts=40)
@@ -87,16 +90,21 @@ def test_a_process_killed_while_it_writes_loses_no_acknowledged_answer(
     database = Database(url, create=True)
     repository = begun(database, texts=200 * kills)
     database.close()
-    left, moments = [f"a{k}" for k in range(200 * kills)], random.Random(3)
+
+    unlabelled = [f"a{k}" for k in range(200 * kills)]
+    moments = random.Random(3)
+
     for _ in range(kills):
         pause = 0.0 if kills == 1 else moments.uniform(0.0, 0.15)
-        reported = kill_after(partial(label_items, url, repository, left), 3, pause)
+        reported = kill_after(partial(label_items, url, repository, unlabelled), 3, pause)
+
         database = Database(url)
-        found = labelled_items(database, repository)
+        labelled = labelled_items(database, repository)
         database.close()
-        assert len(found) == len(set(found))
-        assert set(reported) <= set(found)
-        left = [item for item in left if item not in set(found)]
+
+        assert len(labelled) == len(set(labelled))
+        assert set(reported) <= set(labelled)
+        unlabelled = [item for item in unlabelled if item not in set(labelled)]
 
 
 def label_items(url: str, repository: CampaignRepository, items: list[str], report: Report) -> None:
@@ -110,11 +118,16 @@ def label_items(url: str, repository: CampaignRepository, items: list[str], repo
 def test_many_writers_at_once_lose_nothing(url: str) -> None:
     database = Database(url, create=True)
     repository = begun(database, texts=64)
-    with ThreadPoolExecutor(8) as people:
+
+    with ThreadPoolExecutor(8) as executor:
         list(
-            people.map(lambda k: label(database, repository, f"a{k}", f"person {k % 8}"), range(64))
+            executor.map(
+                lambda k: label(database, repository, f"a{k}", f"person {k % 8}"), range(64)
+            )
         )
+
     assert len(labelled_items(database, repository)) == 64
+
     with database.reading() as connection:
         numbers = [
             line["number"] for line in repository.history.lines(connection) if "number" in line

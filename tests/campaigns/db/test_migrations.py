@@ -98,9 +98,9 @@ def test_an_older_database_is_upgraded_in_place_and_in_order(
     versions = read_column(location, "select version from migrations order by version")
     assert versions == list(range(1, NEWEST + 3))
 
-    again = Database(location)
-    assert again.upgraded == [], "each migration runs once"
-    again.close()
+    reopened = Database(location)
+    assert reopened.upgraded == [], "each migration runs once"
+    reopened.close()
 
 
 def test_a_new_database_does_not_run_the_migrations_of_old_ones(

@@ -77,7 +77,9 @@ def test_looking_often_at_fixed_tests_would_err_more_often() -> None:
     # The test of this file can fail: the usual binomial test breaks under many looks.
     from scipy.stats import hypergeom
 
-    size, limit, alpha = 1200, 60, 0.05
+    size = 1200
+    limit = 60
+    alpha = 0.05
     generator = np.random.default_rng(0)
     broken = 0
     for _ in range(300):

@@ -55,10 +55,10 @@ def test_a_good_model_makes_intervals_narrower() -> None:
 
 
 def test_known_labels_are_counted_exactly() -> None:
-    known = np.ones(1000, dtype=np.int64)
+    labels = np.ones(1000, dtype=np.int64)
     predicted = np.zeros(1000, dtype=np.int64)
 
-    estimate = estimate_class_shares(CLASSES, predicted, np.arange(100), predicted[:100], known)[1]
+    estimate = estimate_class_shares(CLASSES, predicted, np.arange(100), predicted[:100], labels)[1]
 
     assert estimate.share == 0.5
     assert estimate.low == 0.5

@@ -223,8 +223,8 @@ def test_draws_without_a_label_count_as_wrong(
     campaign: Campaign, items: KnownItems, kind: str
 ) -> None:
     campaign.start_finish(draws=10)
-    first, *others = [question.item for question in campaign.ask(10)]
-    for item in others:
+    first, *rest = [question.item for question in campaign.ask(10)]
+    for item in rest:
         campaign.tell(item, items.label(item))
     left_before = campaign.finish().left
 

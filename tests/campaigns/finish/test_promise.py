@@ -212,19 +212,22 @@ def test_labels_beyond_the_reserve_stay_counted() -> None:
     assert best.counted_limit <= 0.05 * best.counted
 
 
-def broken_share(seed: int, campaigns: int, slope: float) -> float:
+def simulate_broken_share(seed: int, campaigns: int, slope: float) -> float:
     """Return in how many campaigns a promise is broken, looking after every tenth draw."""
     generator = np.random.default_rng(seed)
     broken = 0
+
     for _ in range(campaigns):
         confidences = generator.random(400)
         is_wrong = generator.random(400) < slope * (1 - confidences)
         frozen = frozen_set(confidences)
         steps = make_steps(confidences, TERMS, 0.05)
+
         order = generator.permutation(400)
         for n_draws in range(40, 301, 20):
             outcomes = draw(frozen, is_wrong, order[:n_draws])
             best = best_step(judge_steps(frozen, steps, outcomes, TERMS, 0.05))
+
             if best is not None:
                 counted = confidences >= best.step.threshold
                 taken_out = [row for row in order[:n_draws] if counted[row]]
@@ -240,7 +243,7 @@ def broken_share(seed: int, campaigns: int, slope: float) -> float:
 def test_promises_are_kept_in_simulated_campaigns(slope: float) -> None:
     campaigns = 400
 
-    share = broken_share(1, campaigns, slope)
+    share = simulate_broken_share(1, campaigns, slope)
 
     # Three standard deviations above what is allowed.
     assert share <= 0.05 + 3 * (0.05 * 0.95 / campaigns) ** 0.5

@@ -83,7 +83,7 @@ def test_it_reads_what_scipy_reads(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no @data"),
         ("@relation r\n@attribute a real\n", "no @data"),
@@ -102,8 +102,8 @@ def test_it_reads_what_scipy_reads(
         (LETTER + "{9 1}", "is not a valid ARFF file"),
     ],
 )
-def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(FileError, match=said):
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FileError, match=message):
         read(tmp_path, text)
 
 

@@ -27,12 +27,15 @@ def test_cifar10(tmp_path: Path) -> None:
     split = load_dataset("cifar10", folder=tmp_path, validation=3)
     assert split.validation is not None
     assert (len(split.train), len(split.validation), len(split.test)) == (17, 3, 4)
-    whole = load_dataset("cifar10", folder=tmp_path)
+
+    unsplit = load_dataset("cifar10", folder=tmp_path)
     torch.testing.assert_close(
-        whole.train.inputs, as_fractions(train[:, 1:]).reshape(-1, 3, 32, 32)
+        unsplit.train.inputs, as_fractions(train[:, 1:]).reshape(-1, 3, 32, 32)
     )
-    assert whole.train.labels.tolist() == train[:, 0].tolist()
-    torch.testing.assert_close(whole.test.inputs, as_fractions(test[:, 1:]).reshape(-1, 3, 32, 32))
+    assert unsplit.train.labels.tolist() == train[:, 0].tolist()
+    torch.testing.assert_close(
+        unsplit.test.inputs, as_fractions(test[:, 1:]).reshape(-1, 3, 32, 32)
+    )
 
 
 def test_cifar100_has_the_fine_classes(tmp_path: Path) -> None:
@@ -49,14 +52,17 @@ def test_cifar_cut_short_or_wrong(tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     path = tmp_path / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[:-7])
+
     with pytest.raises(
         FileError,
         match=r"has 12285 bytes, which is not a multiple of 3073 bytes per image: it is incomplete",
     ):
         load_dataset("cifar10", folder=tmp_path)
+
     path.write_bytes(b"\x0a" + bytes(3072))
     with pytest.raises(FileError, match="must hold class indices from 0 to 9"):
         load_dataset("cifar10", folder=tmp_path)
+
     path.unlink()
     with pytest.raises(FileError, match="There is no cifar10 in"):
         load_dataset("cifar10", folder=tmp_path)

@@ -1,4 +1,4 @@
-"""IDX files: the pixels that were written come back, and a damaged file is told."""
+"""IDX files: the pixels that were written come back, and a damaged file is refused."""
 
 from __future__ import annotations
 
@@ -80,14 +80,17 @@ def test_idx_cut_short_or_mixed_up(tmp_path: Path) -> None:
     write_mnist(home, packed=False)
     path = home / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:-1])
+
     with pytest.raises(
         FileError,
         match=r"declares 12 x 28 x 28 bytes, but the file has 9407 after the header: it is incom",
     ):
         load_dataset("mnist", folder=tmp_path)
+
     write_idx(path, bytes_of(11, 28, 28))
     with pytest.raises(FileError, match=r"has the shape \(11, 28, 28\) and .* the shape \(12,\)"):
         load_dataset("mnist", folder=tmp_path)
+
     write_idx(path, bytes_of(12, 27, 28))
     with pytest.raises(FileError, match=r"images \(N, 1, 28, 28\) are needed"):
         load_dataset("mnist", folder=tmp_path)
@@ -98,11 +101,13 @@ def test_what_the_system_refuses_is_not_called_damage(tmp_path: Path) -> None:
     path = tmp_path / "mnist" / "train-images-idx3-ubyte"
     path.unlink()
     path.symlink_to(path)
+
     with pytest.raises(
         FileError,
         match=r"Cannot read .*train-images-idx3-ubyte: Too many levels of symbolic links\.",
     ):
         load_dataset("mnist", folder=tmp_path)
+
     path.unlink()
     path.mkdir()
     with pytest.raises(FileError, match=r"Cannot read .*train-images-idx3-ubyte: Is a directory\."):

@@ -45,7 +45,9 @@ def test_arrays_in_every_usual_order(tmp_path: Path, order: str) -> None:
         x_test=x[:2],
         y_test=np.array(["bird", "cat"]),
     )
+
     split = load_dataset("cifar10", folder=tmp_path)
+
     torch.testing.assert_close(split.train.inputs, as_fractions(X))
     assert split.train.inputs.is_contiguous()
     assert split.train.labels.tolist() == [0, 1, 2, 3, 4, 5]
@@ -62,7 +64,9 @@ def test_large_images_stay_bytes_until_asked_for(tmp_path: Path) -> None:
         y_test=range(5),
         classes=list("abcde"),
     )
+
     split = load_dataset("tiny-imagenet", folder=tmp_path, validation=2)
+
     assert split.validation is not None
     assert len(split.validation.inputs) == 2
     torch.testing.assert_close(
@@ -75,7 +79,7 @@ GOOD = {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"x_train": X[:5]},
@@ -103,9 +107,11 @@ GOOD = {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y}
         ({"x_train": np.array([{}] * 6)}, "pickled Python objects, which teeter never loads"),
     ],
 )
-def test_wrong_arrays_are_one_sentence(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_wrong_arrays_are_one_sentence(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     np.savez(tmp_path / "cifar10.npz", **(GOOD | change))
-    with pytest.raises(FileError, match=said):
+    with pytest.raises(FileError, match=message):
         load_dataset("cifar10", folder=tmp_path)
 
 
@@ -117,9 +123,11 @@ def test_arrays_without_their_names_or_cut_short(tmp_path: Path) -> None:
         match=r"holds images, y_train: name its arrays x_train, y_train, x_test, y_test, or x",
     ):
         load_dataset("cifar10", folder=tmp_path)
+
     np.savez(path, x=X, y=Y)
     with pytest.raises(FileError, match="has a published test set, but the file has none"):
         load_dataset("cifar10", folder=tmp_path)
+
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(FileError, match=r"is not a valid \.npz file"):
         load_dataset("cifar10", folder=tmp_path)

@@ -37,16 +37,16 @@ def test_svhn_of_another_kind(tmp_path: Path) -> None:
 
     write_svhn(tmp_path)
     path = tmp_path / "train_32x32.mat"
-    whole = path.read_bytes()
-    for arrays_, said in [
+    content = path.read_bytes()
+    for arrays_, message in [
         ({"z": 1}, "does not hold X and y"),
         ({"X": bytes_of(28, 28, 3, 2), "y": [[1], [2]]}, r"bytes \(32, 32, 3, N\) are needed"),
         ({"X": bytes_of(32, 32, 3, 2), "y": [[1], [2], [3]]}, "has 2 images and 3 labels"),
         ({"X": bytes_of(32, 32, 3, 2), "y": [[1], [11]]}, "must hold class indices"),
     ]:
         savemat(path, arrays_)
-        with pytest.raises(FileError, match=said):
+        with pytest.raises(FileError, match=message):
             load_dataset("svhn", folder=tmp_path)
-    path.write_bytes(whole[: len(whole) // 2])
+    path.write_bytes(content[: len(content) // 2])
     with pytest.raises(FileError, match="is not a valid MATLAB file"):
         load_dataset("svhn", folder=tmp_path)

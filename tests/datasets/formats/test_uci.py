@@ -21,7 +21,7 @@ SAID = RNG.integers(1, 27, 30)
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR)  # small files are not of the published size, and it is said
+    caplog.set_level(logging.ERROR)  # small files are not of the published size, and that is logged
 
 
 def letter_arff(path: Path) -> None:
@@ -76,16 +76,18 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("where", ["", "openml-6", "letter"])
+@pytest.mark.parametrize("subfolder", ["", "openml-6", "letter"])
 @pytest.mark.parametrize("name", WAYS)
-def test_letter_is_the_same_from_every_format(tmp_path: Path, name: str, where: str) -> None:
-    (tmp_path / where).mkdir(exist_ok=True)
-    WAYS[name](tmp_path / where / name)
+def test_letter_is_the_same_from_every_format(tmp_path: Path, name: str, subfolder: str) -> None:
+    (tmp_path / subfolder).mkdir(exist_ok=True)
+    WAYS[name](tmp_path / subfolder / name)
+
     split = load_dataset("openml-6", folder=tmp_path)
     assert (len(split.train), len(split.test), split.validation) == (20, 5, None)
     assert split.train.labels.tolist() == [ord(c) - 65 for c in CAPITALS[:20]], (
         "the published order"
     )
+
     low, high = MEASURES[:20].min(0), MEASURES[:20].max(0)
     scaled = torch.as_tensor((MEASURES - low) / (high - low), dtype=torch.float32)
     torch.testing.assert_close(torch.cat([split.train.inputs, split.test.inputs]), scaled)
@@ -111,11 +113,11 @@ def isolet_data(folder: Path) -> None:
 
 
 def isolet_arff(folder: Path) -> None:
-    kept = np.delete(SPOKEN, [577, 578, 579, 584], axis=1)
+    features = np.delete(SPOKEN, [577, 578, 579, 584], axis=1)
     names = "".join(f"@ATTRIBUTE f{k} REAL\n" for k in range(613))
     rows = "".join(
         ",".join(map(repr, map(float, row))) + f",'{c}'\n"
-        for row, c in zip(kept, SAID, strict=True)
+        for row, c in zip(features, SAID, strict=True)
     )
     classes = ",".join(f"'{k}'" for k in range(1, 27))
     (folder / "openml-44135.arff").write_text(
@@ -124,10 +126,10 @@ def isolet_arff(folder: Path) -> None:
 
 
 def isolet_npz(folder: Path) -> None:
-    whole = np.round(SPOKEN * 10_000).astype(np.int16)
+    ten_thousandths = np.round(SPOKEN * 10_000).astype(np.int16)
     np.savez(
         folder / "isolet.npz",
-        x_e4=whole,
+        x_e4=ten_thousandths,
         y=(SAID - 1).astype(np.uint8),
         part=np.ones(30, dtype=np.uint8),
     )
@@ -137,13 +139,16 @@ def isolet_npz(folder: Path) -> None:
 def test_isolet_is_the_same_from_every_format(tmp_path: Path, write: object) -> None:
     write(tmp_path)  # type: ignore[operator]
     split = load_dataset("openml-44135", folder=tmp_path)
+
     assert split.train.inputs.shape == (24, 613)
     assert split.test.inputs.shape == (6, 613)
-    kept = np.delete(SPOKEN, [577, 578, 579, 584], axis=1).astype(np.float32)
+
+    features = np.delete(SPOKEN, [577, 578, 579, 584], axis=1).astype(np.float32)
     order = [
-        int(np.abs(kept - row.numpy()).sum(1).argmin())
+        int(np.abs(features - row.numpy()).sum(1).argmin())
         for row in (*split.train.inputs, *split.test.inputs)
     ]
+
     assert sorted(order) == list(range(30))
     assert order != list(range(30)), "shuffled"
     assert [*split.train.labels, *split.test.labels] == [SAID[row] - 1 for row in order]
@@ -167,7 +172,7 @@ def test_numbers_of_classes_count_from_one_unless_there_is_a_nought(tmp_path: Pa
         (tmp_path / "openml-44135.csv").write_text(f"{head}\n{rows.format(*labels)}")
         split = load_dataset("openml-44135", folder=tmp_path)
         seen[labels] = sorted([*split.train.labels, *split.test.labels])
-    assert all(found == [0, 1, 25] for found in seen.values())
+    assert all(codes == [0, 1, 25] for codes in seen.values())
 
 
 def test_random_rbf_takes_the_first_rows_whether_the_file_goes_on_or_not(tmp_path: Path) -> None:
@@ -177,9 +182,11 @@ def test_random_rbf_takes_the_first_rows_whether_the_file_goes_on_or_not(tmp_pat
     (tmp_path / "short").mkdir()
     np.savez(tmp_path / "long" / "openml-156.npz", x=rows, y=labels)
     np.savez(tmp_path / "short" / "randomrbf.npz", x=rows[:100_000], y=labels[:100_000])
+
     long, short = (
         load_dataset("openml-156", folder=tmp_path / which) for which in ("long", "short")
     )
+
     assert (len(long.train), len(long.test)) == (40_000, 10_000)
     assert torch.equal(long.train.inputs, short.train.inputs)
     assert torch.equal(long.test.inputs, short.test.inputs)
@@ -214,7 +221,7 @@ def test_a_split_in_the_file_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("letter-recognition.data", "", "has no rows"),
         (
@@ -245,10 +252,10 @@ def test_a_split_in_the_file_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_letter_is_one_sentence(
-    tmp_path: Path, name: str, text: str, said: str
+    tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(FileError, match=said):
+    with pytest.raises(FileError, match=message):
         load_dataset("openml-6", folder=tmp_path)
 
 

@@ -102,8 +102,8 @@ def test_dropout_depends_on_the_member_alone_and_keeps_the_mean() -> None:
     assert not torch.equal(together[0], together[1])
     assert not torch.equal(together, drop([5, 6, 7], 1))
 
-    kept = (together > 0).double().mean()
-    assert float(kept) == pytest.approx(1 - rate, abs=0.03)
+    kept_share = (together > 0).double().mean()
+    assert float(kept_share) == pytest.approx(1 - rate, abs=0.03)
     torch.testing.assert_close(
         together[together > 0].unique(), torch.tensor([4 / 3]), rtol=1e-5, atol=0
     )
@@ -115,12 +115,12 @@ def test_a_dropped_window_passes_no_gradient() -> None:
     bias = torch.ones(MEMBERS, C_OUT)
     dropout = fused.Dropout(0.5, 0, torch.tensor([1, 2]), torch.tensor([7]))
     pooled, codes = fused.convolve_and_pool(x, weight, bias, padding=1, dropout=dropout)
-    whole, _ = fused.convolve_and_pool(x, weight, bias, padding=1, dropout=None)
+    undropped, _ = fused.convolve_and_pool(x, weight, bias, padding=1, dropout=None)
 
     assert codes is not None
     assert torch.equal(codes == 4, pooled == 0)
     is_kept = pooled > 0
-    torch.testing.assert_close(pooled[is_kept], 2 * whole[is_kept])
+    torch.testing.assert_close(pooled[is_kept], 2 * undropped[is_kept])
     gradient = fused.unpool(torch.ones_like(pooled), codes, 0.5)
     assert float(gradient.sum()) == 2 * int(is_kept.sum())
 

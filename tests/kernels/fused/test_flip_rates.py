@@ -36,6 +36,7 @@ def fused_rates(
 ) -> Tensor:
     rates = features.new_empty((len(moves), 2, len(features)))
     rows = ldm._FlipRates(features, weight, bias)
+
     for number in range(len(rows._row_slices)):
         tile = rows._tile(number)
         flips.fill_flip_rates(
@@ -47,6 +48,7 @@ def fused_rates(
             shifts,
             tied=tile.tied,
         )
+
     return rates.flatten(0, 1)
 
 
@@ -93,10 +95,11 @@ def test_on_a_gpu_the_metric_is_that_of_plain_torch(
     classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features, weight, shift = head(3000, classes, 96, bias=True, seed=classes)
-    found = []
-    for told in ("0", "1"):
-        monkeypatch.setenv("TEETER_FUSED", told)
+    values = []
+    for setting in ("0", "1"):
+        monkeypatch.setenv("TEETER_FUSED", setting)
         directions = ldm.ray_directions(0, 64, weight, shift)
-        found.append(ldm.ldm_by_rays(features, weight, shift, directions=directions))
-    assert (found[0] == found[1]).float().mean() > 0.95
-    torch.testing.assert_close(found[0], found[1], rtol=0, atol=3 / 3000)
+        values.append(ldm.ldm_by_rays(features, weight, shift, directions=directions))
+
+    assert (values[0] == values[1]).float().mean() > 0.95
+    torch.testing.assert_close(values[0], values[1], rtol=0, atol=3 / 3000)

@@ -73,10 +73,10 @@ def test_rates_are_those_of_plain_torch(
     features, weight, shift = make_pool(rows, classes, width, bias=bias)
     (directions,) = subspace_directions(0, 19, weight, shift, subspace=subspace)
     plain = ldm._FlipRates(features, weight, shift)._compute_in_subspaces(directions)
-    found = compute_fused(features, weight, shift, directions)
+    rates = compute_fused(features, weight, shift, directions)
 
     # bfloat16 has 8 bits. A ratio is small where two changes nearly cancel.
-    assert (found - plain).norm() < 0.02 * plain.norm()
+    assert (rates - plain).norm() < 0.02 * plain.norm()
 
 
 def test_tied_classes_flip_at_once_or_never() -> None:
@@ -88,10 +88,10 @@ def test_tied_classes_flip_at_once_or_never() -> None:
     coefficients[3, 4] += 1.0
 
     plain = ldm._FlipRates(features, weight, None)._compute_in_subspaces(directions)
-    found = compute_fused(features, weight, None, directions)
+    rates = compute_fused(features, weight, None, directions)
     assert plain.isinf().any()
     assert not plain[:6].isinf().any()
-    assert torch.equal(found.isinf(), plain.isinf())
+    assert torch.equal(rates.isinf(), plain.isinf())
 
 
 def test_inverse_gaps_are_those_of_plain_torch() -> None:

@@ -45,19 +45,23 @@ class MockProvider:
         self.issuer = f"http://{host}:{port}"
         self.email = "ann@example.org"
         self.keys = KeySet([rsa_key("first")])
+
         self.changed_claims: dict[str, Any] = {}
         """Claims that replace or, if None, remove those of a correct token."""
         self.changed_discovery: dict[str, Any] = {}
         self.make_token: Callable[[dict[str, Any]], str] = sign
+
         self.is_down = False
         self.shows_page = False
         """Whether people see a page and must press a button, instead of being sent back at once."""
         self.answer_issuer: str | None = self.issuer
         """What it calls itself when it sends a browser back; None if it does not say."""
+
         self.moved_paths: dict[str, str] = {}
         """Paths of requests, and the usual ones that they stand for."""
         self.changed_responses: dict[str, bytes] = {}
         """Bodies of responses by path, instead of the right ones."""
+
         self.token_requests: list[dict[str, str]] = []
         self._requests_by_code: dict[str, dict[str, str]] = {}
 
@@ -116,6 +120,7 @@ class MockProvider:
             "email_verified": True,
             **self.changed_claims,
         }
+
         return {name: value for name, value in claims.items() if value is not None}
 
 
@@ -146,6 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         address = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
+
         match self.provider.moved_paths.get(address.path, address.path):
             case _ if self.provider.is_down:
                 self._send(503, {})

@@ -1,4 +1,4 @@
-"""While the tokens cannot be read, nobody is let in."""
+"""While the tokens cannot be read, no one is let in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from web.labelled_campaigns import AT
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": f"Bearer {TOKEN}"}])
-def test_a_database_that_is_away_lets_nobody_in(
+def test_a_database_that_is_away_lets_no_one_in(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
     def fail(*_: object) -> bool:

@@ -1,5 +1,5 @@
-"""Browsers are told not to run foreign scripts, not to show pages in frames, not
-to keep answers.
+"""Headers forbid browsers to run foreign scripts, to show pages in frames and to store
+responses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from web.servers import HARMFUL
 
 
 def test_every_response_has_the_headers(client: TestClient) -> None:
-    for path in ("/c/texts", AT, "/static/label.js", "/c/nothing", f"{AT}/item?id=nobody"):
+    for path in ("/c/texts", AT, "/static/label.js", "/c/nothing", f"{AT}/item?id=unknown"):
         headers = client.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self'")
         assert "unsafe" not in headers["content-security-policy"]
