@@ -60,7 +60,7 @@ $(VENV)/.everything: $(VENV)/.tools
 
 # Label Studio needs older versions of packages that teeter uses: it has an environment of its own.
 $(LABEL_STUDIO): | $(VENV)/.ready
-	$(PYTHON) -m venv $(VENV)/label-studio
+	$(BIN)/python -m venv $(VENV)/label-studio
 	$(VENV)/label-studio/bin/python -m pip install --quiet --disable-pip-version-check label-studio==1.23.2
 
 $(VENV)/.oracles: $(VENV)/.ready

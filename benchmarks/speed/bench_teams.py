@@ -177,7 +177,11 @@ def run_server(location: str) -> Iterator[str]:
             yield read_url(process)
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(300)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             if process.stdout is not None:
                 process.stdout.close()
 

@@ -167,7 +167,11 @@ def main(out: Path, answers: int = 160) -> None:
             take_pictures(address, out, messages, answers)
         finally:
             server.terminate()
-            server.wait()
+            try:
+                server.wait(300)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
             server.stdout.close()
 
 

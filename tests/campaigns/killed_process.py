@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +14,9 @@ import pytest
 __all__ = ["Report", "kill_after", "needs_fork"]
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+PATIENCE = 600
+"""Seconds that a process has for its reports."""
 
 Report = Callable[[str], object]
 """Sends one line to the test."""
@@ -34,12 +39,20 @@ def kill_after(work: Callable[[Report], None], reports: int, pause: float = 0.0)
         os.close(read_end)
         try:
             work(lambda line: os.write(write_end, f"{line}\n".encode()))
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
 
     os.close(write_end)
     with os.fdopen(read_end) as pipe:
+        # A child that hangs ends too, and then reports nothing more.
+        timer = threading.Timer(PATIENCE, os.kill, (child, signal.SIGKILL))
+        timer.start()
         lines = [pipe.readline() for _ in range(reports)]
+        timer.cancel()
+        timer.join()
+
         time.sleep(pause)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -164,10 +164,10 @@ def test_the_page_goes_on_by_itself(
 
 def wait_for_more_answers(annotators: list[AnnotatorDuringOutages], count: int = 3) -> None:
     """Wait until the server has acknowledged more answers of every annotator."""
-    for annotator in annotators:
-        annotator.limit = len(annotator.acknowledged) + QUOTA
-
     goals = [len(annotator.acknowledged) + count for annotator in annotators]
+    for annotator, goal in zip(annotators, goals, strict=True):
+        annotator.limit = goal + QUOTA - count
+
     ends = time.monotonic() + PATIENCE / 1000
     while any(
         len(annotator.acknowledged) < goal

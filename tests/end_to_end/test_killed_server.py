@@ -164,7 +164,9 @@ def test_killed_after_a_few_answers(tmp_path: Path) -> None:
 
         ready = threading.Event()
         gone = threading.Event()
-        annotator = threading.Thread(target=label, args=(server.address, acknowledged, ready, gone))
+        annotator = threading.Thread(
+            target=label, args=(server.address, acknowledged, ready, gone), daemon=True
+        )
         annotator.start()
 
         wait_for_answers(acknowledged, 3)
@@ -193,7 +195,7 @@ def test_killed_while_an_annotator_labels(kills: int, tmp_path: Path) -> None:
             ready = threading.Event()
             gone = threading.Event()
             annotator = threading.Thread(
-                target=label, args=(server.address, acknowledged, ready, gone)
+                target=label, args=(server.address, acknowledged, ready, gone), daemon=True
             )
             annotator.start()
 

@@ -124,7 +124,9 @@ class RetryingAnnotator(threading.Thread):
                 time.sleep(0.02)
                 continue
 
-            if response.status_code == 503 and not self.stop.is_set():
+            if response.status_code == 503:
+                if self.stop.is_set():
+                    return None
                 time.sleep(0.02)
                 continue
 

@@ -117,6 +117,7 @@ def test_killed_when_some_rounds_are_on_disk_it_goes_on(finished_run: Run, tmp_p
 
 
 @needs_fork
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, torch cannot train after a fork")
 def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
     finished_run: Run, tmp_path: Path
 ) -> None:
@@ -127,14 +128,14 @@ def test_killed_at_ten_moments_it_gives_what_an_unbroken_run_gives(
         kill_after(
             partial(run_and_report_rounds, tmp_path),
             reports=moments.randint(1, 2),
-            pause=moments.uniform(0, 0.003),
+            pause=moments.uniform(0, 0.006),
         )
         killed += 1
         rounds = len(read_run(tmp_path).rounds)
         assert rounds > done, "what was done is not done again"
         done = rounds
 
-    assert killed >= 2, "the run ended before the second kill"
+    assert killed >= 3, "the run ended before the third kill"
     finished = run_setting(TINY, tmp_path, device="cpu")
     assert results_without_times(finished) == results_without_times(finished_run)
 

@@ -15,6 +15,8 @@ const SMALLEST_POINT = 1.5;  // in pixels of the page, as all sizes here
 const LARGEST_POINT = 7;
 const ROUND_FROM = 4;  // smaller points are drawn as squares, which is faster and looks the same
 const LABELLED_SCALE = 1.6;
+const SMALLEST_RING = 9;  // radius of the ring around the opened point
+const RING_GAP = 3;  // between a large point and its ring
 const CLICK_RADIUS = 14;
 const DRAG_DISTANCE = 6;
 
@@ -118,9 +120,9 @@ function rankLdm() {
 }
 
 // Few points are large and easy to hit; many are small and leave the structure visible.
-function pointSize(count) {
-  const size = 200 / Math.sqrt(count);
-  return Math.max(SMALLEST_POINT, Math.min(LARGEST_POINT, size));
+function pointSize() {
+  const size = Math.max(SMALLEST_POINT, Math.min(LARGEST_POINT, 200 / Math.sqrt(points.count)));
+  return size * Math.min(2, Math.sqrt(view.zoom));
 }
 
 // Groups of points of one colour and size, so that the context changes its colour only a few times. Large ones come last.
@@ -158,8 +160,7 @@ function draw() {
   canvas.height = box.height * pixelRatio();
   if (!points) return;
 
-  const size = pointSize(points.count) * Math.min(2, Math.sqrt(view.zoom));
-  for (const { scale, colour, indices } of groupPoints()) drawPoints(indices, colour, scale * size);
+  for (const { scale, colour, indices } of groupPoints()) drawPoints(indices, colour, scale * pointSize());
 
   if (opened >= 0) drawRing(opened);
   drawLegend();
@@ -190,7 +191,8 @@ function drawRing(index) {
   context.strokeStyle = themeColour("--ink");
   context.lineWidth = 2 * pixelRatio();
   context.beginPath();
-  context.arc(x, y, 9 * pixelRatio(), 0, 2 * Math.PI);
+  const radius = Math.max(SMALLEST_RING, LABELLED_SCALE * pointSize() / 2 + RING_GAP);
+  context.arc(x, y, radius * pixelRatio(), 0, 2 * Math.PI);
   context.stroke();
 }
 
