@@ -24,7 +24,6 @@ from teeter.errors import InputError, MissingExtraError, StoreError
 
 CARDS = [f"I lost card number {k}" for k in range(12)]
 RATES = [f"the exchange rate of currency {k}" for k in range(12)]
-OLD_SCHEMA = Path(__file__).parent / "data" / "schema_1.sql"
 
 
 class RecordingEncoder(Encoder):
@@ -354,44 +353,6 @@ def test_broken_images_are_left_out_and_the_rest_goes_on(tmp_path: Path) -> None
     assert list(result.encoding.unreadable) == ["3.png"]
     questions = Campaign.open(tmp_path / "i.teeter").ask(10)
     assert sorted(question.item for question in questions) == [f"{k}.png" for k in (0, 1, 2, 4, 5)]
-
-
-@pytest.fixture
-def old_campaign(tmp_path: Path) -> Path:
-    """A database of two campaigns as the first schema stored them."""
-    path = tmp_path / "old.teeter"
-    connection = sqlite3.connect(path)
-    connection.executescript(OLD_SCHEMA.read_text())
-    connection.close()
-    return path
-
-
-def test_a_campaign_of_the_first_schema_opens_and_goes_on(old_campaign: Path) -> None:
-    campaign = Campaign.open(old_campaign, "texts")
-
-    status = campaign.status()
-    assert (status.items, status.labelled, status.version) == (10, 6, 1)
-    assert (status.encoder, status.unencoded) == ("tfidf", 0)
-    assert len(campaign.ask(4)) == 4
-    assert features(campaign).shape[0] == 10
-
-    # The state of the encoder was not kept: all items are encoded together once more.
-    result = campaign.add([("t10", "the euro rate of today")])
-    assert result.encoding is not None
-    assert result.encoding.encoded == 11
-    assert campaign.status().unencoded == 0
-    campaign.tell("t10", "rates")
-    assert campaign.train().version == 2
-    assert campaign.add([("t11", "a stolen card")]).encoding.encoded == 1
-
-
-def test_own_features_of_the_first_schema_stay(old_campaign: Path) -> None:
-    campaign = Campaign.open(old_campaign, "points")
-
-    np.testing.assert_array_equal(features(campaign), np.arange(12).reshape(6, 2))
-    assert campaign.status().encoder == "you"
-    campaign.add([{"id": "p6", "features": [12.0, 13.0]}])
-    assert len(campaign.ask(9)) == 5
 
 
 def test_a_campaign_file_cannot_name_an_encoder_that_runs_code(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +23,6 @@ from teeter.campaigns.suggestions import (
 from teeter.errors import InputError, TeeterError, UnknownNameError
 
 CLASSES = ("spam", "ham")
-OLD_SCHEMA = Path(__file__).parent / "data" / "schema_1.sql"
 
 
 @pytest.fixture
@@ -272,23 +269,3 @@ def test_the_most_accurate_source_is_shown_first() -> None:
     unknown = report("unknown", 0, 0)
     assert rank_sources([poor, lucky, unknown, good]) == ["good", "lucky", "unknown", "poor"]
     assert rank_sources([unknown, report("newer", 0, 0)]) == ["newer", "unknown"]
-
-
-def test_a_campaign_of_the_first_schema_gets_descriptions_and_suggestions(tmp_path: Path) -> None:
-    path = tmp_path / "old.teeter"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(OLD_SCHEMA.read_text())
-
-    campaign = Campaign.open(path, "texts")
-    assert campaign.descriptions == {}
-    assert campaign.sources() == []
-    first, *_ = campaign.classes
-    campaign.describe({first: "Described at last."})
-    item = campaign.ask(1)[0].item
-    campaign.add_predictions([{"id": item, "label": first}], "old model")
-    campaign.database.close()
-
-    reopened = Campaign.open(path, "texts")
-    assert reopened.descriptions[first].description == "Described at last."
-    assert reopened.sources()[0].items == 1
-    assert not reopened.settings.names, "it goes on as it began"

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from filelock import FileLock, Timeout
 
 from teeter.campaigns.db.error_messages import is_sqlite_busy
-from teeter.campaigns.db.migrations import require_known_versions
+from teeter.campaigns.db.migrations import require_known_version
 from teeter.errors import FileError, StoreError
 
 __all__ = ["atomic_file", "back_up", "check_backup", "copy_intact_backup", "restore"]
@@ -56,7 +56,7 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
 
     Raises:
         FileError: If a file is missing, in the way or in use, or cannot be written.
-        StoreError: If the backup is damaged, or was written by a newer version of teeter.
+        StoreError: If the backup is damaged, or its schema is too old or too new.
     """
     _require_backup(backup, target)
 
@@ -76,7 +76,7 @@ def check_backup(backup: Path) -> None:
 
     Raises:
         FileError: If it is missing or empty, or there is no space to read it.
-        StoreError: If it is damaged, or was written by a newer version of teeter.
+        StoreError: If it is damaged, or its schema is too old or too new.
     """
     with copy_intact_backup(backup):
         pass
@@ -88,7 +88,7 @@ def copy_intact_backup(backup: Path) -> Iterator[Path]:
 
     Raises:
         FileError: If it is missing or empty, or there is no space for the copy.
-        StoreError: If it is damaged, or was written by a newer version of teeter.
+        StoreError: If it is damaged, or its schema is too old or too new.
     """
     with TemporaryDirectory(prefix="teeter-backup-") as folder:
         copy = Path(folder) / backup.name
@@ -208,7 +208,7 @@ def _find_damage(path: Path) -> str | None:
     """Return what is wrong with a campaign's file, or None if it is intact.
 
     Raises:
-        StoreError: If it was written by a newer version of teeter.
+        StoreError: If its schema is too old or too new.
     """
     with closing(sqlite3.connect(path)) as connection:
         problems = [line for (line,) in connection.execute("PRAGMA integrity_check(3)")]
@@ -224,8 +224,8 @@ def _find_damage(path: Path) -> str | None:
         if not {"campaigns", "migrations"} <= tables:
             return "it has none of a campaign's tables"
 
-        versions = connection.execute("SELECT version FROM migrations")
-        require_known_versions(version for (version,) in versions)
+        (version,) = connection.execute("SELECT max(version) FROM migrations").fetchone()
+        require_known_version(version)
     return None
 
 

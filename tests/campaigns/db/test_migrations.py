@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -11,6 +12,8 @@ import pytest
 from sqlalchemy import Connection, inspect, text
 
 from campaigns.stores import POSTGRESQL_SLOW, begun, new_place
+from teeter.campaigns.backup import restore
+from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Database, schema
 from teeter.campaigns.db.migrations import MIGRATIONS, Migration
 from teeter.errors import StoreError
@@ -19,6 +22,12 @@ Apply = Callable[[Connection], None]
 
 NAMES = [migration.name for migration in MIGRATIONS]
 NEWEST = MIGRATIONS[-1].version
+
+DATA = Path(__file__).parents[1] / "data"
+
+STORED_FILES = sorted(DATA.glob("schema_*.teeter"))
+"""A campaign file of each version of the schema, with two campaigns: one with answers, a decision
+and a promise, and one with a table, descriptions, suggestions and a webhook. Never changed."""
 
 
 @pytest.fixture(params=POSTGRESQL_SLOW)
@@ -80,9 +89,107 @@ def test_a_new_database_has_every_table_and_every_migration_recorded(tmp_path: P
     assert database.upgraded == NAMES
 
 
-def test_versions_count_up_from_one() -> None:
+@pytest.mark.parametrize("kind", POSTGRESQL_SLOW)
+def test_tables_made_by_migrations_equal_tables_made_new(kind: str, tmp_path: Path) -> None:
+    database = Database(new_place(kind, tmp_path), create=True)
+    with database.reading() as connection:
+        by_migrations = describe_tables(connection)
+
+    with database.writing() as connection:
+        schema.metadata.drop_all(connection)
+        schema.metadata.create_all(connection)
+    with database.reading() as connection:
+        assert describe_tables(connection) == by_migrations
+    database.close()
+
+
+def describe_tables(connection: Connection) -> dict[str, list[object]]:
+    """Return what the database itself says of each table."""
+    inspector = inspect(connection)
+
+    descriptions = {}
+    for table in inspector.get_table_names():
+        columns = inspector.get_columns(table)
+        for column in columns:
+            column["type"] = str(column["type"])
+        indexes = inspector.get_indexes(table)
+        for index in indexes:
+            options = index.pop("dialect_options", {})
+            index["where"] = {name: str(option) for name, option in options.items()}
+
+        descriptions[table] = [
+            columns,
+            inspector.get_pk_constraint(table),
+            inspector.get_foreign_keys(table),
+            inspector.get_unique_constraints(table),
+            inspector.get_check_constraints(table),
+            indexes,
+        ]
+    return descriptions
+
+
+def test_the_versions_of_migrations_count_up() -> None:
     versions = [migration.version for migration in MIGRATIONS]
-    assert versions == list(range(1, len(MIGRATIONS) + 1))
+    assert versions == list(range(9, 9 + len(MIGRATIONS)))
+
+
+def test_every_version_has_a_stored_file() -> None:
+    versions = [int(path.stem.removeprefix("schema_")) for path in STORED_FILES]
+    assert sorted(versions) == [migration.version for migration in MIGRATIONS]
+
+
+@pytest.mark.parametrize("stored", STORED_FILES, ids=lambda path: path.stem)
+def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(stored, path)
+    before = count_rows(path)
+
+    promised = Campaign.open(path, "small")
+    assert promised.status().items == 149  # and one that was withdrawn
+    assert promised.finish().is_started
+    assert [certificate.code for certificate in promised.certificates()] == ["8daf32924daee3fd"]
+    promised.database.close()
+    described = Campaign.open(path, "letters")
+    assert described.row("t3")["amount"] == 4.5
+    assert described.sources()[0].items == 16
+    described.database.close()
+
+    after = count_rows(path)
+    del before["migrations"], after["migrations"]
+    assert after == before
+    assert {"answers": 136, "models": 2, "decisions": 1, "finishes": 1}.items() <= after.items()
+
+    described = Campaign.open(path, "letters")
+    described.tell(described.ask(1)[0].item, "card")
+    assert described.train().version == 2
+    described.database.close()
+
+
+def count_rows(path: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute("select name from sqlite_master where type = 'table'")
+        return {
+            table: connection.execute(f"select count(*) from {table}").fetchone()[0]
+            for (table,) in tables.fetchall()
+        }
+
+
+def test_a_file_of_an_unreleased_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "old.teeter"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((DATA / "schema_1.sql").read_text())
+    before = read_everything(path)
+
+    message = (
+        "An unreleased version of teeter, from before 0.1, made this campaign: its schema has "
+        "version 1, but this version of teeter reads only versions from 9 on. Export the labels"
+    )
+    with pytest.raises(StoreError, match=message):
+        Database(path)
+    with pytest.raises(StoreError, match=message):
+        restore(path, tmp_path / "new.teeter")
+
+    assert read_everything(path) == before
 
 
 def test_an_older_database_is_upgraded_in_place_and_in_order(
@@ -96,20 +203,17 @@ def test_an_older_database_is_upgraded_in_place_and_in_order(
 
     assert read_column(location, "select note from notes") == ["length 6"] * 6
     versions = read_column(location, "select version from migrations order by version")
-    assert versions == list(range(1, NEWEST + 3))
+    assert versions == list(range(9, NEWEST + 3))
 
     reopened = Database(location)
     assert reopened.upgraded == [], "each migration runs once"
     reopened.close()
 
 
-def test_a_new_database_does_not_run_the_migrations_of_old_ones(
+def test_a_new_database_runs_every_migration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Connection) -> None:
-        raise AssertionError("a new database has today's tables already")
-
-    add_migrations(monkeypatch, fail)
+    add_migrations(monkeypatch, add_length_column)
     database = Database(tmp_path / "campaign.teeter", create=True)
     assert database.upgraded == [*NAMES, f"change {NEWEST + 1}"]
     database.close()
@@ -141,7 +245,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
     monkeypatch.undo()
 
     versions = read_column(location, "select version from migrations order by version")
-    assert versions == list(range(1, NEWEST + 1))
+    assert versions == list(range(9, NEWEST + 1))
     assert len(read_column(location, "select id from history")) == 3
     database = Database(location)
     with database.reading() as connection:

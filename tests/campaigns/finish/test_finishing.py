@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -525,22 +523,6 @@ def test_copies_and_backups_keep_the_promise(
         copied = Campaign.open(tmp_path / f"{name}.teeter")
         assert copied.certificates() == [certificate]
         assert copied.finish() == campaign.finish()
-
-
-def test_a_campaign_from_before_promises_gets_its_tables(
-    campaign: Campaign, items: KnownItems, tmp_path: Path
-) -> None:
-    path = tmp_path / "small.teeter"
-    campaign.database.close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("drop table certificates")
-        connection.execute("drop table finishes")
-        connection.execute("delete from migrations where version = 3")
-        connection.commit()
-
-    opened = Campaign.open(path)
-    label_batches(opened, items, 1)
-    assert opened.start_finish().is_started
 
 
 @pytest.mark.slow

@@ -1,33 +1,19 @@
 """Numbered changes of the database schema.
 
-A new database gets the tables of ``schema`` at once, and every migration is recorded as applied. An
-older database runs the migrations it lacks, in order. So a change of the schema takes two steps:
-change ``schema``, and append a migration that turns the tables of the previous version into those.
+A database runs the migrations that it lacks, in order; a new one runs them all. The first creates
+the tables of schema 9, whose SQL is frozen in ``initial_schema``. So a change of the schema takes
+two steps: change ``schema``, and append a migration that turns the tables of the previous version
+into those, written in SQL or with tables of its own: ``schema`` goes on changing.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Dialect,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    insert,
-    inspect,
-    literal,
-    select,
-)
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, func, inspect, select
 
-from teeter.campaigns.db import schema
-from teeter.campaigns.db.statements import insert_row
+from teeter.campaigns.db.initial_schema import initial_statements
 from teeter.errors import StoreError
 
 __all__ = [
@@ -36,7 +22,7 @@ __all__ = [
     "is_campaign_database",
     "is_up_to_date",
     "migrate",
-    "require_known_versions",
+    "require_known_version",
 ]
 
 # Not part of schema: this table must exist before any other is created or changed.
@@ -60,148 +46,12 @@ class Migration:
 
 
 def _create_tables(connection: Connection) -> None:
-    dialect = connection.dialect
-    if dialect.name not in _schema_statements:
-        _schema_statements[dialect.name] = _compile_schema(dialect)
-
-    for statement in _schema_statements[dialect.name]:
+    for statement in initial_statements(connection.dialect.name):
         connection.exec_driver_sql(statement)
 
 
-_schema_statements: dict[str, list[str]] = {}
-"""The SQL statements that create all tables, by the name of the dialect."""
-
-
-def _compile_schema(dialect: Dialect) -> list[str]:
-    """Return the SQL statements that create all tables and their indexes."""
-    statements: list[CreateTable | CreateIndex] = []
-    for table in schema.metadata.sorted_tables:
-        indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        statements += [CreateTable(table), *map(CreateIndex, indexes)]
-
-    return [str(statement.compile(dialect=dialect)) for statement in statements]
-
-
-def _add_encodings(connection: Connection) -> None:
-    """Move the features of all items into an encoding of each campaign.
-
-    Schema 1 did not store the state of encoders. Only an encoder's name is known, from the history,
-    so all items are encoded again when items are added.
-    """
-    schema.encodings.create(connection)
-    schema.vectors.create(connection)
-
-    old_features = Table("features", MetaData(), autoload_with=connection)
-    with_features = (
-        select(schema.ITEMS.campaign_id)
-        .join(old_features, old_features.c.item_id == schema.ITEMS.id)
-        .distinct()
-    )
-    # All ids are fetched first, because the loop writes on the same connection.
-    for campaign_id in connection.scalars(with_features).all():
-        encoding_id = _add_old_encoding(connection, campaign_id)
-        rows = (
-            select(literal(encoding_id), old_features.c.item_id, old_features.c.vector)
-            .join(schema.items, schema.ITEMS.id == old_features.c.item_id)
-            .where(schema.ITEMS.campaign_id == campaign_id)
-        )
-        columns = ["encoding_id", "item_id", "vector"]
-        connection.execute(insert(schema.vectors).from_select(columns, rows))
-
-    old_features.drop(connection)
-
-
-def _add_old_encoding(connection: Connection, campaign_id: int) -> int:
-    """Add the encoding of a campaign whose features were stored without one."""
-    history = schema.HISTORY
-    query = (
-        select(history.at, history.detail)
-        .where(history.campaign_id == campaign_id, history.what == "encoded")
-        .order_by(history.id.desc())
-        .limit(1)
-    )
-    line = connection.execute(query).first()
-    encoder = "you"
-    if line is not None:
-        encoder = json.loads(line.detail).get("by", encoder)
-
-    kind = connection.scalar(
-        select(schema.ITEMS.kind).where(schema.ITEMS.campaign_id == campaign_id).limit(1)
-    )
-    # The history of schema 1 has one name for both of these encoders.
-    if encoder == "built-in":
-        encoder = "pixels" if kind == "image" else "tfidf"
-
-    values = {
-        "campaign_id": campaign_id,
-        "encoder": encoder,
-        "version": "1",
-        "checksum": "",
-        "state": None,
-        "fitted_on": 0,
-        "started": "" if line is None else line.at,
-        "is_current": True,
-        "revision": 1,
-    }
-    return insert_row(connection, schema.encodings, values)
-
-
-def _add_imported_tables(connection: Connection) -> None:
-    schema.imported_tables.create(connection)
-    schema.imported_rows.create(connection)
-
-
-def _add_webhooks(connection: Connection) -> None:
-    schema.webhooks.create(connection)
-    schema.webhook_deliveries.create(connection)
-
-
-def _add_answered_requests(connection: Connection) -> None:
-    schema.answered_requests.create(connection)
-
-
-def _note_running_requests(connection: Connection) -> None:
-    """Add what says that a request is being answered. The answers of two days may be forgotten."""
-    schema.answered_requests.drop(connection)
-    schema.answered_requests.create(connection)
-
-
-def _add_withdrawals(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE items ADD COLUMN withdrawn TEXT")
-    index = next(index for index in schema.items.indexes if index.name == "items_withdrawn")
-    index.create(connection)
-
-
-def _add_finishes(connection: Connection) -> None:
-    schema.finishes.create(connection)
-    schema.certificates.create(connection)
-
-
-def _add_suggestions(connection: Connection) -> None:
-    """Add the tables of class descriptions and suggestions, which start empty."""
-    new_tables = (
-        schema.class_descriptions,
-        schema.text_vectors,
-        schema.sources,
-        schema.suggestions,
-        schema.model_replies,
-        schema.shown_suggestions,
-    )
-    for table in new_tables:
-        table.create(connection)
-
-
-MIGRATIONS: tuple[Migration, ...] = (
-    Migration(1, "initial", _create_tables),
-    Migration(2, "encodings", _add_encodings),
-    Migration(3, "finishes", _add_finishes),
-    Migration(4, "suggestions", _add_suggestions),
-    Migration(5, "imported tables", _add_imported_tables),
-    Migration(6, "webhooks", _add_webhooks),
-    Migration(7, "answered requests", _add_answered_requests),
-    Migration(8, "running requests", _note_running_requests),
-    Migration(9, "withdrawals", _add_withdrawals),
-)
+# Unreleased versions of teeter had eight more, so that their files list the versions 1 to 9.
+MIGRATIONS: tuple[Migration, ...] = (Migration(9, "initial", _create_tables),)
 """All migrations, in the order of their versions."""
 
 
@@ -216,22 +66,17 @@ def migrate(connection: Connection, now: str) -> list[str]:
         The names of the migrations that the database lacked.
 
     Raises:
-        StoreError: a newer version of teeter wrote the database.
+        StoreError: its version is too old or too new for this version of teeter.
     """
     _applied.create(connection, checkfirst=True)
-    versions = set(connection.scalars(select(_applied.c.version)))
-    require_known_versions(versions)
+    version = connection.scalar(select(func.max(_applied.c.version)))
+    require_known_version(version)
 
-    missing = [migration for migration in MIGRATIONS if migration.version not in versions]
-
-    # A new database has today's tables at once: migrations change the tables of older ones.
-    if not versions:
-        _create_tables(connection)
-    else:
-        for migration in missing:
-            migration.apply(connection)
-
+    missing = [
+        migration for migration in MIGRATIONS if version is None or migration.version > version
+    ]
     for migration in missing:
+        migration.apply(connection)
         row = {
             "version": migration.version,
             "name": migration.name,
@@ -242,22 +87,29 @@ def migrate(connection: Connection, now: str) -> list[str]:
     return [migration.name for migration in missing]
 
 
-def require_known_versions(versions: Iterable[int]) -> None:
-    """Refuse a database with migrations that this version of teeter does not have.
+def require_known_version(version: int | None) -> None:
+    """Refuse a database whose schema this version of teeter does not know.
 
     Args:
-        versions: the versions of the migrations that were applied to a database.
+        version: the newest migration that was applied to a database; None for a new one.
 
     Raises:
-        StoreError: one of them is unknown.
+        StoreError: it is too old or too new.
     """
-    unknown = set(versions) - {migration.version for migration in MIGRATIONS}
+    oldest = MIGRATIONS[0].version
+    newest = MIGRATIONS[-1].version
 
-    if unknown:
-        newest = MIGRATIONS[-1].version
+    if version is not None and version < oldest:
+        raise StoreError(
+            "An unreleased version of teeter, from before 0.1, made this campaign: its schema has "
+            f"version {version}, but this version of teeter reads only versions from {oldest} on. "
+            "Export the labels with the version that made it, and import them into a new campaign."
+        )
+
+    if version is not None and version > newest:
         raise StoreError(
             "A newer version of teeter wrote this campaign: its schema has version "
-            f"{max(unknown)}, but this version of teeter supports only versions up to {newest}. "
+            f"{version}, but this version of teeter supports only versions up to {newest}. "
             "Update teeter to open it."
         )
 
@@ -272,5 +124,5 @@ def is_up_to_date(connection: Connection) -> bool:
     if not is_campaign_database(connection):
         return False
 
-    versions = set(connection.scalars(select(_applied.c.version)))
-    return versions == {migration.version for migration in MIGRATIONS}
+    version = connection.scalar(select(func.max(_applied.c.version)))
+    return bool(version == MIGRATIONS[-1].version)
