@@ -18,7 +18,7 @@ from urllib.parse import quote
 from filelock import FileLock, Timeout
 
 from teeter.campaigns.db.error_messages import is_sqlite_busy
-from teeter.campaigns.db.migrations import require_known_version
+from teeter.campaigns.db.migrations import require_own_schema
 from teeter.errors import FileError, StoreError
 
 __all__ = ["atomic_file", "back_up", "check_backup", "copy_intact_backup", "restore"]
@@ -56,7 +56,7 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
 
     Raises:
         FileError: If a file is missing, in the way or in use, or cannot be written.
-        StoreError: If the backup is damaged, or its schema is too old or too new.
+        StoreError: If the backup is damaged, or its schema is not one of teeter's.
     """
     _require_backup(backup, target)
 
@@ -76,7 +76,7 @@ def check_backup(backup: Path) -> None:
 
     Raises:
         FileError: If it is missing or empty, or there is no space to read it.
-        StoreError: If it is damaged, or its schema is too old or too new.
+        StoreError: If it is damaged, or its schema is not one of teeter's.
     """
     with copy_intact_backup(backup):
         pass
@@ -88,7 +88,7 @@ def copy_intact_backup(backup: Path) -> Iterator[Path]:
 
     Raises:
         FileError: If it is missing or empty, or there is no space for the copy.
-        StoreError: If it is damaged, or its schema is too old or too new.
+        StoreError: If it is damaged, or its schema is not one of teeter's.
     """
     with TemporaryDirectory(prefix="teeter-backup-") as folder:
         copy = Path(folder) / backup.name
@@ -194,7 +194,7 @@ def _copy_backup(backup: Path, part: Path) -> None:
     has_log = _append_to_name(backup, "-wal").exists()
     try:
         _copy_database(backup, part, "mode=ro" if has_log else "immutable=1")
-        damage = _find_damage(part)
+        damage = _find_damage(part, backup)
     except sqlite3.OperationalError:
         raise  # No space left, or no such folder: not the fault of the backup.
     except sqlite3.DatabaseError as error:
@@ -204,13 +204,24 @@ def _copy_backup(backup: Path, part: Path) -> None:
         raise StoreError(f"{backup} is damaged or is not a backup of a campaign: {damage}.")
 
 
-def _find_damage(path: Path) -> str | None:
+def _find_damage(path: Path, backup: Path) -> str | None:
     """Return what is wrong with a campaign's file, or None if it is intact.
 
+    Args:
+        path: A temporary copy of the backup.
+        backup: The backup, for messages.
+
     Raises:
-        StoreError: If its schema is too old or too new.
+        StoreError: If its schema is too old, too new, or has something that teeter did not make.
     """
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA trusted_schema=OFF")
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if not {"campaigns", "migrations"} <= tables:
+            return "it has none of a campaign's tables"
+        # First, because the checks below evaluate expressions of the schema.
+        require_own_schema(connection.execute, str(backup))
+
         problems = [line for (line,) in connection.execute("PRAGMA integrity_check(3)")]
         if problems != ["ok"]:
             return str(problems[0]).splitlines()[-1]
@@ -219,13 +230,6 @@ def _find_damage(path: Path) -> str | None:
         if dangling is not None:
             table, _, parent, _ = dangling
             return f"a row of {table} refers to a missing row of {parent}"
-
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        if not {"campaigns", "migrations"} <= tables:
-            return "it has none of a campaign's tables"
-
-        (version,) = connection.execute("SELECT max(version) FROM migrations").fetchone()
-        require_known_version(version)
     return None
 
 

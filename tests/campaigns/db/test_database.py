@@ -251,13 +251,14 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_every_commit_reaches_the_disk(path: Path) -> None:
+def test_every_commit_reaches_the_disk_and_the_schema_is_not_trusted(path: Path) -> None:
     create_campaign(path)
     database = Database(path)
     with database.reading() as connection:
         assert connection.exec_driver_sql("pragma journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("pragma synchronous").scalar() == 2
         assert connection.exec_driver_sql("pragma foreign_keys").scalar() == 1
+        assert connection.exec_driver_sql("pragma trusted_schema").scalar() == 0
     database.close()
 
 

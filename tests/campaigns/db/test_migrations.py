@@ -14,6 +14,7 @@ from sqlalchemy import Connection, inspect, text
 from campaigns.stores import POSTGRESQL_SLOW, begun, new_place
 from teeter.campaigns.backup import restore
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.copies import restore_to_database
 from teeter.campaigns.db import Database, schema
 from teeter.campaigns.db.migrations import MIGRATIONS, Migration
 from teeter.errors import StoreError
@@ -190,6 +191,77 @@ def test_a_file_of_an_unreleased_version_is_refused_and_left_alone(tmp_path: Pat
         restore(path, tmp_path / "new.teeter")
 
     assert read_everything(path) == before
+
+
+FOREIGN_OBJECTS = {
+    "trigger thief": "create trigger thief after insert on answers begin delete from answers; end",
+    "view spy": "create view spy as select * from people",
+    "table notes": "create table notes (text)",
+    "index items_by_kind": "create index items_by_kind on items (kind)",
+    "table locks": "alter table locks add column holder_2 text default (randomblob(1000000000))",
+    "table history": "update sqlite_master set sql = replace(sql, 'who TEXT NOT NULL', "
+    "'who TEXT NOT NULL CHECK (who <> ''ann'')') where name = 'history'",
+    "table campaigns": "update sqlite_master set sql = cast(replace(sql, 'UNIQUE (name)', "
+    "'UNIQUE (name), CHECK (id > 5)') as blob) where name = 'campaigns'",
+    "table migrations": "update sqlite_master set sql = replace(sql, 'name TEXT', 'name BLOB') "
+    "where name = 'migrations'",
+}
+"""What strangers may put into a file, by the type and name that the message names."""
+
+
+@pytest.mark.parametrize("name", FOREIGN_OBJECTS)
+def test_a_file_with_a_schema_that_teeter_did_not_make_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(STORED_FILES[-1], path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("pragma writable_schema = on")
+        connection.execute(FOREIGN_OBJECTS[name])
+    content = path.read_bytes()
+
+    message = f"campaign.teeter was not opened, because teeter did not make its '{name}'"
+    with pytest.raises(StoreError, match=message):
+        Campaign.open(path, "small")
+    with pytest.raises(StoreError, match=message):
+        restore(path, tmp_path / "new.teeter")
+    with pytest.raises(StoreError, match=message):
+        restore_to_database(path, f"sqlite:///{tmp_path / 'copy.teeter'}#small")
+
+    # All but the mark of the write-ahead log, in the head of the file.
+    assert path.read_bytes()[100:] == content[100:]
+
+
+def test_a_foreign_trigger_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(STORED_FILES[-1], path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(FOREIGN_OBJECTS["trigger thief"])
+        connection.execute("pragma writable_schema = on")
+        connection.execute(
+            "update sqlite_master set sql = cast(cast(sql || ' -- ' as blob) || x'ff' as text) "
+            "where type = 'trigger'"
+        )
+
+    with pytest.raises(StoreError, match="is damaged"):
+        Database(path)
+
+
+def test_statistics_and_columns_that_were_added_are_no_foreign_objects(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(STORED_FILES[-1], path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        # As unreleased versions added the column: SQLite breaks the lines elsewhere.
+        connection.execute("drop index items_withdrawn")
+        connection.execute("alter table items drop column withdrawn")
+        connection.execute("alter table items add column withdrawn TEXT")
+        connection.execute(
+            "CREATE INDEX items_withdrawn ON items (campaign_id) WHERE withdrawn IS NOT NULL"
+        )
+        connection.execute("analyze")
+
+    Database(path).close()
+    restore(path, tmp_path / "new.teeter")
 
 
 def test_an_older_database_is_upgraded_in_place_and_in_order(

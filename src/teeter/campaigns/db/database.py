@@ -28,7 +28,12 @@ from teeter.campaigns.db.error_messages import (
     database_error_message,
     is_sqlite_busy,
 )
-from teeter.campaigns.db.migrations import is_campaign_database, is_up_to_date, migrate
+from teeter.campaigns.db.migrations import (
+    is_campaign_database,
+    is_up_to_date,
+    migrate,
+    require_own_schema,
+)
 from teeter.errors import FileError, InputError, MissingExtraError, StoreError
 
 __all__ = ["Database"]
@@ -107,6 +112,8 @@ class Database:
     def _migrate(self, *, create: bool) -> None:
         # Read first: opening a database that is up to date need not wait for other writers.
         with self.reading() as connection:
+            if connection.dialect.name == "sqlite":
+                require_own_schema(connection.exec_driver_sql, self.display_url)
             up_to_date = is_up_to_date(connection)
             if self.path is None and not is_campaign_database(connection):
                 self._require_unused(connection, create=create)
@@ -370,9 +377,11 @@ def _create_postgres_engine(url: URL) -> Engine:
 def _configure_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # _begin_sqlite begins transactions, not the driver
 
-    # FULL syncs the write-ahead log at every commit, so that a commit survives a power failure.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    # The schema may be a stranger's, whose views and triggers must not call risky functions. FULL
+    # syncs the write-ahead log at every commit, so that a commit survives a power failure.
+    settings = ("trusted_schema=OFF", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    for setting in settings:
+        connection.execute(f"PRAGMA {setting}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -8,10 +8,23 @@ into those, written in SQL or with tables of its own: ``schema`` goes on changin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, func, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    func,
+    inspect,
+    select,
+)
 
 from teeter.campaigns.db.initial_schema import initial_statements
 from teeter.errors import StoreError
@@ -22,8 +35,17 @@ __all__ = [
     "is_campaign_database",
     "is_up_to_date",
     "migrate",
-    "require_known_version",
+    "require_own_schema",
 ]
+
+_SQLITE_STATEMENTS = frozenset(
+    {
+        "CREATE TABLE sqlite_sequence(name,seq)",
+        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+    }
+)
+"""What SQLite itself adds to the schema of a file: ANALYZE writes statistics."""
 
 # Not part of schema: this table must exist before any other is created or changed.
 _applied = Table(
@@ -70,7 +92,7 @@ def migrate(connection: Connection, now: str) -> list[str]:
     """
     _applied.create(connection, checkfirst=True)
     version = connection.scalar(select(func.max(_applied.c.version)))
-    require_known_version(version)
+    _require_known_version(version)
 
     missing = [
         migration for migration in MIGRATIONS if version is None or migration.version > version
@@ -87,7 +109,7 @@ def migrate(connection: Connection, now: str) -> list[str]:
     return [migration.name for migration in missing]
 
 
-def require_known_version(version: int | None) -> None:
+def _require_known_version(version: int | None) -> None:
     """Refuse a database whose schema this version of teeter does not know.
 
     Args:
@@ -112,6 +134,64 @@ def require_known_version(version: int | None) -> None:
             f"{version}, but this version of teeter supports only versions up to {newest}. "
             "Update teeter to open it."
         )
+
+
+def require_own_schema(execute: Callable[[str], Iterable[Any]], location: str) -> None:
+    """Refuse an SQLite file with a trigger, view, table or index that teeter did not make.
+
+    Such objects act on their own: a trigger may delete every answer that was just acknowledged.
+
+    Args:
+        execute: executes a statement and returns its rows.
+        location: the path of the file, as users may read it.
+
+    Raises:
+        StoreError: there is such an object, or the version of the schema is too old or too new.
+    """
+    # SQLite parses whatever is stored as the SQL, even a blob. Indexes of constraints have none.
+    query = "SELECT type || ' ' || name, CAST(sql AS TEXT) FROM sqlite_master WHERE sql IS NOT NULL"
+    objects = list(execute(query))
+    statements = {_join_lines(sql) for _, sql in objects}
+
+    # Only a table that is our own is read: a view of its name could run for ever.
+    version = None
+    if statements & _known_statements(()):
+        ((version,),) = execute(f"SELECT max(version) FROM {_applied.name}")
+        _require_known_version(version)
+
+    applied = [
+        migration
+        for migration in MIGRATIONS
+        if version is not None and migration.version <= version
+    ]
+    known = _known_statements(tuple(applied)) | _SQLITE_STATEMENTS
+    for name, sql in objects:
+        if _join_lines(sql) not in known:
+            raise StoreError(
+                f"{location} was not opened, because teeter did not make its {name!r}, "
+                "which could change or delete answers without a word. If you added it yourself, "
+                "remove it; otherwise do not trust the file."
+            )
+
+
+@cache
+def _known_statements(migrations: tuple[Migration, ...]) -> frozenset[str]:
+    """Return the SQL of all tables and indexes of an SQLite file after some migrations."""
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        _applied.create(connection)
+        for migration in migrations:
+            migration.apply(connection)
+
+        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+        statements = connection.exec_driver_sql(query).scalars().all()
+    engine.dispose()
+    return frozenset(map(_join_lines, statements))
+
+
+def _join_lines(sql: str) -> str:
+    """Return a statement on one line, because ALTER TABLE breaks lines elsewhere."""
+    return " ".join(sql.split())
 
 
 def is_campaign_database(connection: Connection) -> bool:
