@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, Table, event, func, select
 from sqlalchemy.exc import OperationalError
 
 from campaigns.history_replay import replay_answers
@@ -289,3 +289,36 @@ def test_a_nul_character_that_a_server_cannot_store_is_named_with_its_item(
     assert copy_campaign(source, elsewhere, "reviews")["items"] == 6
     for database in (source, target, elsewhere):
         database.close()
+
+
+def count_steps_of_copy(items: int, folder: Path) -> int:
+    """Copy a campaign to a file, and return how many hundred steps SQLite took to read it."""
+    settings = Settings(kind="features")
+    source = Campaign.create(folder / f"{items}.teeter", "points", ["left", "right"], settings)
+    source.add({"id": str(k), "features": [float(k)]} for k in range(items))
+    for question in source.ask(10):
+        source.tell(question.item, "left")
+    source.database.close()
+
+    steps = 0
+
+    def count_step() -> None:
+        nonlocal steps
+        steps += 1
+
+    def count_steps(connection: sqlite3.Connection, _: object) -> None:
+        connection.set_progress_handler(count_step, 100)
+
+    opened = Database(folder / f"{items}.teeter")
+    event.listen(opened.engine, "connect", count_steps)
+    opened.engine.dispose()
+    _, counts = copy_to_location(opened, "points", str(folder / f"{items}_copy.teeter"))
+    opened.close()
+    assert counts["items"] == counts["vectors"] == items
+    return steps
+
+
+def test_the_work_of_a_copy_grows_with_the_number_of_items(tmp_path: Path) -> None:
+    few = count_steps_of_copy(200, tmp_path)
+    many = count_steps_of_copy(2000, tmp_path)
+    assert many < 1.5 * 10 * few

@@ -195,12 +195,12 @@ def _select_rows(table: Table, campaign_id: int) -> Select[Any]:
         return select(table).where(table.c.campaign_id == campaign_id).order_by(table.c.id)
 
     parent, foreign_key = _parent(table)
-    order = table.c.id if "id" in table.c else foreign_key
+    order = [table.c.id] if "id" in table.c else list(table.primary_key)
     return (
         select(table)
         .join(parent, parent.c.id == foreign_key)
         .where(parent.c.campaign_id == campaign_id)
-        .order_by(order)
+        .order_by(*order)
     )
 
 
@@ -208,6 +208,9 @@ def _parent(table: Table) -> tuple[Table, Column[Any]]:
     """Return the table that says whose row it is, and the column that points to that table."""
     if table is schema.picks:
         return schema.batches, table.c.batch_id
+    # Not the items: no index begins with the item, so each would scan all vectors.
+    if table is schema.vectors:
+        return schema.encodings, table.c.encoding_id
     return schema.items, table.c.item_id
 
 
