@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from teeter import arrays
 from teeter.arrays import as_tensor
 from teeter.datasets.array_files import PoolFile, read_head, read_pool
 from teeter.errors import FileError, InputError, UnknownNameError
@@ -269,3 +270,19 @@ def test_a_head_in_another_format_is_refused(tmp_path: Path) -> None:
         FileError, match=r"ends in '.pt': a head must end in .npz, .npy, .safetensors\."
     ):
         read_head(tmp_path / "head.pt")
+
+
+def test_a_compressed_file_that_fills_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.npz"
+    large = np.zeros(110_000_000, dtype=np.uint8)
+    np.savez_compressed(path, weight=W, bias=B, large=large)
+    np.savez_compressed(tmp_path / "pool.npz", features=X, large=large)
+    monkeypatch.setattr(arrays, "available_memory", lambda device: 200_000_000)
+
+    message = "file.npz unpacks to 110 MB in memory, but the limit is 100 MB, half of the free"
+    with pytest.raises(FileError, match=message):
+        read_head(path)
+    # Only what is read counts.
+    assert read_pool(tmp_path / "pool.npz").features.shape == (4, 3)

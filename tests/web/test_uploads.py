@@ -108,8 +108,11 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
     limit = 1_000_000
     wide = pyarrow.table({"text": ["x" * 1000 + str(k) for k in range(5000)]})
     many = pyarrow.table({"text": pyarrow.array(["x"] * (limit + 1)).dictionary_encode()})
+    rows = pyarrow.table({"text": pyarrow.array(["x"] * 10_000).dictionary_encode()})
+    long = pyarrow.table({"text": pyarrow.array(["x" * 100_000] * 100).dictionary_encode()})
     small = pyarrow.table({"text": [f"text {k}" for k in range(20)]})
-    for name, table in (("wide", wide), ("many", many), ("small", small)):
+    tables = {"wide": wide, "many": many, "rows": rows, "long": long, "small": small}
+    for name, table in tables.items():
         parquet.write_table(table, tmp_path / f"{name}.parquet", compression="zstd")
         assert (tmp_path / f"{name}.parquet").stat().st_size < limit / 10
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing PAR1")
@@ -119,8 +122,10 @@ def test_a_file_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> No
         workspace = client.app.state.workspace  # type: ignore[attr-defined]
         for name, message in (
             ("wide", "unpacks to"),
-            ("many", "unpacks to"),
-            ("broken", "cannot be read as a Parquet file"),
+            ("many", "many.parquet unpacks to"),
+            ("rows", "rows.parquet unpacks to 2 MB in memory, but the limit is 1 MB"),
+            ("long", "long.parquet unpacks to 10 MB in memory, but the limit is 1 MB"),
+            ("broken", "broken.parquet is not a valid Parquet file"),
         ):
             with (tmp_path / f"{name}.parquet").open("rb") as file:
                 job = create_campaign(client, name=name, classes="a,b", file=file)

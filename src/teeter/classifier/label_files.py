@@ -17,7 +17,7 @@ from typing import Any
 from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
-from teeter.datasets.parquet_files import open_parquet
+from teeter.datasets.parquet_files import read_parquet
 from teeter.datasets.table_files import TABLE_SUFFIXES, CsvRows, read_csv_rows
 from teeter.datasets.text_columns import find_text_column
 from teeter.datasets.text_templates import parse_text_template
@@ -276,8 +276,7 @@ class _ParquetTable(_Rows):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with open_parquet(path) as file:
-            self._table = file.read()
+        self._table = read_parquet(path)
         self.names = list(self._table.column_names)
 
     def texts(self, name: str) -> list[str]:

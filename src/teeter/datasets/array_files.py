@@ -6,6 +6,7 @@ Nothing is ever unpickled.
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.lib import format as npy_format
 from torch import Tensor
 
 from teeter.arrays import Array, as_tensor
-from teeter.datasets.file_checks import parse_errors, require_file
+from teeter.datasets.file_checks import parse_errors, require_file, require_unpacked_size
 from teeter.datasets.table_features import parse_numbers
 from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table, require_ids
 from teeter.errors import FileError, InputError, UnknownNameError
@@ -244,7 +245,16 @@ def _read_npz(path: Path, also: Collection[str]) -> Arrays:
     arrays = {}
     # A stream of our own, because np.load leaves a file open if it is damaged.
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-        for name in _names_to_read(file.files, also):
+        names = _names_to_read(file.files, also)
+        unpacked_size = 0
+        for member in file.zip.infolist():
+            # Arrays that are not compressed take no more than the file.
+            is_compressed = member.compress_type != zipfile.ZIP_STORED
+            if is_compressed and member.filename.removesuffix(".npy") in names:
+                unpacked_size += member.file_size
+        require_unpacked_size(path, unpacked_size)
+
+        for name in names:
             try:
                 array = file[name]
             except ValueError:

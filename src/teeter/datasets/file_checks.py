@@ -9,7 +9,10 @@ from pathlib import Path
 
 from teeter.errors import FileError, TeeterError
 
-__all__ = ["parse_errors", "require_file"]
+__all__ = ["parse_errors", "require_file", "require_unpacked_size"]
+
+_SMALL_SIZE = 100_000_000
+"""Bytes that any machine can unpack."""
 
 # Error numbers that the contents of a damaged file can cause, for example by a seek before its
 # first byte. Any other error number is a refusal of the operating system.
@@ -49,6 +52,37 @@ def require_file(path: str | Path, suffixes: Sequence[str], what: str) -> Path:
         raise FileError(f"{path} is empty: it has 0 bytes.")
 
     return path
+
+
+def require_unpacked_size(path: str | Path, size: int, limit: int | None = None) -> None:
+    """Refuse a compressed file that takes too much memory, before its rows are read.
+
+    Args:
+        path: the file.
+        size: the bytes that it unpacks to.
+        limit: the most bytes. By default half of the free memory, because what is read is also
+            converted.
+
+    Raises:
+        FileError: if the file unpacks to more.
+    """
+    reason = ""
+    if limit is None:
+        if size <= _SMALL_SIZE:
+            return
+        # Imported here, because a server that reads small files needs no torch.
+        import torch
+
+        from teeter import arrays
+
+        limit = arrays.available_memory(torch.device("cpu")) // 2
+        reason = ", half of the free memory"
+
+    if size > limit:
+        raise FileError(
+            f"{path} unpacks to {size / 1e6:,.0f} MB in memory, but the limit is "
+            f"{limit / 1e6:,.0f} MB{reason}: split it into smaller files."
+        )
 
 
 @contextmanager

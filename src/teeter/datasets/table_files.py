@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.datasets.file_checks import parse_errors, require_file
-from teeter.datasets.parquet_files import is_list_type, open_parquet
+from teeter.datasets.parquet_files import is_list_type, read_parquet
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -369,9 +369,7 @@ def read_arrow_table(path: Path) -> Any:
         FileError: if the file cannot be read, or has no rows.
         MissingExtraError: if pyarrow is not installed.
     """
-    with open_parquet(path) as file:
-        table = file.read()
-
+    table = read_parquet(path)
     _require_names(table.column_names, path)
     if not table.num_rows:
         raise FileError(f"{path} has {table.num_columns} columns and no rows.")

@@ -6,13 +6,13 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from fastapi import UploadFile
 
 from teeter.datasets.json_lines import JSONL_SUFFIXES
+from teeter.datasets.parquet_files import require_parquet_size
 from teeter.datasets.table_files import TABLE_SUFFIXES
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = ["save_upload"]
 
@@ -27,15 +27,15 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
     Args:
         file: the upload. Of its name only letters, digits, dots and hyphens are used.
         folder: has one folder per upload.
-        limit: the largest size in bytes, and number of cells, that a Parquet file may unpack to.
-            A small file can hold a table that fills the memory.
+        limit: the most bytes that a Parquet file may unpack to. A small file can hold a table that
+            fills the memory.
 
     Returns:
         The path of the file. The caller removes its folder.
 
     Raises:
-        InputError: the format is unknown, or the file unpacks to more than ``limit``.
-        FileError: it is damaged.
+        InputError: the format is unknown.
+        FileError: it is damaged, or unpacks to more than ``limit``.
     """
     name = Path(file.filename or "")
     suffix = name.suffix.lower()
@@ -53,7 +53,7 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
         with path.open("wb") as target:
             shutil.copyfileobj(file.file, target)
         if suffix == ".parquet":
-            _require_unpacked_size(path, limit)
+            _require_parquet_size(path, limit)
     # Also if the request is cancelled: an upload may be as large as the limit allows.
     except BaseException:
         shutil.rmtree(upload_folder, ignore_errors=True)
@@ -61,33 +61,10 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
     return path
 
 
-def _require_unpacked_size(path: Path, limit: int) -> None:
-    """Raise ``InputError`` if a Parquet file says that it unpacks to too much. It is not read."""
+def _require_parquet_size(path: Path, limit: int) -> None:
     try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
+        require_parquet_size(path, limit)
+    except MissingExtraError:
         return  # reading the file reports it
-
-    try:
-        metadata: Any = parquet.read_metadata(path)
-        unpacked_bytes = _unpacked_bytes(metadata)
-    except (pyarrow.ArrowException, OSError):
-        raise FileError(f"{path.name} cannot be read as a Parquet file.") from None
-
-    # Dictionary encoding stores a repeated value once, so the cells are counted too.
-    cells = metadata.num_rows * metadata.num_columns
-    if unpacked_bytes > limit or cells > limit:
-        raise InputError(
-            f"{path.name} is too large: it unpacks to {unpacked_bytes:,} bytes and {cells:,} "
-            f"values, and the limit is {limit:,} for each."
-        )
-
-
-def _unpacked_bytes(metadata: Any) -> int:
-    total = 0
-    for group_index in range(metadata.num_row_groups):
-        group = metadata.row_group(group_index)
-        for column_index in range(group.num_columns):
-            total += group.column(column_index).total_uncompressed_size
-    return total
+    except FileError as error:
+        raise FileError(str(error).replace(str(path), path.name)) from None
