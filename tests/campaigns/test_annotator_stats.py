@@ -18,11 +18,12 @@ def test_too_few_times_between_answers_give_no_pace() -> None:
     assert pace_of([0, 10, 20, 30, 40]) is None
 
 
-def test_annotators_are_compared_with_others_with_decisions_and_on_random_items() -> None:
+def test_annotators_are_compared_with_the_consensus_with_decisions_and_on_random_items() -> None:
     labels = {
         "clear": {"ann": "red", "bob": "red", "cem": "blue"},
         "tied": {"ann": "red", "bob": "blue", "cem": "green"},
         "decided": {"ann": "red"},
+        "tied, then decided": {"ann": "red", "bob": "blue"},
     }
     answers = []
     for item, label_of in labels.items():
@@ -30,18 +31,21 @@ def test_annotators_are_compared_with_others_with_decisions_and_on_random_items(
             answers.append(Answer(item, annotator, "label", label))
     answers.append(Answer("clear", "dan", "skip"))
 
-    accuracies = accuracy_of_annotators(answers, {"decided": "blue", "tied": None}, {"decided"})
+    consensus = {"clear": "red", "tied": "green", "decided": "blue", "tied, then decided": "blue"}
+    decided = {"decided": "blue", "tied": None, "tied, then decided": "blue"}
+    accuracies = accuracy_of_annotators(answers, consensus, decided, {"decided"})
 
     assert set(accuracies) == {"ann", "bob", "cem"}
     ann = accuracies["ann"]
-    # The two others are tied about "clear" from the view of ann, and about "tied" from any view.
-    assert ann.with_others is None
+    assert ann.with_consensus is not None
+    assert (ann.with_consensus.right, ann.with_consensus.total) == (1, 2)
     assert ann.with_decisions is not None
-    assert (ann.with_decisions.right, ann.with_decisions.total) == (0, 1)
-    assert ann.at_random == ann.with_decisions
+    assert (ann.with_decisions.right, ann.with_decisions.total) == (0, 2)
+    assert ann.at_random is not None
+    assert (ann.at_random.right, ann.at_random.total) == (0, 1)
 
     cem = accuracies["cem"]
-    assert cem.with_others is not None
-    assert (cem.with_others.right, cem.with_others.total) == (0, 1)
+    assert cem.with_consensus is not None
+    assert (cem.with_consensus.right, cem.with_consensus.total) == (0, 1)
     assert cem.with_decisions is None
     assert cem.at_random is None

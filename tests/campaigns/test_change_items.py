@@ -235,7 +235,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
     bob = campaign.team()[1]
     assert (bob.name, bob.answers) == ("bob", 6), "what an annotator did stays"
     assert bob.quality.with_decisions.total == 4
-    assert bob.quality.with_others.share == 1.0
+    assert bob.quality.with_consensus.share == 1.0
     source = campaign.sources()[0]
     assert (source.items, source.blind.right, source.blind.total) == (4, 8, 8)
     assert campaign.status().spent == 24.0, "what was paid stays paid"

@@ -234,9 +234,9 @@ def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: Fa
     assert team["ann"].speed.per_hour == pytest.approx(200, rel=0.01)
 
     quality = team["cem"].quality
-    assert quality.with_others is not None
+    assert quality.with_consensus is not None
     assert quality.with_decisions is not None
-    assert (quality.with_others.right, quality.with_others.total) == (18, 30)
+    assert (quality.with_consensus.right, quality.with_consensus.total) == (18, 30)
     assert (quality.with_decisions.right, quality.with_decisions.total) == (0, 1)
 
     answered_control_items = [item for item in control_items if int(item[1:]) < 30]

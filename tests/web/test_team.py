@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from cli.commands import run_campaign
 from teeter.campaigns.campaign import Campaign
 from teeter.web.auth import SecurityConfig
 from teeter.web.tokens import Tokens
@@ -367,11 +369,16 @@ def test_the_team_shows_how_its_members_work(team: Team) -> None:
     assert (members["ann"]["role"], members["ann"]["answers"]) == ("annotator", 3)
     assert members["rey"]["answers"] == 0
 
-    assert members["ann"]["matches_consensus"]["share"] == pytest.approx(2 / 3)
-    assert members["ann"]["matches_consensus"]["total"] == 3
-    assert members["bob"]["matches_consensus"]["share"] == 1
+    # The tie about t1 counts only once it is decided.
+    assert members["ann"]["matches_consensus"]["total"] == 2
+    assert members["bob"]["matches_consensus"]["total"] == 2
     assert members["rey"]["matches_consensus"] is None
     assert members["bob"]["open"] > 0
+
+    team.post("rey", f"{AT}/decisions", {"item": "t1", "label": "ham"})
+    members = {member["name"]: member for member in team.get("rey", f"{AT}/team")}
+    shares = [members[name]["matches_consensus"]["share"] for name in ("ann", "bob")]
+    assert sorted(shares) == [pytest.approx(2 / 3), 1]
 
 
 def test_open_items_of_an_annotator_can_be_released(team: Team) -> None:
@@ -569,7 +576,7 @@ def test_labels_that_came_with_the_items_are_of_no_annotator(tmp_path: Path) -> 
     assert campaign.agreement().items == 0
     (stats,) = campaign.team()
     assert stats.name == "ann"
-    assert stats.quality.with_others is None
+    assert stats.quality.with_consensus is None
     assert campaign.disagreements() == []
     campaign.database.close()
 
@@ -614,3 +621,28 @@ def test_items_are_picked_before_the_first_annotator_comes(team: Team) -> None:
         assert campaign.repository.picks.count_ready(connection) > 20
         assert campaign.repository.picks.open_picks(connection) == []
     campaign.database.close()
+
+
+def test_undecided_ties_count_for_nobody_on_the_page_and_on_the_command_line(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "texts.teeter"
+    campaign = Campaign.create(file, "texts", ("spam", "ham"))
+    campaign.add({"id": f"t{row}", "text": f"text {row}"} for row in range(15))
+    for row in range(15):
+        campaign.tell(f"t{row}", "spam", "ann")
+        campaign.tell(f"t{row}", "ham" if row < 5 else "spam", "bob")
+    campaign.database.close()
+
+    with serve_campaigns(file) as client:
+        on_page = {
+            member["name"]: member["matches_consensus"]
+            for member in client.get(f"{AT}/team").json()
+        }
+    listed = json.loads(run_campaign("people", "list", file, "--json"))
+
+    for member in listed:
+        by_command = member["quality"]["with_consensus"]
+        assert (by_command["right"], by_command["total"]) == (10, 10)
+        shown = on_page[member["name"]]
+        assert (shown["share"], shown["total"]) == (1.0, 10)

@@ -1,7 +1,7 @@
 """How fast annotators answer, and how often their labels are right.
 
-An annotator's label counts as right if it agrees with the other annotators, or with the decision of
-a reviewer. On items drawn at random the result does not depend on how hard the picks were.
+An annotator's label counts as right if it agrees with the consensus, or with the decision of a
+reviewer. On items drawn at random the result does not depend on how hard the picks were.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
 
 __all__ = [
@@ -45,12 +46,12 @@ class AnnotatorPace:
 class AnnotatorAccuracy:
     """How often an annotator's labels are right; None if there is nothing to compare with."""
 
-    with_others: AccuracyEstimate | None
-    """Compared with the majority of the other annotators."""
+    with_consensus: AccuracyEstimate | None
+    """Compared with the consensus, on items that two or more annotators labelled."""
     with_decisions: AccuracyEstimate | None
     """Compared with the decisions of reviewers."""
     at_random: AccuracyEstimate | None
-    """Compared with the decision or else the majority, on items drawn at random only."""
+    """Compared with the decision or else the consensus, on items drawn at random only."""
 
 
 def pace_of(times: Sequence[float]) -> AnnotatorPace | None:
@@ -104,21 +105,25 @@ class _Tally:
 class _Comparison:
     """The tallies of one annotator."""
 
-    majority: _Tally = field(default_factory=_Tally)
+    consensus: _Tally = field(default_factory=_Tally)
     decisions: _Tally = field(default_factory=_Tally)
     random: _Tally = field(default_factory=_Tally)
 
 
 def accuracy_of_annotators(
-    answers: Iterable[Answer], decided: Mapping[str, str | None], random_items: Collection[str]
+    answers: Iterable[Answer],
+    consensus: Mapping[str, str],
+    decided: Mapping[str, str | None],
+    random_items: Collection[str],
 ) -> dict[str, AnnotatorAccuracy]:
     """Return how often the labels of each annotator are right.
 
-    An annotator is never compared with their own answer: the majority is that of the others. If
-    those are tied, the item does not count.
+    A tie that no reviewer decided counts for nobody: its consensus is the label that was given
+    last, which says nothing about who is right.
 
     Args:
-        answers: The current answers of all annotators.
+        answers: The current answers of all annotators, and the labels that came with the items.
+        consensus: The labels of the items by item id.
         decided: The decisions of reviewers by item id; None for an item that does not belong.
         random_items: The ids of items that were drawn at random.
 
@@ -134,37 +139,31 @@ def accuracy_of_annotators(
     for item, labels in labels_by_item.items():
         # None if there is no decision, or if it is that the item does not belong.
         decision = decided.get(item)
+        annotators = [name for name in labels if name != IMPORTED]
 
-        for annotator, label in labels.items():
-            labels_of_others = [labels[name] for name in labels if name != annotator]
-            majority = _majority(labels_of_others)
+        agreed_label = None
+        if len(annotators) > 1 and (decision is not None or not _is_tied(labels.values())):
+            agreed_label = consensus.get(item)
 
+        for annotator in annotators:
+            label = labels[annotator]
             comparison = comparisons.setdefault(annotator, _Comparison())
-            comparison.majority.compare(label, majority)
+            comparison.consensus.compare(label, agreed_label)
             comparison.decisions.compare(label, decision)
             if item in random_items:
-                comparison.random.compare(label, decision or majority)
+                comparison.random.compare(label, decision or agreed_label)
 
     accuracies = {}
     for annotator, comparison in comparisons.items():
         accuracies[annotator] = AnnotatorAccuracy(
-            with_others=comparison.majority.estimate(),
+            with_consensus=comparison.consensus.estimate(),
             with_decisions=comparison.decisions.estimate(),
             at_random=comparison.random.estimate(),
         )
     return accuracies
 
 
-def _majority(labels: Sequence[str]) -> str | None:
-    """Return the most frequent label, or None if there are no labels or the first two tie."""
-    ranking = Counter(labels).most_common(2)
-    if not ranking:
-        return None
-
-    label, count = ranking[0]
-    if len(ranking) == 2:
-        _, second_count = ranking[1]
-        if second_count == count:
-            return None
-
-    return label
+def _is_tied(labels: Iterable[str]) -> bool:
+    """Return whether the two most frequent of the labels are equally frequent."""
+    counts = [count for _, count in Counter(labels).most_common(2)]
+    return len(counts) == 2 and counts[0] == counts[1]

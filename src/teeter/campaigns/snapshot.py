@@ -474,7 +474,7 @@ def annotator_stats(
 
     random_items = repository.picks.control_items(connection)
     random_items |= repository.items.audit_set(connection)
-    accuracies = accuracy_of_annotators(_without_imports(measured.answers), decided, random_items)
+    accuracies = accuracy_of_annotators(measured.answers, measured.labels, decided, random_items)
 
     times_by_annotator = repository.answers.times_by_annotator(connection)
     times_by_annotator.pop(IMPORTED, None)  # a file is no annotator

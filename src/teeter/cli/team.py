@@ -180,9 +180,10 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """List the annotators with their pace and accuracy.
 
     The pace is the median time between two answers, not counting breaks. The accuracy is shown in
-    three ways: as agreement with the majority of the other annotators, as agreement with the
-    decisions of reviewers, and as agreement on items drawn at random. On items drawn at random, an
-    answer is compared with the decision, or with the majority if there is no decision.
+    three ways: as agreement with the consensus of items that two or more annotators labelled, as
+    agreement with the decisions of reviewers, and as agreement on items drawn at random. On items
+    drawn at random, an answer is compared with the decision, or with the consensus if there is no
+    decision. A tie that no reviewer decided counts for nobody.
     """
     with open_campaign(file) as opened, spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
@@ -203,7 +204,7 @@ def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
         "role",
         "answers",
         "s/answer",
-        "match others",
+        "match consensus",
         "match decisions",
         "on random items",
     ]
@@ -238,7 +239,7 @@ def _stats_cells(stats: AnnotatorStats | None) -> list[str]:
     return [
         f"{stats.answers:,}",
         pace,
-        _format_share(stats.quality.with_others),
+        _format_share(stats.quality.with_consensus),
         _format_share(stats.quality.with_decisions),
         _format_share(stats.quality.at_random),
     ]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import Decision
 from teeter.campaigns.enums import AnswerKind, Permission, Role
 from teeter.campaigns.people import role_allows
-from teeter.campaigns.settings import IMPORTED, change_consensus
-from teeter.campaigns.snapshot import CampaignSnapshot
-from teeter.campaigns.stopping import estimate_accuracy
+from teeter.campaigns.settings import change_consensus
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.web.schemas import (
     AgreementOut,
@@ -29,14 +25,6 @@ from teeter.web.schemas import (
 from teeter.web.service import CampaignService
 
 __all__ = ["TeamService"]
-
-
-@dataclass
-class _Tally:
-    """How many labels of an annotator were compared, and how many of them match."""
-
-    matching: int = 0
-    total: int = 0
 
 
 class TeamService:
@@ -153,9 +141,6 @@ class TeamService:
         stats_by_name = {stats.name: stats for stats in campaign.team()}
 
         with campaign.database.reading() as connection:
-            # From the cached snapshot: combining all answers takes most of the time of this page.
-            snapshot = self.service.read_snapshot(connection).without_withdrawn()
-            tallies = _compare_with_consensus(snapshot)
             open_items = campaign.repository.picks.count_open_by_annotator(connection)
 
         # The others labelled before the campaign had members, or were removed since.
@@ -164,15 +149,13 @@ class TeamService:
 
         described = []
         for name in names:
-            tally = tallies.get(name, _Tally())
-            matches_consensus = estimate_accuracy(tally.matching, tally.total)
             member = MemberOut(
                 name=name,
                 role=None,
                 has_token=False,
                 answers=0,
                 per_hour=None,
-                matches_consensus=ShareOut.from_estimate(matches_consensus),
+                matches_consensus=None,
                 matches_decisions=None,
                 open=open_items.get(name, 0),
             )
@@ -184,6 +167,7 @@ class TeamService:
             if name in stats_by_name:
                 stats = stats_by_name[name]
                 member.answers = stats.answers
+                member.matches_consensus = ShareOut.from_estimate(stats.quality.with_consensus)
                 member.matches_decisions = ShareOut.from_estimate(stats.quality.with_decisions)
                 if stats.speed is not None:
                     member.per_hour = round(stats.speed.per_hour)
@@ -297,25 +281,3 @@ class TeamService:
 
 def _format_decision(decision: Decision) -> str:
     return decision.label or AnswerKind.FLAG
-
-
-def _compare_with_consensus(snapshot: CampaignSnapshot) -> dict[str, _Tally]:
-    """Compare the labels of each annotator with those of the items that two or more labelled."""
-    labels_by_item: dict[str, dict[str, str | None]] = {}
-    for answer in snapshot.answers:
-        # Labels that came with the items are of no annotator.
-        if answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED:
-            labels_by_item.setdefault(answer.item, {})[answer.annotator] = answer.label
-
-    tallies: dict[str, _Tally] = {}
-    for item, label_by_annotator in labels_by_item.items():
-        consensus = snapshot.consensus.get(item)
-        if consensus is None or len(label_by_annotator) < 2:
-            continue
-
-        for annotator, label in label_by_annotator.items():
-            tally = tallies.setdefault(annotator, _Tally())
-            tally.total += 1
-            tally.matching += label == consensus.label
-
-    return tallies
