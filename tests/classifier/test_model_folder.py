@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from classifier.trained import INFO, TEXTS, network_classifier, text_classifier
 from teeter.classifier import load_classifier, save_classifier
+from teeter.encoders import EncoderState
 from teeter.errors import FileError, InputError
 
 
@@ -87,6 +90,11 @@ def _change(name: str, value: object) -> Callable[[Path], None]:
         _change("encoder", {"name": "tfidf", "kind": "sound", "version": "1", "checksum": ""}),
         _change("temperature", -1),
         _change("temperature", float("nan")),
+        _change("temperature", 10**400),
+        _change("layers", float("inf")),
+        _change("info", {**asdict(INFO), "accuracy": [10**400, 0.5, 1]}),
+        _change("info", {**asdict(INFO), "accuracy": [float("nan"), 0.5, 1]}),
+        _change("info", {**asdict(INFO), "labels": float("inf")}),
         _change("classes", ["a", "a", "b"]),
         _change("classes", ["a", "b", "\x1b[31mc"]),
     ],
@@ -95,6 +103,22 @@ def test_damage_is_reported(damage: Callable[[Path], None], folder: Path) -> Non
     damage(folder)
     with pytest.raises(FileError, match="is damaged: export the model again"):
         load_classifier(folder)
+
+
+def test_numbers_of_the_head_and_of_the_encoder_are_checked(tmp_path: Path, folder: Path) -> None:
+    no_size = tmp_path / "no_size"
+    save_classifier(network_classifier(), no_size)
+    arrays = load_file(no_size / "head.safetensors")
+    save_file({**arrays, "size": np.zeros(0)}, no_size / "head.safetensors")
+
+    state = EncoderState.from_bytes((folder / "encoder.safetensors").read_bytes())
+    endless = {name: array * np.inf for name, array in state.arrays.items()}
+    content = EncoderState(state.config, endless).to_bytes()
+    (folder / "encoder.safetensors").write_bytes(content)
+
+    for damaged in (no_size, folder):
+        with pytest.raises(FileError, match="is damaged: export the model again"):
+            load_classifier(damaged)
 
 
 def test_a_later_format_is_refused(folder: Path) -> None:

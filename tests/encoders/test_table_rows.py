@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.encoders import TableRowEncoder, format_card
+from teeter.encoders import EncoderState, TableRowEncoder, format_card
 from teeter.encoders.table_rows import parse_card
 from teeter.errors import InputError
 
@@ -57,3 +57,12 @@ def test_free_text_and_constant_columns_give_no_features() -> None:
 
     with pytest.raises(InputError, match="No column of the table tells its rows apart"):
         encode([{"same": "x"}, {"same": "x"}])
+
+
+@pytest.mark.parametrize("scale", [(10**400, 1), (0, 0), (0, "wide"), (float("nan"), 1)])
+def test_a_saved_scale_that_is_no_number_is_refused(scale: tuple[object, object]) -> None:
+    mean, deviation = scale
+    columns = [{"name": "age", "mean": mean, "deviation": deviation}]
+
+    with pytest.raises(InputError, match="saved scale of the column 'age' is not a finite number"):
+        TableRowEncoder().restore(EncoderState({"columns": columns}))

@@ -131,7 +131,8 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
             }
             # Raises ValueError for an unknown kind: the folder is damaged then.
             ContentKind(stored_encoder["kind"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+    # OverflowError: an integer of JSON may have more digits than a float holds.
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise _damaged(folder) from None
 
     # Too few names would fail at some later prediction, too many would never be noticed.
@@ -149,6 +150,8 @@ def _read_info(values: dict[str, Any]) -> ClassifierInfo:
     if accuracy is not None:
         share, low, high = accuracy
         accuracy = (float(share), float(low), float(high))
+        if not all(0 <= value <= 1 for value in accuracy):
+            raise ValueError("an accuracy and its interval must be shares")
     return ClassifierInfo(
         campaign=_require_printable(values["campaign"]),
         model=int(values["model"]),
@@ -239,9 +242,14 @@ def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) 
         )
 
     try:
-        encoder.restore(EncoderState.from_bytes((folder / _ENCODER).read_bytes()))
-    except (OSError, AttributeError, KeyError, TypeError, ValueError):
+        state = EncoderState.from_bytes((folder / _ENCODER).read_bytes())
+        is_finite = all(np.isfinite(array).all() for array in state.arrays.values())
+        encoder.restore(state)
+    except (OSError, AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise _damaged(folder) from None
+
+    if not is_finite:
+        raise _damaged(folder)
     return encoder
 
 

@@ -138,8 +138,23 @@ class TableRowEncoder(Encoder):
         return EncoderState({"columns": self._columns})
 
     def restore(self, state: EncoderState) -> None:
-        """Adopt columns, scales and categories."""
-        self._columns = state.config["columns"]
+        """Adopt columns, scales and categories.
+
+        Raises:
+            InputError: If a scale is not a number that a float holds.
+        """
+        columns = [dict(column) for column in state.config["columns"]]
+        for column in columns:
+            if "categories" in column:
+                continue
+            try:
+                column["mean"] = float(column["mean"])
+                column["deviation"] = float(column["deviation"])
+            except (OverflowError, TypeError, ValueError):
+                raise _unreadable_scale(column) from None
+            if not math.isfinite(column["mean"]) or not 0 < column["deviation"] < math.inf:
+                raise _unreadable_scale(column)
+        self._columns = columns
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the features of rows."""
@@ -156,6 +171,13 @@ class TableRowEncoder(Encoder):
     def _require_fit(self) -> None:
         if not self._columns:
             raise InputError("The encoder table-rows is not fitted: call fit with some rows first.")
+
+
+def _unreadable_scale(column: Mapping[str, Any]) -> InputError:
+    return InputError(
+        f"The saved scale of the column {str(column['name'])[:80]!r} is not a finite number: fit "
+        f"the encoder again."
+    )
 
 
 def _clean(cell: str) -> str:
