@@ -59,6 +59,14 @@ def test_the_person_of_the_proxy_labels(file: Path) -> None:
         assert client.post(f"{AT}/answers", json=answer, headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_name_beyond_ascii_arrives_as_it_is(file: Path, encoding: str) -> None:
+    with connect(file, access={"anyone": True}) as client:
+        headers = {HEADER.encode(): "Zoë Jürgens".encode(encoding)}
+        session = client.get("/api/v1/session", headers=headers).json()  # type: ignore[arg-type]
+        assert session["annotator"] == "zoë jürgens"
+
+
 @pytest.mark.parametrize("address", ["10.0.0.3", "127.0.0.1", "testclient", "", "fd01::1"])
 def test_the_header_of_another_client_is_ignored(file: Path, address: str) -> None:
     with connect(file, address) as client:

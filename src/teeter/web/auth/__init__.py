@@ -25,6 +25,7 @@ from teeter.web.auth.forwarded_headers import ForwardedHeadersMiddleware
 from teeter.web.auth.health import HEALTH_PATH, HealthMiddleware
 from teeter.web.auth.login_config import LoginConfig, read_login_config
 from teeter.web.auth.login_required import CALLBACK_PATH, LoginRequiredMiddleware
+from teeter.web.auth.message_framing import MessageFramingMiddleware
 from teeter.web.auth.same_origin import SameOriginMiddleware
 from teeter.web.auth.security_headers import SecurityHeadersMiddleware
 from teeter.web.auth.sessions import Session, SessionMiddleware
@@ -57,6 +58,7 @@ def security_middleware(authenticator: Authenticator) -> list[Middleware]:
         # First, so that all others see the client's own address and scheme.
         Middleware(ForwardedHeadersMiddleware, proxy=config.proxy),
         Middleware(SecurityHeadersMiddleware, frame_origin=config.frame_origin),
+        Middleware(MessageFramingMiddleware),
         # Container engines ask by any host name, without a login and even if a database is away.
         Middleware(HealthMiddleware),
         Middleware(FailClosedMiddleware),

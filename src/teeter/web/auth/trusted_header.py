@@ -63,4 +63,12 @@ class TrustedHeaderMiddleware(HttpMiddleware):
                 "The header %s was sent more than once and is ignored.", login.header.name
             )
             return None
-        return names[0].strip() or None
+        return _decode(names[0]).strip() or None
+
+
+def _decode(value: str) -> str:
+    """Return the text of a header. Starlette reads Latin-1, and proxies write names in UTF-8."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return value
