@@ -390,7 +390,7 @@ def _security_config(
         login: a TOML file with logins other than by tokens.
         proxy: the address of a reverse proxy.
     """
-    from teeter.web.auth import SecurityConfig, is_loopback, read_login_config
+    from teeter.web.auth import EndedSessions, SecurityConfig, is_loopback, read_login_config
     from teeter.web.tokens import home, server_secret
 
     file = tokens
@@ -412,6 +412,7 @@ def _security_config(
         hosts,
         # Browsers send cookies to all ports of a host: each server needs a cookie name of its own.
         cookie_name=f"teeter_session_{port}",
+        ended_sessions=EndedSessions(home() / "ended_sessions"),
         login=login_config,
         proxy=proxy,
         upload_limit=upload * 1_000_000,

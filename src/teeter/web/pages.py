@@ -325,6 +325,7 @@ def log_in(
 def log_out(request: Request) -> Response:
     """End the session of the browser."""
     auth = get_workspace(request).auth
+    auth.end_session(current_session(request))
     request.state.session = auth.new_session()
     return RedirectResponse("/login" if auth.requires_login() else "/", 303)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import itsdangerous
@@ -9,11 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.web.app import make_app
-from teeter.web.auth import Authenticator, SecurityConfig
+from teeter.web.auth import Authenticator, EndedSessions, SecurityConfig
 from teeter.web.auth.sessions import Session, SessionCookie
+from teeter.web.tokens import Tokens
 from web.auth.requests import TOKEN
 from web.labelled_campaigns import AT
-from web.servers import BASE, find_csrf_token
+from web.servers import BASE, find_csrf_token, make_text_campaign, serve_campaigns
 
 COOKIE = SecurityConfig(b"").cookie_name
 
@@ -103,6 +106,52 @@ def test_a_login_gets_a_new_session(token_client: TestClient) -> None:
     assert token_client.get("/api/v1/session").json()["csrf"] != csrf
     token_client.cookies.clear()
     assert token_client.get(AT, headers={"cookie": f"{COOKIE}={planted}"}).status_code == 401
+
+
+def test_a_logout_ends_the_session_in_all_tabs_and_for_good(tmp_path: Path) -> None:
+    tokens = Tokens()
+    tokens.add("ann", TOKEN)
+    ended = tmp_path / "ended_sessions"
+    file = make_text_campaign(tmp_path / "texts.teeter", 30)
+
+    def serve() -> AbstractContextManager[TestClient]:
+        security = SecurityConfig(b"secret", tokens, None, ended_sessions=EndedSessions(ended))
+        return serve_campaigns(file, security=security)
+
+    def log_in(client: TestClient) -> dict[str, str]:
+        csrf = find_csrf_token(client.get("/login").text)
+        client.post("/login", data={"csrf": csrf, "token": TOKEN})
+        session = client.get("/api/v1/session").json()
+        headers = {"cookie": f"{COOKIE}={client.cookies[COOKIE]}", "x-csrf-token": session["csrf"]}
+        client.cookies.clear()
+        return headers
+
+    answer = {"item": "t1", "label": "spam"}
+    with serve() as client:
+        here, elsewhere = log_in(client), log_in(client)
+        assert client.post("/logout", headers=here, follow_redirects=False).status_code == 303
+        client.cookies.clear()
+        assert client.post(f"{AT}/answers", json=answer, headers=here).status_code == 401
+        assert client.get(AT, headers=elsewhere).status_code == 200, "the login of another browser"
+
+    with serve() as client:
+        assert client.post(f"{AT}/answers", json=answer, headers=here).status_code == 401
+        assert client.get(AT, headers=elsewhere).status_code == 200
+
+
+def test_ended_sessions_are_forgotten_when_their_cookies_have_expired(tmp_path: Path) -> None:
+    ended = EndedSessions(tmp_path)
+    first, second = Session("ann", "csrf of ann"), Session("bob", "csrf of bob")
+    ended.add(first)
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size == 0
+    os.utime(file, (0, 0))
+
+    ended.add(second)
+
+    assert len(list(tmp_path.iterdir())) == 1
+    assert second in EndedSessions(tmp_path)
+    assert first not in EndedSessions(tmp_path)
 
 
 def test_a_name_can_be_chosen_where_no_token_is_required(client: TestClient) -> None:

@@ -28,7 +28,7 @@ from teeter.web.auth.login_required import CALLBACK_PATH, LoginRequiredMiddlewar
 from teeter.web.auth.message_framing import MessageFramingMiddleware
 from teeter.web.auth.same_origin import SameOriginMiddleware
 from teeter.web.auth.security_headers import SecurityHeadersMiddleware
-from teeter.web.auth.sessions import Session, SessionMiddleware
+from teeter.web.auth.sessions import EndedSessions, Session, SessionMiddleware
 from teeter.web.auth.trusted_header import TrustedHeaderMiddleware
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "HEALTH_PATH",
     "Authenticator",
     "CampaignTokenStore",
+    "EndedSessions",
     "LoginConfig",
     "SecurityConfig",
     "Session",

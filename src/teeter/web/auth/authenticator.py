@@ -125,16 +125,29 @@ class Authenticator:
         session = _open_session(annotator, method=LoginMethod.OIDC)
         return replace(session, expires_at=time.time() + seconds)
 
+    def end_session(self, session: Session) -> None:
+        """Log a session out, in all browser tabs and for good.
+
+        Raises:
+            FileError: the ended sessions cannot be written.
+        """
+        # Without a login there is nothing to take away, and anyone could fill the disk.
+        if session.is_authenticated:
+            self.config.ended_sessions.add(session)
+
     def restore_session(self, session: Session, proxy_user: str | None = None) -> Session | None:
         """Return a session that came back in a cookie; None if it is no longer valid.
 
-        It ends when its token is replaced or revoked, when its person is no longer let in or its
-        time is over, and when the server begins or ceases to require a login.
+        It ends when it is logged out, when its token is replaced or revoked, when its person is no
+        longer let in or its time is over, and when the server begins or ceases to require a login.
 
         Args:
             session: what the cookie says.
             proxy_user: the person that a trusted proxy names in this request.
         """
+        if session in self.config.ended_sessions:
+            return None
+
         # The proxy speaks for every single request: a cookie alone is no login by it, and what the
         # proxy says now counts for more than any earlier login.
         if proxy_user is not None or session.method is LoginMethod.HEADER:

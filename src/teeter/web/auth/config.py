@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from teeter.web.auth.login_config import LoginConfig
+from teeter.web.auth.sessions import EndedSessions
 from teeter.web.tokens import Tokens
 
 __all__ = ["LOOPBACK_HOSTS", "SecurityConfig", "is_loopback"]
@@ -27,6 +28,8 @@ class SecurityConfig:
     cookie_name: str = "teeter_session"
     """Name of the session cookie. Include the port: browsers send the cookies of all servers of a
     machine to each of them."""
+    ended_sessions: EndedSessions = field(default_factory=EndedSessions)
+    """Sessions that were logged out."""
     login: LoginConfig | None = None
     """Logins without a token. If there are any, everybody needs a login."""
     proxy: str | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from itsdangerous import BadData, URLSafeTimedSerializer
@@ -14,6 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from teeter.files import atomic_write, write_errors
 from teeter.web.auth.http_middleware import HttpMiddleware, is_static
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANONYMOUS",
     "PROXY_USER",
+    "EndedSessions",
     "LoginMethod",
     "Session",
     "SessionCookie",
@@ -141,6 +145,49 @@ class SessionCookie:
         return response.headers["set-cookie"]
 
 
+class EndedSessions:
+    """Sessions that were logged out, whose cookies would be valid for days.
+
+    Args:
+        folder: has an empty file for each, named by a hash and as old as the logout. All servers
+            that sign cookies with the same secret share it, and so does the next start. None keeps
+            them in this process only.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._ended: set[str] = set()
+
+    def add(self, session: Session) -> None:
+        """End a session in all browser tabs, and forget those whose cookies have expired.
+
+        Raises:
+            FileError: the folder cannot be written. The session ends in this process all the same.
+        """
+        digest = _hash_session(session)
+        self._ended.add(digest)
+        if self._folder is None:
+            return
+
+        with write_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            atomic_write(self._folder / digest, b"")
+            for path in self._folder.iterdir():
+                if path.stat().st_mtime < time.time() - _MAX_AGE:
+                    path.unlink(missing_ok=True)
+
+    def __contains__(self, session: Session) -> bool:
+        digest = _hash_session(session)
+        if digest in self._ended:
+            return True
+        return self._folder is not None and (self._folder / digest).exists()
+
+
+def _hash_session(session: Session) -> str:
+    # Every cookie of a session has its CSRF token, also one that was signed again.
+    return hashlib.sha256(session.csrf_token.encode()).hexdigest()
+
+
 class SessionMiddleware(HttpMiddleware):
     """Give every browser a session, in ``request.state.session``.
 
@@ -148,8 +195,8 @@ class SessionMiddleware(HttpMiddleware):
 
     Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
     other sites (SameSite=Lax; SameOriginMiddleware refuses changes from there), sniffing (Secure
-    over TLS), and use after the token that opened the session was replaced or revoked, or the
-    person is no longer let in.
+    over TLS), and use after the session was logged out, the token that opened it was replaced or
+    revoked, or the person is no longer let in.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
