@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from fastapi.testclient import TestClient
 
-from teeter.campaigns import Campaign
+from teeter.campaigns import Campaign, import_export, parquet_rows
 from teeter.campaigns.shortcuts import action_keys
 from web.labelled_campaigns import LabelledCampaign, label_items
 from web.servers import serve_campaigns
@@ -138,9 +138,38 @@ def test_the_table_of_items_is_paged_forwards_and_backwards(client: TestClient) 
 
 def test_the_export_page_explains_every_format(client: TestClient) -> None:
     page = client.get("/c/texts/export").text
-    assert "export?form=spreadsheet" in page
+    assert "/c/texts/export/file?form=spreadsheet" in page
     assert "safe to open in a spreadsheet" in page
     assert "every value unchanged, for programs" in page
+
+
+def test_the_export_page_offers_only_formats_that_work(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = {"csv", "spreadsheet", "jsonl", "prodigy", "doccano", "label-studio"}
+    monkeypatch.setattr(import_export, "find_spec", lambda _: None)
+    monkeypatch.setattr(parquet_rows, "find_spec", lambda _: None)
+
+    page = client.get("/c/texts/export").text
+    assert set(re.findall("export/file.form=([a-z-]+)", page)) == offered
+    assert "Writing Parquet needs pyarrow: pip install" in page
+    assert "The format image-folder is only for images" in page
+    assert "cleanlab needs labels of two or more classes: label some items first." in page
+
+    monkeypatch.undo()
+    for item, label in (("t1", "ham"), ("t2", "spam")):
+        client.post("/api/v1/campaigns/texts/answers", json={"item": item, "label": label})
+    assert "export/file?form=cleanlab" in client.get("/c/texts/export").text
+
+
+def test_a_download_that_fails_says_why_on_a_page(client: TestClient) -> None:
+    works = client.get("/c/texts/export/file?form=csv")
+    assert works.headers["content-disposition"] == 'attachment; filename="texts-csv.csv"'
+
+    fails = client.get("/c/texts/export/file?form=cleanlab")
+    assert fails.status_code == 422
+    assert fails.headers["content-type"].startswith("text/html")
+    assert "cleanlab needs labels of two or more classes: label some items first." in fails.text
 
 
 def test_reports_open_and_nothing_outside_them(tmp_path: Path) -> None:

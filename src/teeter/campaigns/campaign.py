@@ -60,7 +60,7 @@ from teeter.campaigns.finish.finishing import (
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.image_links import ImageFetcher, replace_image_links
-from teeter.campaigns.import_export import write_export
+from teeter.campaigns.import_export import require_format, write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
 from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
@@ -1802,6 +1802,8 @@ class Campaign:
         with self.database.reading() as connection:
             items = self.repository.items.all(connection)
             snapshot = read_snapshot(self.repository, connection, self.settings)
+            if form is not None:
+                require_format(form, self.settings.kind, len(snapshot.labelled_classes()))
             certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
             rows = export_rows(items, snapshot, predicted, certified, folder=self.settings.folder)
             if state is not None and form == "cleanlab":

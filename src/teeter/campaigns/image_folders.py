@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import hashlib
-import itertools
 import json
 import re
 import shutil
@@ -25,7 +24,7 @@ from typing import Any
 from teeter.campaigns.columns import ColumnType, format_cell, replace_surrogates
 from teeter.campaigns.export_columns import ExportColumns, rename_imported
 from teeter.campaigns.export_rows import ExportRow
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError
 from teeter.files import atomic_open, atomic_write
 
 __all__ = ["file_system_name", "write_image_folder"]
@@ -67,13 +66,8 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     addresses: ``a/b`` becomes ``a%2Fb``. Other characters stay as they are.
 
     Raises:
-        InputError: If the items are no images.
         FileError: If the folder has another file under the name of an image.
     """
-    images = _labelled_images(rows)
-    # The first one is read before the folder is created, and refused if it is no image.
-    first = list(itertools.islice(images, 1))
-
     if (path / _METADATA).exists() and not (path / _MANIFEST).exists():
         raise FileError(
             f"{path / _METADATA} exists, and no earlier export has written it: export into a new "
@@ -86,7 +80,7 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
         atomic_open(path / _METADATA, "w") as metadata,
         (path / _MANIFEST).open("a", encoding="utf-8") as manifest,
     ):
-        for row, label, source in itertools.chain(first, images):
+        for row, label, source in _labelled_images(rows):
             target = folder.choose_target(label, row.content or source.name)
             # Two rows of a table may have the same image.
             if target in folder.written:
@@ -105,12 +99,8 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
 def _labelled_images(rows: Iterable[ExportRow]) -> Iterator[tuple[ExportRow, str, Path]]:
     """Yield the rows with a label, each with its label and the file of its image."""
     for row in rows:
-        if row.label is None or row.left_out:
+        if row.label is None or row.left_out or row.file is None:
             continue
-        if row.file is None:
-            raise InputError(
-                "The format image-folder is only for images: export other items in another format."
-            )
         yield row, row.label, row.file
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -27,16 +28,21 @@ from teeter.campaigns.export_rows import ExportRow, shown_content
 from teeter.campaigns.image_folders import write_image_folder
 from teeter.campaigns.image_links import ImageFetcher, is_link
 from teeter.campaigns.items import Item, format_card_cell, parse_items, read_image_items
-from teeter.campaigns.parquet_rows import ParquetRows, choose_arrow_columns
+from teeter.campaigns.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
 from teeter.campaigns.source_tables import SourceTable, read_source_table
-from teeter.campaigns.tool_exports import write_cleanlab, write_label_studio, write_spacy
+from teeter.campaigns.tool_exports import (
+    CLEANLAB_NEEDS_LABELS,
+    write_cleanlab,
+    write_label_studio,
+    write_spacy,
+)
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 from teeter.datasets.text_columns import TEXT_COLUMNS, find_label_column, find_text_column
 from teeter.datasets.text_templates import TextTemplate, parse_text_template
 from teeter.encoders import format_card
-from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 from teeter.files import LfCsvStream, atomic_open, atomic_write
 from teeter.registry import did_you_mean
 from teeter.spreadsheet_cells import escape_formula
@@ -50,6 +56,7 @@ __all__ = [
     "find_unused_labels",
     "format_suffix",
     "read_items",
+    "require_format",
     "write_export",
 ]
 
@@ -382,6 +389,35 @@ def _find_text_field(fields: Mapping[str, Any]) -> str:
             return name
 
     return "text"
+
+
+def require_format(form: str, kind: str, labelled_classes: int) -> None:
+    """Check that a campaign can be exported in a format.
+
+    Args:
+        form: One of ``FORMATS``.
+        kind: What the items are, one of ``ItemKind``.
+        labelled_classes: How many classes have a label.
+
+    Raises:
+        InputError: If the format does not fit the items or their labels.
+        MissingExtraError: If a package that writes it is not installed.
+    """
+    if form == "spacy" and kind != ItemKind.TEXT:
+        raise InputError(
+            "The format spacy is only for texts: export images or features in another format."
+        )
+    if form == "image-folder" and kind != ItemKind.IMAGE:
+        raise InputError(
+            "The format image-folder is only for images: export other items in another format."
+        )
+    if form == "cleanlab" and labelled_classes < 2:
+        raise InputError(CLEANLAB_NEEDS_LABELS)
+
+    if form == "spacy" and find_spec("spacy") is None:
+        raise MissingExtraError("Writing this format needs spaCy: pip install spacy.")
+    if form in ("parquet", "datasets"):
+        require_pyarrow()
 
 
 Writer: TypeAlias = Callable[[Iterable[ExportRow], ExportColumns, Path], None]

@@ -7,6 +7,7 @@ the columns whose type does not hold all values, and once to write them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, BinaryIO, Self
 
 from teeter.campaigns.arrow_columns import (
@@ -28,11 +29,17 @@ from teeter.campaigns.export_columns import ID_COLUMN, ExportColumns
 from teeter.campaigns.export_rows import ExportRow
 from teeter.errors import MissingExtraError
 
-__all__ = ["ArrowColumns", "ParquetRows", "choose_arrow_columns"]
+__all__ = ["ArrowColumns", "ParquetRows", "choose_arrow_columns", "require_pyarrow"]
 
 _ROWS_AT_ONCE = 5_000
 _CHARACTERS_AT_ONCE = 20_000_000
 """Rows, and about so many characters of them, that are in memory before they are written."""
+
+
+def require_pyarrow() -> None:
+    """Raise MissingExtraError if pyarrow is not installed."""
+    if find_spec("pyarrow") is None:
+        raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'teeter[parquet]'.")
 
 
 def choose_arrow_columns(columns: ExportColumns, rows: Iterable[ExportRow]) -> ArrowColumns:
@@ -64,13 +71,7 @@ class ArrowColumns:
     """
 
     def __init__(self, columns: ExportColumns) -> None:
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise MissingExtraError(
-                "Writing Parquet needs pyarrow: pip install 'teeter[parquet]'."
-            ) from None
-
+        require_pyarrow()
         self._columns = columns
         self._types = {column.name: column.type for column in columns.imported}
         self._original_fields: dict[str, Any] = {}

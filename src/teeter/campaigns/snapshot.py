@@ -81,6 +81,10 @@ class CampaignSnapshot:
         """The class of every labelled item, by item id."""
         return {item: consensus.label for item, consensus in self.consensus.items()}
 
+    def labelled_classes(self) -> set[str]:
+        """Return the classes of the items that have a label and belong in the campaign."""
+        return {label for item, label in self.labels.items() if item not in self.left_out}
+
     def disagreements(self) -> list[tuple[str, dict[str, str]]]:
         """Return items that need a decision, with the answers, the least certain first."""
         disagreements = find_disagreements(_without_imports(self.answers))

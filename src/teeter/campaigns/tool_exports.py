@@ -13,10 +13,12 @@ import numpy as np
 from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.export_columns import ExportColumns
 from teeter.campaigns.export_rows import ExportRow, shown_content
-from teeter.errors import InputError, MissingExtraError
+from teeter.errors import InputError
 from teeter.files import atomic_open, atomic_write
 
-__all__ = ["write_cleanlab", "write_label_studio", "write_spacy"]
+__all__ = ["CLEANLAB_NEEDS_LABELS", "write_cleanlab", "write_label_studio", "write_spacy"]
+
+CLEANLAB_NEEDS_LABELS = "cleanlab needs labels of two or more classes: label some items first."
 
 _MAX_SPACY_CHARACTERS = 50_000_000
 
@@ -68,22 +70,12 @@ def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -
     The id of an item is in ``doc.user_data["id"]``, its columns are in
     ``doc.user_data["columns"]``.
 
-    Raises:
-        MissingExtraError: If spaCy is not installed.
-        InputError: If the items are no texts.
+    The items must be texts.
     """
-    try:
-        import spacy
-        from spacy.tokens import DocBin
-    except ImportError:
-        raise MissingExtraError("Writing this format needs spaCy: pip install spacy.") from None
+    import spacy
+    from spacy.tokens import DocBin
 
     labelled = [row for row in rows if row.label is not None and not row.left_out]
-    if any(row.kind != "text" for row in labelled):
-        raise InputError(
-            "The format spacy is only for texts: export images or features in another format."
-        )
-
     # Only its tokenizer is used, which knows no language in particular.
     pipeline = spacy.blank("xx")
     pipeline.max_length = _MAX_SPACY_CHARACTERS
@@ -139,7 +131,7 @@ def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
         lines.append(json.dumps(replace_surrogates(line), ensure_ascii=False) + "\n")
 
     if not ids:
-        raise InputError("cleanlab needs labels of two or more classes: label some items first.")
+        raise InputError(CLEANLAB_NEEDS_LABELS)
     file = io.BytesIO()
     np.savez(
         file,

@@ -16,7 +16,7 @@ from teeter.campaigns.columns import ColumnFilter, format_cell
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.finish.look import CoveragePoint, FinishReport
-from teeter.campaigns.import_export import FORMATS
+from teeter.campaigns.import_export import FORMATS, require_format
 from teeter.campaigns.shared_names import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.encoders import (
@@ -28,8 +28,13 @@ from teeter.encoders import (
     require_own_encoder,
 )
 from teeter.encoders import names as encoder_names
-from teeter.errors import InputError, UnknownResourceError
-from teeter.web.api import RowIdQuery, describe_campaign, find_visible_campaigns
+from teeter.errors import InputError, MissingExtraError, UnknownResourceError
+from teeter.web.api import (
+    RowIdQuery,
+    describe_campaign,
+    export_labels,
+    find_visible_campaigns,
+)
 from teeter.web.auth import SecurityConfig, TooManyLoginsError, WrongTokenError
 from teeter.web.auth.local_paths import local_path
 from teeter.web.background_requests import MapKind
@@ -658,10 +663,26 @@ def _back_to_item(slug: str, item_id: str) -> Response:
 
 @router.get("/c/{slug}/export")
 def show_export(request: Request, slug: str) -> Response:
-    """Show the formats of an export."""
+    """Show the formats of an export, and why some cannot be used."""
     page = open_campaign_page(request, slug, "export", Permission.EXPORT)
+    with page.service.campaign.database.reading() as connection:
+        labelled_classes = len(page.service.read_snapshot(connection).labelled_classes())
+
+    obstacles = {}
+    for form in FORMATS:
+        try:
+            require_format(form, page.campaign.kind, labelled_classes)
+        except (InputError, MissingExtraError) as error:
+            obstacles[form] = str(error)
+
     formats = {form: _EXPORT_FORMATS.get(form, form) for form in FORMATS}
-    return page.render("export.html", formats=formats)
+    return page.render("export.html", formats=formats, obstacles=obstacles)
+
+
+@router.get("/c/{slug}/export/file", response_class=Response)
+async def download_export(request: Request, slug: str, form: str) -> Response:
+    """Return an export as a file, or else a page that says what went wrong."""
+    return await export_labels(request, slug, form)
 
 
 # Reports
