@@ -6,6 +6,7 @@ of the fast tier.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -21,6 +22,11 @@ os.environ.setdefault(
 
 # Features in tests must not depend on which packages with weights are installed.
 os.environ.setdefault("TEETER_ENCODER", "tfidf,pixels")
+
+# What tests trust and sign is no matter of the person who runs them.
+if "TEETER_HOME" not in os.environ:
+    os.environ["TEETER_HOME"] = tempfile.mkdtemp(prefix="teeter-home-")
+    atexit.register(shutil.rmtree, os.environ["TEETER_HOME"], ignore_errors=True)
 
 import torch
 from hypothesis import settings

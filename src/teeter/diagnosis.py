@@ -220,7 +220,7 @@ def _find_folders() -> list[Folder]:
     folders = [("datasets", path) for path in search_folders()]
 
     try:
-        from teeter.web.tokens import home
+        from teeter.campaigns.trust import home
     except MissingExtraError:
         pass  # there is no server without the extra
     else:

@@ -130,6 +130,20 @@ class LfCsvStream:
         return self.stream.write(row.removesuffix("\r\n") + "\n")
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a text atomically to a file that only its owner can read.
+
+    Raises:
+        FileError: if the file cannot be written.
+    """
+    with write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_open(path, "w") as file:
+            # Before the content is written, so that it is never readable by others.
+            Path(file.name).chmod(0o600)
+            file.write(text)
+
+
 @contextlib.contextmanager
 def write_errors(path: Path) -> Iterator[None]:
     """Turn an ``OSError`` inside the block into a ``FileError`` that names the file."""

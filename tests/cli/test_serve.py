@@ -17,7 +17,14 @@ from teeter.campaigns import Campaign
 from teeter.cli.serve import _security_config, _uvicorn_options
 from teeter.web.auth import Authenticator
 from teeter.web.connections import ConnectionLimits
-from web.servers import PATIENCE, TeeterServeProcess, connect_client, make_text_campaign, text
+from web.servers import (
+    PATIENCE,
+    TeeterServeProcess,
+    connect_client,
+    make_image_campaign,
+    make_text_campaign,
+    text,
+)
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -205,6 +212,20 @@ def test_a_campaign_is_created_from_items_with_classes(
     for _ in range(2):  # the second time, the campaign exists
         workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
         assert workspace.services["mail"].campaign.classes == ("spam", "ham")
+
+
+def test_a_folder_outside_the_files_own_is_trusted_once(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    (tmp_path / "campaigns").mkdir()
+    images = tmp_path / "digits"
+    file = make_image_campaign(tmp_path / "campaigns" / "digits.teeter", images, 3)
+    (home / "trusted.json").unlink()
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+
+    assert f"--trust {images} once" in teeter("serve", file, "--no-open").stderr
+    assert teeter("serve", file, "--no-open", "--trust", images).stderr == ""
+    assert teeter("serve", file, "--no-open").stderr == ""
 
 
 def answer_and_interrupt(server: TeeterServeProcess, slug: str) -> None:

@@ -117,6 +117,7 @@ from teeter.campaigns.suggestions import (
     read_predictions,
     store_predictions,
 )
+from teeter.campaigns.trust import carry_trust, require_trusted_folder, trust_folder
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.errors import FileError, InputError
@@ -191,6 +192,15 @@ class Campaign:
         self._pool: _FeaturePool | None = None
         self._prior_reader = PriorReader(database, self.repository)
 
+    @property
+    def image_folder(self) -> Path | None:
+        """The folder of its images, to read them; None if it has none.
+
+        Raises:
+            InputError: only the campaign's file says that images may be read there.
+        """
+        return require_trusted_folder(self.database, self.settings.folder)
+
     # Opening and creating
 
     @classmethod
@@ -246,6 +256,7 @@ class Campaign:
             campaign.repository.classes.add(connection, class_names, who)
             campaign.repository.descriptions.write(connection, descriptions or {}, who)
 
+        trust_folder(database, settings.folder)
         return campaign
 
     @classmethod
@@ -333,6 +344,7 @@ class Campaign:
             finally:
                 campaign.database.close()
 
+        carry_trust(temporary, path)
         campaign = cls.open(path)
         return campaign._encode_new(stored, encode_all, progress)
 
@@ -585,7 +597,7 @@ class Campaign:
         who: str = DEFAULT_ANNOTATOR,
     ) -> StoredImport:
         settings = self.settings
-        folder = None if settings.folder is None else Path(settings.folder)
+        folder = self.image_folder
         failed: dict[str, str] = {}
         if settings.kind == ItemKind.IMAGE and folder is not None:
             fetcher = ImageFetcher(folder, max_seconds=_FETCH_SECONDS)
@@ -1805,7 +1817,9 @@ class Campaign:
             if form is not None:
                 require_format(form, self.settings.kind, len(snapshot.labelled_classes()))
             certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
-            rows = export_rows(items, snapshot, predicted, certified, folder=self.settings.folder)
+            # Other formats name the images, but do not read them.
+            folder = self.image_folder if form == "image-folder" else None
+            rows = export_rows(items, snapshot, predicted, certified, folder=folder)
             if state is not None and form == "cleanlab":
                 rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(

@@ -12,6 +12,7 @@ from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
 from teeter.campaigns.db.row_copies import copy_rows, delete_rows
 from teeter.campaigns.location import find_campaign, is_url, split_location
 from teeter.campaigns.settings import settings_from_json, settings_to_dict
+from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
@@ -53,6 +54,7 @@ def copy_to_location(source: Database, name: str, location: str) -> tuple[str, d
 
     with atomic_file(path) as part:
         _, counts = _copy_to_database(source, name, part)
+    carry_trust(part, path)
     return str(path), counts
 
 
@@ -112,6 +114,8 @@ def _copy_settings(
     if folder is not None and source.path is not None and images.is_relative_to(source.path.parent):
         images = folder.resolve() / images.relative_to(source.path.parent)
     moved = replace(settings, folder=str(images))
+    if is_trusted_folder(source, settings.folder):
+        trust_folder(target, moved.folder)
     return json.dumps(settings_to_dict(moved, target.path))
 
 

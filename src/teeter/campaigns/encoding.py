@@ -26,6 +26,7 @@ from teeter.campaigns.db import (
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.results import EncodingResult
 from teeter.campaigns.settings import ROW_ENCODER, Settings
+from teeter.campaigns.trust import require_trusted_folder
 from teeter.encoders import (
     AUTO,
     Encoder,
@@ -266,6 +267,7 @@ def encode_items(
         who: the name for the history.
         progress: called after each part.
     """
+    require_trusted_folder(database, settings.folder)
     with database.reading() as connection:
         # Not in the writing transaction: fitting takes time, and answers would wait for it.
         prepared = prepare_encoder(repository, connection, settings, name=name, again=again)

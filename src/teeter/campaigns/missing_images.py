@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import ItemKind
+from teeter.errors import InputError
 
 __all__ = ["describe_missing_images"]
 
@@ -14,12 +13,16 @@ def describe_missing_images(campaign: Campaign) -> str | None:
     """Return a sentence about the images of a campaign that are not where they were.
 
     Returns:
-        How many are missing and where they are expected; None if none is.
+        How many are missing and where they are expected, or why they are not read; None if none
+        is missing.
     """
-    if campaign.settings.kind != ItemKind.IMAGE or campaign.settings.folder is None:
+    try:
+        folder = campaign.image_folder
+    except InputError as error:
+        return str(error)
+    if campaign.settings.kind != ItemKind.IMAGE or folder is None:
         return None
 
-    folder = Path(campaign.settings.folder)
     with campaign.database.reading() as connection:
         paths = [item.content or "" for item in campaign.repository.items.all(connection)]
 

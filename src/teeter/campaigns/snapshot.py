@@ -271,7 +271,7 @@ def export_rows(
     predictions: Mapping[str, tuple[str, float]],
     certified: Mapping[str, CertifiedLabel] | None = None,
     *,
-    folder: str | None = None,
+    folder: Path | None = None,
 ) -> list[ExportRow]:
     """Return what an export says about each item.
 
@@ -280,7 +280,7 @@ def export_rows(
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
         certified: by item id, the labels that a model gives under a certificate.
-        folder: the folder of the images.
+        folder: the folder of the images; None if they are not read.
     """
     certified = certified or {}
     answers_by_item: dict[str, dict[str, str]] = {}
@@ -330,10 +330,10 @@ def export_rows(
     return rows
 
 
-def _image_file(item: StoredItem, folder: str | None) -> Path | None:
+def _image_file(item: StoredItem, folder: Path | None) -> Path | None:
     if item.kind is not ItemKind.IMAGE or folder is None or item.content is None:
         return None
-    return Path(folder) / item.content
+    return folder / item.content
 
 
 @dataclass(frozen=True, eq=False)

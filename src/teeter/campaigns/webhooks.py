@@ -26,6 +26,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import LockName
 from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.outbound_http import PrivateAddressError, require_http_url, send_request
+from teeter.campaigns.trust import is_trusted, trust, untrusted_webhook_sentence
 from teeter.errors import InputError, TeeterError
 
 __all__ = [
@@ -93,7 +94,7 @@ def add_webhook(
         events: Some of ``WebhookEvent``.
         secret: What payloads are signed with; a random one by default.
         allow_private: Whether the address may be in the server's own network. Only who runs the
-            server should decide this.
+            server should decide this, so it holds on this machine alone (see ``trust``).
         who: The name for the history.
 
     Returns:
@@ -115,7 +116,7 @@ def add_webhook(
             raise InputError(
                 f"A campaign can have at most {MAX_WEBHOOKS} webhooks: remove one first."
             )
-        return repository.add(
+        webhook = repository.add(
             connection,
             url=url,
             secret=secret or secrets.token_urlsafe(32),
@@ -123,6 +124,10 @@ def add_webhook(
             allow_private=allow_private,
             who=who,
         )
+
+    if allow_private:
+        trust(campaign.database, url)
+    return webhook
 
 
 def remove_webhook(campaign: Campaign, number: int, *, who: str = "me") -> None:
@@ -238,9 +243,12 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
         status = _send(campaign, delivery)
         error = f"The receiver answered with status {status}."
     except PrivateAddressError as problem:
-        # It stays as it is until the owner allows it, which makes a new webhook.
-        is_final = True
+        # It stays as it is until the owner allows it, which makes a new webhook. One that only the
+        # campaign's file allows waits for the word of who runs the server.
+        is_final = not delivery.webhook.allow_private
         error = str(problem)
+        if not is_final:
+            error = untrusted_webhook_sentence(delivery.webhook.url)
     except TeeterError as problem:
         error = str(problem)
     except Exception as problem:
@@ -273,6 +281,7 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
         TIMESTAMP_HEADER: timestamp,
         SIGNATURE_HEADER: sign_payload(delivery.webhook.secret, timestamp, body),
     }
+    webhook = delivery.webhook
     response = send_request(
         "POST",
         delivery.webhook.url,
@@ -280,7 +289,8 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
         body=body,
         timeout=_TIMEOUT_SECONDS,
         max_bytes=_MAX_ANSWER_BYTES,
-        allow_private=delivery.webhook.allow_private,
+        # The file alone may come from a stranger.
+        allow_private=webhook.allow_private and is_trusted(campaign.database, webhook.url),
     )
     return response.status
 

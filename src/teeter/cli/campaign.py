@@ -340,10 +340,7 @@ def add(
 
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
-        folder = None
-        if opened.settings.folder is not None:
-            folder = Path(opened.settings.folder)
-
+        folder = opened.image_folder
         fetcher = None if folder is None else _make_fetcher(folder, allow_private)
         contents = read_items(
             items,

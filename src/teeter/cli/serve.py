@@ -178,6 +178,14 @@ ProxyOption = Annotated[
         help="Trust X-Forwarded-For and X-Forwarded-Proto from the proxy at this address.",
     ),
 ]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PLACE",
+        help="Let the campaigns read images in this folder, or send events to this address in your "
+        "own network, although they were not created here. Remembered. May be repeated.",
+    ),
+]
 FrameOriginOption = Annotated[
     str | None,
     typer.Option(
@@ -221,6 +229,7 @@ def serve(
     tokens: TokensOption = None,
     login: LoginOption = None,
     proxy: ProxyOption = None,
+    trust: TrustOption = None,
     frame_origin: FrameOriginOption = None,
     upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
@@ -291,6 +300,7 @@ def serve(
             options=options,
             token_hint=_token_hint(host, tokens),
             language_model=language_model,
+            trusted=trust or [],
         )
     finally:
         listener.close()
@@ -345,7 +355,7 @@ def require_web_packages() -> None:
 
 def _tokens_file(tokens: Path | None) -> Path:
     """Return the file of token hashes: the one that was named, or the default."""
-    from teeter.web.tokens import home
+    from teeter.campaigns.trust import home
 
     return tokens or home() / "tokens.json"
 
@@ -390,8 +400,9 @@ def _security_config(
         login: a TOML file with logins other than by tokens.
         proxy: the address of a reverse proxy.
     """
+    from teeter.campaigns.trust import home
     from teeter.web.auth import EndedSessions, SecurityConfig, is_loopback, read_login_config
-    from teeter.web.tokens import home, server_secret
+    from teeter.web.tokens import server_secret
 
     file = tokens
     if not is_loopback(host):
@@ -599,17 +610,21 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
     }
 
 
-def _report_missing_images(workspace: Workspace) -> None:
-    """Say which campaigns lack image files: the page would show empty frames."""
+def _report_problems(workspace: Workspace, trusted: list[str]) -> None:
+    """Say which campaigns are not trusted, and which lack image files."""
     from teeter.campaigns.missing_images import describe_missing_images
+    from teeter.campaigns.trust import find_untrusted
 
     # A copy, because other threads open and close campaigns.
     for service in list(workspace.services.values()):
         try:
-            sentence = describe_missing_images(service.campaign)
+            sentences = find_untrusted(service.campaign, trusted)
+            missing = describe_missing_images(service.campaign)
         except StoreError:
             continue  # the page reports a campaign that cannot be read
-        if sentence is not None:
+        if missing is not None and missing not in sentences:
+            sentences.append(missing)
+        for sentence in sentences:
             typer.echo(f"{service.campaign.name}: {sentence}", err=True)
 
 
@@ -626,6 +641,7 @@ def _run(
     token_hint: str | None,
     path: str = "",
     language_model: LanguageModel | None = None,
+    trusted: list[str] | None = None,
 ) -> None:
     """Serve campaigns until Ctrl-C.
 
@@ -641,6 +657,7 @@ def _run(
         token_hint: the error if no token exists; None if none is needed.
         path: what follows the address of the page.
         language_model: the language model that suggests labels.
+        trusted: folders and addresses that the campaigns may use.
     """
     import uvicorn
 
@@ -670,7 +687,7 @@ def _run(
     if open_page is None:
         # A page that asks for a token is opened from the link that the annotator was given.
         open_page = sys.stdout.isatty() and not workspace.auth.requires_login()
-    _report_missing_images(workspace)
+    _report_problems(workspace, trusted or [])
     if language_model is not None:
         typer.echo(f"The texts of items are sent to {language_model.url}.", err=True)
     if open_page:

@@ -403,7 +403,7 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
     if request.columns is None:
         items = json.loads(source.read_text())
     else:
-        folder = None if campaign.settings.folder is None else Path(campaign.settings.folder)
+        folder = campaign.image_folder
         if folder is None and request.columns.image is not None:
             raise InputError("This campaign has no folder for images: name a column of texts.")
         if folder is not None:

@@ -190,7 +190,7 @@ class CampaignService:
 
     @property
     def image_folder(self) -> Path | None:
-        """The folder of its images; None if it has no images."""
+        """The folder that it names for its images; None if it has no images."""
         folder = self._campaign.settings.folder
         return None if folder is None else Path(folder)
 
@@ -655,13 +655,15 @@ class CampaignService:
         Raises:
             UnknownItemError: there is no such item.
             FileError: it is not an image, its file is missing or outside the folder.
+            InputError: only the campaign's file says that images may be read there.
         """
         with self.campaign.database.reading() as connection:
             row = self.campaign.repository.items.get(connection, item)
 
-        if row.kind is not ItemKind.IMAGE or self.image_folder is None:
+        folder = self.campaign.image_folder
+        if row.kind is not ItemKind.IMAGE or folder is None:
             raise FileError(f"{item} is not an image.")
-        return resolve_inside(row.content or "", self.image_folder)
+        return resolve_inside(row.content or "", folder)
 
     # The map
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from pathlib import Path
 
 from teeter.campaigns.people import hash_token
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.files import atomic_open
+from teeter.files import write_private
 
-__all__ = ["Tokens", "home", "make_token", "remove_token", "server_secret", "token_prefix"]
+__all__ = ["Tokens", "make_token", "remove_token", "server_secret", "token_prefix"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,23 +25,6 @@ _PREFIX_LENGTH = 16
 """Hexadecimal digits of a token's hash that identify it in a session: 64 bits."""
 
 _TOKEN_BYTES = 32
-
-
-def home() -> Path:
-    """Return the folder with the server's secrets, which only its owner may read.
-
-    ``TEETER_HOME`` if it is set, else the configuration folder of the system.
-    """
-    if os.environ.get("TEETER_HOME"):
-        return Path(os.environ["TEETER_HOME"])
-
-    if os.name == "nt":
-        # Not the roaming profile, which Windows copies to other machines.
-        local_data = os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")
-        return Path(local_data) / "teeter"
-
-    config_folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(config_folder) / "teeter"
 
 
 @dataclass(frozen=True)
@@ -165,7 +147,7 @@ def make_token(path: Path, name: str) -> str:
     hashes = _read_hashes(path)
     # One token per annotator: a new one ends the sessions of the old one.
     hashes[annotator] = hash_token(token)
-    _write_private(path, json.dumps(hashes, indent=1) + "\n")
+    write_private(path, json.dumps(hashes, indent=1) + "\n")
     return token
 
 
@@ -185,7 +167,7 @@ def remove_token(path: Path, name: str) -> None:
         )
 
     del hashes[annotator]
-    _write_private(path, json.dumps(hashes, indent=1) + "\n")
+    write_private(path, json.dumps(hashes, indent=1) + "\n")
 
 
 def server_secret(path: Path) -> bytes:
@@ -197,7 +179,7 @@ def server_secret(path: Path) -> bytes:
         FileError: the file cannot be written, or holds no secret.
     """
     if not path.exists():
-        _write_private(path, secrets.token_hex(_TOKEN_BYTES))
+        write_private(path, secrets.token_hex(_TOKEN_BYTES))
 
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
@@ -235,15 +217,3 @@ def _read_hashes(path: Path) -> dict[str, str]:
         raise FileError(
             f"{path} is not a token file: create one with teeter serve --make-token NAME."
         ) from None
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file atomically that only its owner can read."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_open(path, "w") as file:
-            # Before the content is written, so that it is never readable by others.
-            Path(file.name).chmod(0o600)
-            file.write(text)
-    except OSError as error:
-        raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None

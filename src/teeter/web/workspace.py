@@ -260,6 +260,15 @@ class Workspace:
         return self._describe_news(service, service.newest_model())
 
     def _describe_news(self, service: CampaignService, newest_model: NewestModel) -> str:
+        try:
+            _ = service.campaign.image_folder
+        except InputError:
+            # The sentence of the error names folders of the server.
+            return (
+                "Images are not shown, because this campaign was not created here and they are "
+                "not beside its file. The terminal of teeter serve says what to do."
+            )
+
         slow_status = self.slow_worker.status(service.location)
         if slow_status.activity is Activity.ENCODING:
             return slow_status.describe()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import ImportedAnnotation, Pick, ProjectLink, ShownSuggestion
@@ -211,10 +210,7 @@ class TaskPusher:
         if self.image_prefix is not None:
             return image_urls(self.image_prefix, paths)
 
-        folder = None
-        if self.campaign.settings.folder is not None:
-            folder = Path(self.campaign.settings.folder)
-        return upload_images(self.client, project_id, folder, paths)
+        return upload_images(self.client, project_id, self.campaign.image_folder, paths)
 
 
 def _is_waiting(task: LabelStudioTask, imported: Mapping[int, ImportedAnnotation]) -> bool:
