@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from dataclasses import dataclass
@@ -173,8 +174,10 @@ class EndedSessions:
             self._folder.mkdir(parents=True, exist_ok=True)
             atomic_write(self._folder / digest, b"")
             for path in self._folder.iterdir():
-                if path.stat().st_mtime < time.time() - _MAX_AGE:
-                    path.unlink(missing_ok=True)
+                # Another logout may be writing or removing files.
+                with contextlib.suppress(FileNotFoundError):
+                    if path.stat().st_mtime < time.time() - _MAX_AGE:
+                        path.unlink()
 
     def __contains__(self, session: Session) -> bool:
         digest = _hash_session(session)
