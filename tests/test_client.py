@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from fastapi.testclient import TestClient
 
@@ -264,6 +265,14 @@ def test_items_and_classes_are_changed_as_in_a_campaign(
         "class renamed",
         "described",
     ]
+
+
+def test_data_frames_are_refused(campaign: RemoteCampaign) -> None:
+    frame = pyarrow.table({"id": ["t1"], "text": ["hello"]})
+    with pytest.raises(InputError, match="Cannot read a Table: give a list of dictionaries"):
+        campaign.add(frame)
+    with pytest.raises(InputError, match="Cannot predict a Table: give a list of texts"):
+        campaign.predict(frame)
 
 
 def test_predictions_are_added_from_rows_and_files(

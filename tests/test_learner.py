@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from sklearn.ensemble import RandomForestClassifier
@@ -210,6 +211,8 @@ def test_telling_again_changes_the_label() -> None:
         ([1], [["cat"]], r"No class is called \['cat'\]"),
         ([1, 2], ["cat"], "There are 2 rows and 1 labels: give one label per row"),
         ([1], "cats", "Did you mean 'cat'"),
+        # Its column names are classes, but not the labels of the rows.
+        ([1, 2], pyarrow.table({"cat": [1, 0], "dog": [0, 1]}), "This is a Table: give one column"),
         ([1, 2, 1], ["cat", "cat", "dog"], "A row occurs twice in this call"),
         ([60], ["cat"], "The pool has no row 60: its rows are 0 to 59"),
         ([-1], ["cat"], "The pool has no row -1"),

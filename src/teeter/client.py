@@ -36,7 +36,7 @@ from teeter.campaigns.db import (
     UndoResult,
 )
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.items import ITEM_FIELDS
+from teeter.campaigns.items import ITEM_FIELDS, refuse_frame
 from teeter.campaigns.results import (
     EncoderComparison,
     EncodingResult,
@@ -50,6 +50,7 @@ from teeter.campaigns.snapshot import Agreement, PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.campaigns.suggestions import PredictionImport, SourceReport
 from teeter.classifier import Prediction
+from teeter.classifier.classifier import require_texts
 from teeter.errors import (
     FileError,
     InputError,
@@ -192,6 +193,7 @@ class RemoteCampaign:
         Returns:
             What happened to them, as ``Campaign.add`` says it.
         """
+        refuse_frame(items)
         kind = self._get("")["kind"]
         has_rows = self.settings()["rows"]
         new = 0
@@ -449,9 +451,10 @@ class RemoteCampaign:
 
     def predict(self, contents: Sequence[str]) -> list[Prediction]:
         """Return the most probable class of new texts, each with a calibrated probability."""
+        contents = require_texts(contents)
         predictions: list[Prediction] = []
         for start in range(0, len(contents), _MAX_ITEMS):
-            part = list(contents[start : start + _MAX_ITEMS])
+            part = contents[start : start + _MAX_ITEMS]
             answer = self._post("/predict", {"texts": part})
             predicted = answer["predictions"]
             predictions += [Prediction(entry["label"], entry["probability"]) for entry in predicted]

@@ -129,7 +129,15 @@ def _are_class_numbers(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> bo
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return one value or several as a list; a text is one value."""
+    """Return one value or several as a list; a text is one value.
+
+    Raises:
+        InputError: if it is a data frame, which would be read as its column names.
+    """
+    if hasattr(value, "columns"):
+        raise InputError(
+            f"This is a {type(value).__name__}: give one column of it, such as frame['label']."
+        )
     if isinstance(value, str) or not isinstance(value, Iterable):
         return [value]
     if getattr(value, "ndim", 1) == 0:  # an array or tensor of a single number

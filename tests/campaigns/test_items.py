@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from PIL import Image
 
+from teeter.campaigns import Campaign
 from teeter.campaigns.items import (
     parse_items,
     quote_id,
@@ -65,6 +68,59 @@ def test_a_long_text_is_stored_in_full() -> None:
 def test_invalid_entries_are_refused(entry: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_items([entry], "text")
+
+
+class PandasFrame:
+    """What a data frame of pandas looks like: iterating it gives the names of its columns."""
+
+    columns = ("text", "label")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+class PandasSeries:
+    """What a column of pandas looks like."""
+
+    def to_frame(self) -> PandasFrame:
+        return PandasFrame()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["one", "two"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (PandasFrame(), r"a PandasFrame: give a list of .* frame\.to_dict\('records'\)"),
+        (PandasSeries(), r"a PandasSeries: give a list of its values.* series\.tolist\(\)"),
+        (pyarrow.table({"text": ["one"]}), "Cannot read a Table: give a list of dictionaries"),
+    ],
+)
+def test_data_frames_are_refused_instead_of_read_as_their_column_names(
+    values: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        Campaign.make(tmp_path / "new.teeter", ["a", "b"], values)
+    assert not (tmp_path / "new.teeter").exists()
+
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ["a", "b"])
+    for method in (campaign.add, campaign.store):
+        with pytest.raises(InputError, match=message):
+            method(values)
+    with pytest.raises(InputError, match=message):
+        campaign.add_predictions(values, "old model")
+
+
+def test_a_real_data_frame_is_refused(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["one", "two"], "label": ["a", "b"]})
+    campaign = Campaign.create(tmp_path / "c.teeter", "c", ["a", "b"])
+
+    for values in (frame, frame["text"]):
+        with pytest.raises(InputError, match=r"give a list of .* In pandas"):
+            campaign.add(values)
+    assert campaign.add(frame.to_dict("records")).labelled == 2
 
 
 def test_a_campaign_of_features_needs_features() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 from teeter.campaigns.location import is_url, split_location, validate_classes, validate_name
@@ -47,5 +48,7 @@ def test_names_are_stripped_and_checked() -> None:
         validate_classes(["a", "a "])
     with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
         validate_classes("a,b")
+    with pytest.raises(InputError, match="The classes are a Table: give a list of names"):
+        validate_classes(pyarrow.table({"spam": [1], "ham": [0]}))
     with pytest.raises(InputError, match="A campaign needs a name"):
         validate_name("  ")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from torch import nn
@@ -114,3 +116,18 @@ def test_features_that_do_not_fit_are_refused(rows: list[list[float]], message: 
 def test_one_text_is_not_a_list_of_letters() -> None:
     with pytest.raises(InputError, match="give a list of texts"):
         text_classifier().predict("win cash now")
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (pyarrow.table({"text": TEXTS}), r"a Table: give a list of texts, such as frame\['text'\]"),
+        (["one", None], "Content 1 is of type NoneType: give a list of texts"),
+        ([{"text": "one"}], "Content 0 is of type dict"),
+        ([float("nan")], "Content 0 is of type float"),
+    ],
+)
+def test_what_is_no_text_is_refused_instead_of_predicted(contents: Any, message: str) -> None:
+    for method in (text_classifier().predict, text_classifier().label):
+        with pytest.raises(InputError, match=message):
+            method(contents)

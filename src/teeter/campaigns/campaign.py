@@ -62,7 +62,12 @@ from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.import_export import require_format, write_export
 from teeter.campaigns.import_items import StoredImport, require_kind, store_items
-from teeter.campaigns.items import parse_items, require_printable, require_valid_unicode
+from teeter.campaigns.items import (
+    parse_items,
+    refuse_frame,
+    require_printable,
+    require_valid_unicode,
+)
 from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
 from teeter.campaigns.location import (
     as_class_name,
@@ -596,6 +601,7 @@ class Campaign:
         encoder: EncoderFunction | None = None,
         who: str = DEFAULT_ANNOTATOR,
     ) -> StoredImport:
+        refuse_frame(items)
         settings = self.settings
         folder = self.image_folder
         failed: dict[str, str] = {}

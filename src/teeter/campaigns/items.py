@@ -33,6 +33,7 @@ __all__ = [
     "parse_vector",
     "quote_id",
     "read_image_items",
+    "refuse_frame",
     "require_printable",
     "require_valid_unicode",
 ]
@@ -101,6 +102,7 @@ def parse_items(
         >>> [(item.key, item.content, item.label) for item in items]
         [('a', 'one', None), ('2', 'two', 'yes')]
     """
+    refuse_frame(entries)
     # A text would become one item per character, and a dictionary one per key.
     if isinstance(entries, str | bytes | Path | Mapping):
         raise InputError(
@@ -124,6 +126,24 @@ def parse_items(
         replace(item, row=row) if cells else item
         for item, row, cells in zip(items, table_rows, columns, strict=True)
     ]
+
+
+def refuse_frame(values: Any) -> None:
+    """Raise InputError for a data frame of any library, which would be read as its column names.
+
+    A single column is refused too: its index, which often holds the ids, would be lost.
+    """
+    type_name = type(values).__name__
+    if hasattr(values, "columns"):
+        raise InputError(
+            f"Cannot read a {type_name}: give a list of dictionaries, one per row. In pandas, this "
+            "is frame.to_dict('records')."
+        )
+    if hasattr(values, "to_frame"):
+        raise InputError(
+            f"Cannot read a {type_name}: give a list of its values. In pandas, this is "
+            "series.tolist()."
+        )
 
 
 def _columns_of(entry: Any, fields: Collection[str]) -> dict[str, Any]:

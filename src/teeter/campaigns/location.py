@@ -116,6 +116,9 @@ def validate_classes(classes: Sequence[Any]) -> list[str]:
     # A text is a sequence too, and each of its letters would become a class.
     if isinstance(classes, str):
         raise InputError(f"The classes are the string {classes!r}: give a list of names.")
+    # A data frame would give the names of its columns.
+    if hasattr(classes, "columns"):
+        raise InputError(f"The classes are a {type(classes).__name__}: give a list of names.")
 
     names = [as_class_name(name).strip() for name in classes]
     has_blank = "" in names

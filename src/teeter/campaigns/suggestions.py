@@ -31,7 +31,7 @@ from teeter.campaigns.db import (
     Suggestion,
 )
 from teeter.campaigns.enums import AnswerKind, PickArm
-from teeter.campaigns.items import require_printable
+from teeter.campaigns.items import refuse_frame, require_printable
 from teeter.campaigns.location import as_class_name
 from teeter.campaigns.prior import CLASS_NAMES
 from teeter.campaigns.settings import IMPORTED, Settings
@@ -119,6 +119,7 @@ def parse_predictions(
     Raises:
         InputError: a row has no id or no prediction that can be read, or an item occurs twice.
     """
+    refuse_frame(rows)
     suggestions: dict[str, Suggestion] = {}
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):

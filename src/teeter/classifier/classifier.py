@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from teeter.encoders import Encoder, Encoding
 from teeter.errors import InputError
 
-__all__ = ["Classifier", "ClassifierHead", "ClassifierInfo", "Layer", "Prediction"]
+__all__ = ["Classifier", "ClassifierHead", "ClassifierInfo", "Layer", "Prediction", "require_texts"]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 ProgressReport: TypeAlias = Callable[[int, int], None]
@@ -183,6 +184,9 @@ class Classifier:
         if isinstance(contents, str):
             raise InputError("This is a single text: give a list of texts.")
 
+        if self.encoder is not None:
+            contents = require_texts(contents)
+
         for start in range(0, len(contents), CHUNK):
             chunk = contents[start : start + CHUNK]
             if self.encoder is None:
@@ -215,3 +219,26 @@ class Classifier:
         if not np.isfinite(features).all():
             raise InputError("The features have values that are missing or infinite: replace them.")
         return features
+
+
+def require_texts(contents: Sequence[Any]) -> list[Any]:
+    """Return texts or paths as a list.
+
+    Raises:
+        InputError: they are something else, such as a data frame, which would be read as its column
+            names, or a missing value, which would be read as the text "nan".
+    """
+    if hasattr(contents, "columns") or hasattr(contents, "to_frame"):
+        raise InputError(
+            f"Cannot predict a {type(contents).__name__}: give a list of texts, such as "
+            "frame['text'].tolist()."
+        )
+
+    contents = list(contents)
+    for position, content in enumerate(contents):
+        if not isinstance(content, str | Path):
+            raise InputError(
+                f"Content {position} is of type {type(content).__name__}: give a list of texts or "
+                "paths."
+            )
+    return contents
