@@ -217,6 +217,33 @@ def test_a_class_can_be_added_later(campaign: Campaign) -> None:
     assert len(campaign.ask(5)) == 5
 
 
+def test_a_new_name_differs_from_others_in_more_than_case_and_spaces(campaign: Campaign) -> None:
+    for name in ("Red", "RED "):
+        with pytest.raises(InputError, match=f"'red' and '{name.strip()}' differ only in case"):
+            campaign.add_class(name)
+        with pytest.raises(InputError, match=f"'red' and '{name.strip()}' differ only in case"):
+            campaign.rename_class("blue", name)
+
+    campaign.rename_class("red", "Red")
+    assert campaign.classes == ("Red", "green", "blue"), "a class may change its own case"
+
+
+def test_older_campaigns_with_names_that_are_alike_work(campaign: Campaign) -> None:
+    assert campaign.database.path is not None
+    with closing(sqlite3.connect(campaign.database.path)) as connection:
+        connection.execute("UPDATE classes SET name = 'Red' WHERE name = 'blue'")
+        connection.commit()
+
+    campaign = Campaign.open(campaign.database.path)
+    assert campaign.classes == ("red", "green", "Red")
+    campaign.tell("v0", "Red")
+    campaign.tell("v1", "red")
+    assert campaign.labels()["v0"].label == "Red"
+    campaign.add_class("yellow")
+    campaign.rename_class("Red", "crimson")
+    assert campaign.classes == ("red", "green", "crimson", "yellow")
+
+
 def test_the_majority_of_annotators_gives_the_label(campaign: Campaign) -> None:
     ann, bob = ({question.item for question in campaign.ask(15, who)} for who in ("ann", "bob"))
     assert not ann & bob

@@ -46,6 +46,9 @@ def test_names_are_stripped_and_checked() -> None:
     assert validate_classes([0, True, 1.5]) == ["0", "True", "1.5"]
     with pytest.raises(InputError, match="give two or more different names"):
         validate_classes(["a", "a "])
+    for first, second in [("Spam", "spam"), ("not  spam", "Not spam"), ("GROSS", "groß")]:
+        with pytest.raises(InputError, match=f"'{first}' and '{second}' differ only in case or sp"):
+            validate_classes([first, "ham", second])
     with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
         validate_classes("a,b")
     with pytest.raises(InputError, match="The classes are a Table: give a list of names"):

@@ -77,6 +77,15 @@ def test_classes_are_read_from_a_file(name: str, text: str, items_file: Path) ->
     campaign.database.close()
 
 
+def test_classes_that_differ_only_in_case_are_refused(items_file: Path) -> None:
+    path = items_file.with_name("classes.txt")
+    path.write_text("fruit\nFruit\n", encoding="utf-8")
+    for classes in ("fruit,Fruit", path):
+        message = refuse_campaign("new", items_file, "--classes", classes)
+        assert "'fruit' and 'Fruit' differ only in case or spaces" in message
+    assert not items_file.with_suffix(".teeter").exists()
+
+
 def test_with_many_classes_the_next_step_is_the_page(items_file: Path) -> None:
     path = items_file.with_name("intents.txt")
     path.write_text("\n".join(f"intent {number}" for number in range(150)))

@@ -111,6 +111,13 @@ def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
     assert late.status_code == 200, "from a page that still has the old name"
     taken = {"name": "ads", "new_name": "ham", "description": "Not stored."}
     assert client.patch(f"{AT}/classes", json=taken).status_code == 422
+    alike = {"name": "ads", "new_name": "HAM"}
+    for refused in (
+        client.patch(f"{AT}/classes", json=alike),
+        client.post(f"{AT}/classes", json={"name": "HAM"}),
+    ):
+        assert refused.status_code == 422
+        assert "'ham' and 'HAM' differ only in case or spaces" in refused.json()["detail"]
     assert client.get(f"{AT}/classes").json()[0]["description"] == "Offers."
 
 

@@ -36,6 +36,11 @@ def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
         assert [shown["shortcut"] for shown in campaign["classes"]] == ["s", "h"]
         assert (tmp_path / "mail.teeter").exists()
 
+        alike = create_campaign(client, name="other", classes="spam, Spam", file=upload)
+        assert alike["state"] == "failed"
+        assert "differ only in case or spaces" in str(alike["detail"])
+        assert not (tmp_path / "other.teeter").exists()
+
         same_name = create_campaign(client, name="mail", classes="a,b", file=upload)
         assert same_name["state"] == 422
 

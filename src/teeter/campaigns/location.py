@@ -14,6 +14,7 @@ import numpy as np
 
 from teeter.campaigns.db import Database, StoredCampaign
 from teeter.campaigns.db.campaigns import list_campaigns
+from teeter.campaigns.db.classes import require_distinct_names
 from teeter.campaigns.items import require_printable, require_valid_unicode
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.registry import did_you_mean
@@ -106,8 +107,8 @@ def validate_classes(classes: Sequence[Any]) -> list[str]:
     """Return the names of classes as they are stored: as texts, without blanks around them.
 
     Raises:
-        InputError: If there are fewer than two, if two are the same, or if one is blank or cannot
-            be shown.
+        InputError: If there are fewer than two, if two are the same but for case and spaces, or if
+            one is blank or cannot be shown.
 
     Example:
         >>> validate_classes([0, 1])
@@ -125,6 +126,7 @@ def validate_classes(classes: Sequence[Any]) -> list[str]:
     has_duplicate = len(set(names)) < len(names)
     if len(names) < 2 or has_blank or has_duplicate:
         raise InputError(f"The classes are {names}: give two or more different names.")
+    require_distinct_names(names)
 
     for name in names:
         require_printable(name, "class")

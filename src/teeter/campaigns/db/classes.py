@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -14,7 +15,7 @@ from teeter.campaigns.items import require_valid_unicode
 from teeter.errors import InputError, UnknownNameError
 from teeter.registry import did_you_mean
 
-__all__ = ["ClassRepository"]
+__all__ = ["ClassRepository", "require_distinct_names"]
 
 _RENAMED = "class renamed"
 """The line of the history with the names of a class before and after."""
@@ -23,6 +24,27 @@ _ROW_ID = select(CLASSES.id).where(
     CLASSES.campaign_id == bindparam("campaign_id"),
     CLASSES.name == bindparam("name"),
 )
+
+
+def require_distinct_names(new_names: Sequence[str], names: Sequence[str] = ()) -> None:
+    """Raise InputError if a new name differs from another one only in case or spaces.
+
+    Args:
+        new_names: the names of new classes.
+        names: the names of existing classes. These may be alike: older campaigns have such classes.
+    """
+    name_of: dict[str, str] = {_fold_name(name): name for name in names}
+    for name in new_names:
+        alike = name_of.setdefault(_fold_name(name), name)
+        if alike != name:
+            raise InputError(
+                f"The classes {alike!r} and {name!r} differ only in case or spaces: use one name "
+                "for both, or choose names that are easier to tell apart."
+            )
+
+
+def _fold_name(name: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(name.split()).casefold())
 
 
 class ClassRepository:
@@ -111,7 +133,7 @@ class ClassRepository:
 
         Raises:
             UnknownNameError: there is no class of that name.
-            InputError: the new name is blank, or it is taken.
+            InputError: the new name is blank, or like that of another class.
         """
         row_ids = self.row_ids(connection)
         if name not in row_ids:
@@ -124,6 +146,9 @@ class ClassRepository:
                 f"that of an existing class ({', '.join(row_ids)})."
             )
 
+        # A class may change its own case or spaces.
+        require_distinct_names([stripped], [other for other in row_ids if other != name])
+
         is_class = CLASSES.id == row_ids[name]
         connection.execute(update(schema.classes).where(is_class).values(name=stripped))
         detail = {"from": name, "to": stripped}
@@ -133,10 +158,11 @@ class ClassRepository:
         """Add classes after the existing ones.
 
         Raises:
-            InputError: a name is blank, or it is taken.
+            InputError: a name is blank, or like that of another class.
         """
         # Read once: a campaign may have thousands of classes.
         positions = {name: position for position, name in enumerate(self.names(connection))}
+        require_distinct_names([name.strip() for name in names], list(positions))
         rows = []
 
         for name in names:
@@ -154,7 +180,6 @@ class ClassRepository:
                 "name": stripped,
             }
             rows.append(row)
-
         if rows:
             connection.execute(insert(schema.classes), rows)
             details = [{"name": row["name"]} for row in rows]
