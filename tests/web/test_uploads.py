@@ -37,7 +37,7 @@ def test_a_campaign_from_an_upload(tmp_path: Path) -> None:
         assert (tmp_path / "mail.teeter").exists()
 
         alike = create_campaign(client, name="other", classes="spam, Spam", file=upload)
-        assert alike["state"] == "failed"
+        assert alike["state"] == 422
         assert "differ only in case or spaces" in str(alike["detail"])
         assert not (tmp_path / "other.teeter").exists()
 

@@ -20,6 +20,7 @@ from teeter.campaigns.columns import parse_column_filter
 from teeter.campaigns.db import Answer, ItemFilter, ItemQuery, ShownSuggestion
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.import_export import FORMATS
+from teeter.campaigns.location import validate_classes
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
@@ -212,9 +213,9 @@ def create_campaign(
     workspace = get_workspace(request)
     path = workspace.new_campaign_path(name)
 
-    class_names = [class_name.strip() for class_name in classes.split(",")]
-    shortcuts = [key.strip() for key in keys.split(",") if key.strip()]
     # All is checked before the upload is saved.
+    class_names = validate_classes(classes.split(","))
+    shortcuts = [key.strip() for key in keys.split(",") if key.strip()]
     shortcuts_by_class(class_names, shortcuts)
     require_own_encoder(encoder)
     settings = Settings(
