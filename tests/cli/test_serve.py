@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from campaigns.ports import ReservedPort
 from cli.conftest import Teeter
@@ -226,6 +228,120 @@ def test_a_folder_outside_the_files_own_is_trusted_once(
     assert f"--trust {images} once" in teeter("serve", file, "--no-open").stderr
     assert teeter("serve", file, "--no-open", "--trust", images).stderr == ""
     assert teeter("serve", file, "--no-open").stderr == ""
+
+
+@pytest.fixture
+def serve_again(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Run ``teeter serve mail.csv`` for a campaign that exists, and return what it reports."""
+    write_messages(tmp_path / "mail.csv", 12)
+    teeter("campaign", "new", tmp_path / "mail.csv", "--classes", "spam,ham")
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
+
+    def serve(*options: object, fails: int = 0, items: str = "mail.csv") -> str:
+        arguments = (tmp_path / items, *options, "--no-open")
+        return " ".join(teeter("serve", *arguments, fails=fails).stderr.split())
+
+    return serve
+
+
+def test_an_existing_campaign_with_other_classes_is_not_served(
+    serve_again: Callable[..., str], tmp_path: Path
+) -> None:
+    message = serve_again("--classes", "urgent,spam", fails=2)
+    assert "mail.teeter already exists and has the classes spam, ham, but not urgent" in message
+    assert "open it with teeter serve" in message
+    assert "teeter campaign add-class" in message
+    assert "--file FILE" in message
+
+    campaign = Campaign.open(tmp_path / "mail.teeter")
+    campaign.rename_class("spam", "ads")
+    campaign.add_class("other")
+    campaign.database.close()
+    assert "mail.teeter also has the classes other." in serve_again("--classes", "spam,ham")
+
+
+def test_items_that_were_added_to_the_file_are_reported(
+    serve_again: Callable[..., str], teeter: Teeter, tmp_path: Path
+) -> None:
+    items = tmp_path / "mail.csv"
+    classes = ("--classes", "spam,ham")
+    assert serve_again(*classes) == ""
+
+    write_messages(items, 15)
+    message = serve_again(*classes)
+    campaign = tmp_path / "mail.teeter"
+    assert f"3 items of {items} are not in {campaign}: add them with" in message
+    assert f"teeter campaign add {campaign} {items}." in message
+
+    teeter("campaign", "add", campaign, items)
+    assert serve_again(*classes) == ""
+    items.unlink()
+    assert serve_again(*classes) == "", "the campaign does not need its file"
+
+
+def test_a_file_that_is_older_than_the_campaign_is_not_read(
+    serve_again: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("The file was read.")
+
+    monkeypatch.setattr("teeter.campaigns.import_export.read_items", refuse)
+    assert serve_again("--classes", "spam,ham") == ""
+
+
+def test_other_settings_of_an_existing_campaign_are_reported(
+    serve_again: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "classes.toml").write_text('spam = "Unwanted advertising."\n')
+    describe = ("--describe", tmp_path / "classes.toml")
+    message = serve_again("--classes", "spam,ham", "--encoder", "minilm", "--no-names", *describe)
+    assert "features of the encoder" in message
+    assert "encode " in message
+    assert "--encoder minilm" in message
+    assert "--no-names" in message
+    assert "has other descriptions than" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--text", "title,body", "--id", "key"), "2 items of"),
+        (("--text", "title,body"), "2 items of"),
+        (("--text", "body"), "2 items of"),
+        (("--rows",), "2 items of"),
+        (("--text", "body", "--id", "key"), "The text of 1 item in"),
+    ],
+)
+def test_files_are_compared_as_they_were_imported(
+    serve_again: Callable[..., str],
+    teeter: Teeter,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    expected: str,
+) -> None:
+    items = tmp_path / "tickets.csv"
+    rows = [f"k{number},title {number},body {number}" for number in range(8)]
+    items.write_text("\n".join(["key,title,body", *rows]))
+    teeter("campaign", "new", items, "--classes", "a,b", "--encoder", "tfidf", *options)
+
+    if "text of" in expected:
+        rows[3] = "k3,title 3,another body"
+    else:
+        rows += ["k8,title 8,body 8", "k9,title 9,body 9"]
+    items.write_text("\n".join(["key,title,body", *rows]))
+    assert expected in serve_again("--classes", "a,b", items="tickets.csv")
+
+
+def test_images_that_were_added_to_the_folder_are_reported(
+    serve_again: Callable[..., str], teeter: Teeter, tmp_path: Path
+) -> None:
+    make_image_campaign(tmp_path / "other.teeter", tmp_path / "photos", 6)
+    teeter("campaign", "new", tmp_path / "photos", "--classes", "a,b", "--encoder", "pixels")
+    assert serve_again("--classes", "a,b", items="photos") == ""
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "new.png")
+    assert "1 item of" in serve_again("--classes", "a,b", items="photos")
 
 
 def answer_and_interrupt(server: TeeterServeProcess, slug: str) -> None:

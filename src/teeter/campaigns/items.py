@@ -28,6 +28,7 @@ from teeter.paths import resolve_inside
 __all__ = [
     "Item",
     "content_digest",
+    "find_images",
     "format_card_cell",
     "parse_items",
     "parse_vector",
@@ -365,13 +366,18 @@ def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder of images.")
 
-    paths = [path for path in folder.rglob("*") if _is_image(path)]
+    paths = find_images(folder)
     if not paths:
         raise FileError(f"{folder} has no images: no file ends in {', '.join(IMAGE_SUFFIXES)}.")
 
-    for path in sorted(paths):
+    for path in paths:
         relative = path.relative_to(campaign_folder).as_posix()
         yield _parse_item({"image": relative}, ItemKind.IMAGE, campaign_folder)
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Return the images of a folder and of the folders inside it, in the order of their paths."""
+    return sorted(path for path in folder.rglob("*") if _is_image(path))
 
 
 def _is_image(path: Path) -> bool:

@@ -56,6 +56,7 @@ __all__ = [
     "campaign_location",
     "create_campaign",
     "open_campaign",
+    "parse_classes",
     "require_member",
 ]
 
@@ -1017,7 +1018,7 @@ def create_campaign(
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
-    names = None if classes is None else _parse_classes(classes)
+    names = None if classes is None else parse_classes(classes)
     descriptions = _read_descriptions(describe, classes)
     if names is None and labels is None:
         raise InputError(
@@ -1179,7 +1180,7 @@ def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     echo_wrapped(sentence)
 
 
-def _parse_classes(classes: str) -> list[str]:
+def parse_classes(classes: str) -> list[str]:
     """Return the class names in the value of ``--classes``.
 
     Raises:

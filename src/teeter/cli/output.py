@@ -155,11 +155,11 @@ def terminal_width(default: int = _DEFAULT_WIDTH) -> int:
     return shutil.get_terminal_size(fallback=(default, 24)).columns
 
 
-def echo_wrapped(text: str) -> None:
-    """Print a text, wrapped to the width of the terminal."""
+def echo_wrapped(text: str, *, err: bool = False) -> None:
+    """Print a text, wrapped to the width of the terminal; with ``err`` to stderr."""
     # File names and addresses must stay in one piece, so that they can be copied.
     lines = textwrap.wrap(text, terminal_width(), break_long_words=False, break_on_hyphens=False)
-    typer.echo("\n".join(lines))
+    typer.echo("\n".join(lines), err=err)
 
 
 def print_table(

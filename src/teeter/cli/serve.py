@@ -8,11 +8,13 @@ soon as other machines can connect, everyone needs a token.
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import sys
 import threading
 import webbrowser
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
@@ -20,12 +22,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.campaign import campaign_location, create_campaign
+from teeter.cli.campaign import (
+    campaign_location,
+    create_campaign,
+    open_campaign,
+    parse_classes,
+)
 from teeter.cli.options import DescribeOption, NamesOption
-from teeter.cli.output import spinner
-from teeter.errors import InputError, MissingExtraError, StoreError
+from teeter.cli.output import echo_wrapped, list_some, pluralize, spinner
+from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
 
 if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.language_model import LanguageModel
     from teeter.web.auth import SecurityConfig
     from teeter.web.tokens import Tokens
@@ -537,7 +545,153 @@ def _find_campaign(
         # The server encodes the rest, so that the page opens within seconds.
         settings = Settings(encoder=encoder, names=names)
         create_campaign(path, file, classes, settings, describe=describe, encode_all=False)
+        return Path(file)
+
+    with open_campaign(file) as opened:
+        _require_classes(opened, parse_classes(classes), path, file)
+        _report_other_settings(opened, file, encoder=encoder, describe=describe, names=names)
+        _report_other_items(opened, path, file)
     return Path(file)
+
+
+def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: str) -> None:
+    """Check that a campaign that exists has the classes of ``--classes``.
+
+    Classes that were renamed or added since it was created are no mistake.
+    """
+    with campaign.database.reading() as connection:
+        repository = campaign.repository.classes
+        current_names = [repository.current_name(connection, name) for name in classes]
+
+    missing = [name for name in current_names if name not in campaign.classes]
+    if missing:
+        raise InputError(
+            f"{file} already exists and has the classes {list_some(campaign.classes, 10)}, but not "
+            f"{list_some(missing, 10)}: open it with teeter serve {shlex.quote(file)}, add classes "
+            f"to it with teeter campaign add-class, or create another campaign with teeter "
+            f"campaign new {shlex.quote(str(items))} --file FILE."
+        )
+
+    further = [name for name in campaign.classes if name not in current_names]
+    if further:
+        echo_wrapped(f"{file} also has the classes {list_some(further, 10)}.", err=True)
+
+
+def _report_other_settings(
+    campaign: Campaign, file: str, *, encoder: str, describe: Path | None, names: bool
+) -> None:
+    """Say which options would have created another campaign than the one that exists."""
+    from teeter.campaigns.descriptions import read_descriptions
+
+    with campaign.database.reading() as connection:
+        encoding = campaign.repository.encodings.current(connection)
+
+    quoted = shlex.quote(file)
+    if encoder != "auto" and encoding is not None and encoding.encoder != encoder:
+        echo_wrapped(
+            f"{file} already exists and has the features of the encoder {encoding.encoder}, not "
+            f"{encoder}: switch with teeter campaign encode {quoted} --encoder {encoder}.",
+            err=True,
+        )
+    if not names and campaign.settings.names:
+        echo_wrapped(
+            f"{file} already exists, and its models learn from the names of the classes: turn "
+            f"this off with teeter campaign describe {quoted} --no-names.",
+            err=True,
+        )
+    if describe is not None and read_descriptions(describe) != campaign.descriptions:
+        echo_wrapped(
+            f"{file} already exists and has other descriptions than {describe}: replace them with "
+            f"teeter campaign describe {quoted} {shlex.quote(str(describe))}.",
+            err=True,
+        )
+
+
+def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
+    """Say how many items of a file or folder the campaign lacks."""
+    if not items.exists():
+        return
+
+    try:
+        new, changed = _count_other_items(campaign, items)
+    except TeeterError as error:
+        echo_wrapped(f"{items} could not be compared with {file}: {error}", err=True)
+        return
+
+    if new:
+        has = f"1 item of {items} is" if new == 1 else f"{new:,} items of {items} are"
+        echo_wrapped(
+            f"{has} not in {file}: add them with teeter campaign add "
+            f"{shlex.quote(file)} {shlex.quote(str(items))}.",
+            err=True,
+        )
+    if changed:
+        echo_wrapped(
+            f"The text of {pluralize(changed, 'item')} in {items} differs from that of the item "
+            f"with the same id in {file}: correct it with teeter campaign change.",
+            err=True,
+        )
+
+
+def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
+    """Return how many items of a file or folder are new, and how many of its ids changed.
+
+    A file is not read if it is older than the campaign. Of a folder, only the names are compared.
+    """
+    from teeter.campaigns.clock import format_time
+    from teeter.campaigns.db.campaigns import list_campaigns
+    from teeter.campaigns.import_export import read_items
+    from teeter.campaigns.items import find_images
+
+    with campaign.database.reading() as connection:
+        created = list_campaigns(connection)[campaign.name].created
+        if not items.is_dir() and format_time(_changed_at(items)) < created:
+            return 0, 0
+        repository = campaign.repository
+        stored = repository.items.all(connection)
+        known_ids = {item.item_id for item in stored}
+        known_ids |= repository.items.aliases(connection).keys()
+        tables = list(repository.tables.tables(connection).values())
+
+    if items.is_dir():
+        root = Path(campaign.settings.folder or items).resolve()
+        names = [path.relative_to(root).as_posix() for path in find_images(items.resolve())]
+        return sum(name not in known_ids for name in names), 0
+
+    # The campaign may have been created with other columns than those that are found by default.
+    # A text from several columns is not known any more: then the rows are compared by their ids.
+    table = tables[0] if tables else None
+    knows_text = table is None or table.text_column is not None
+    entries = read_items(
+        items,
+        text=None if table is None else table.text_column,
+        key=None if table is None else table.id_column,
+        rows=not knows_text,
+    )
+    has_ids = table is not None and table.id_column is not None
+    if not knows_text and not has_ids:
+        with campaign.database.reading() as connection:
+            n_rows = sum(1 for _ in campaign.repository.tables.all_rows(connection))
+        return max(0, len(entries) - n_rows), 0
+
+    contents = {item.digest for item in stored}
+    new = 0
+    changed = 0
+    for entry in entries:
+        # An image from a table without ids is known by its path or link.
+        is_image = campaign.settings.kind == "image"
+        item_id = str(entry.content) if is_image and not has_ids else entry.key
+        if item_id in known_ids:
+            changed += has_ids and knows_text and not is_image and entry.digest not in contents
+        elif entry.digest not in contents:
+            new += 1
+    return new, changed
+
+
+def _changed_at(path: Path) -> datetime:
+    """Return when a file was written, or moved to its place."""
+    status = path.stat()
+    return datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
 
 
 def _holds_items(path: Path) -> bool:
