@@ -173,7 +173,18 @@ def test_a_campaign_of_images_from_a_folder(tmp_path: Path) -> None:
         color = (250 - number, 5, 5) if number % 2 else (5, 5, 250 - number)
         save_image(folder / f"{number:02}.png", color)
 
-    assert "12 items" in run_campaign("new", folder, "--classes", "red,blue")
+    (folder / "inside").mkdir()
+    for name in ("a.heic", "inside/b.HEIC", "notes", ".DS_Store"):
+        (folder / name).write_bytes(b"")
+
+    printed = run_campaign("new", folder, "--classes", "red,blue")
+    assert "12 items" in printed
+    left_out = (
+        "3 files were left out, which are no images that teeter reads: 2 .heic, 1 without an ending"
+    )
+    assert left_out in " ".join(printed.split())
+    added = run_campaign("add", tmp_path / "pictures.teeter", folder)
+    assert left_out in " ".join(added.split())
     questions = json.loads(run_campaign("ask", tmp_path / "pictures.teeter", "-n", 3, "--json"))
     assert all(question["content"].endswith(".png") for question in questions)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,7 +13,7 @@ from teeter.web.auth import SecurityConfig
 from web.servers import make_image_campaign, serve_campaigns, text
 
 
-def create_campaign(client: TestClient, **fields: object) -> dict[str, object]:
+def create_campaign(client: TestClient, **fields: object) -> dict[str, Any]:
     """Create a campaign, and return the state of the job, or the status of the refusal."""
     file = fields.pop("file", None)
     files = None if file is None else {"file": file}
@@ -20,7 +21,7 @@ def create_campaign(client: TestClient, **fields: object) -> dict[str, object]:
     if response.status_code != 202:
         return {"state": response.status_code, **response.json()}
 
-    job: dict[str, object] = client.get(f"/api/v1/jobs/{response.json()['job']}").json()
+    job: dict[str, Any] = client.get(f"/api/v1/jobs/{response.json()['job']}").json()
     return job
 
 
@@ -62,8 +63,10 @@ def test_a_strategy_that_does_not_exist_is_refused_at_once(tmp_path: Path) -> No
 def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
     make_image_campaign(tmp_path / "first.teeter", tmp_path / "digits", 12)
     with serve_campaigns(folder=tmp_path) as client:
+        (tmp_path / "digits" / "photo.heic").write_bytes(b"")
         job = create_campaign(client, name="second", classes="a,b", folder="digits")
         assert job["state"] == "done"
+        assert job["result"]["left_out_files"] == {".heic": 1}
         campaigns = client.get("/api/v1/campaigns").json()
         assert {campaign["slug"] for campaign in campaigns} == {"first", "second"}
 

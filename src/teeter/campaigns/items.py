@@ -21,14 +21,13 @@ from teeter.campaigns.columns import (
 )
 from teeter.campaigns.enums import ItemKind
 from teeter.encoders import format_card
-from teeter.encoders.images import IMAGE_SUFFIXES
+from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError
 from teeter.paths import resolve_inside
 
 __all__ = [
     "Item",
     "content_digest",
-    "find_images",
     "format_card_cell",
     "parse_items",
     "parse_vector",
@@ -366,22 +365,9 @@ def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:
     if not folder.is_dir():
         raise FileError(f"{folder} is not a folder of images.")
 
-    paths = find_images(folder)
-    if not paths:
-        raise FileError(f"{folder} has no images: no file ends in {', '.join(IMAGE_SUFFIXES)}.")
-
-    for path in paths:
+    for path in find_images(folder):
         relative = path.relative_to(campaign_folder).as_posix()
         yield _parse_item({"image": relative}, ItemKind.IMAGE, campaign_folder)
-
-
-def find_images(folder: Path) -> list[Path]:
-    """Return the images of a folder and of the folders inside it, in the order of their paths."""
-    return sorted(path for path in folder.rglob("*") if _is_image(path))
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
 
 
 def parse_vector(values: Any, key: object) -> Vector:

@@ -22,7 +22,7 @@ from teeter.datasets.table_files import TABLE_SUFFIXES, CsvRows, read_csv_rows
 from teeter.datasets.text_columns import find_text_column
 from teeter.datasets.text_templates import parse_text_template
 from teeter.encoders import ContentKind
-from teeter.encoders.images import IMAGE_SUFFIXES
+from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, MissingExtraError
 from teeter.files import LfCsvStream, atomic_open, write_errors
 from teeter.spreadsheet_cells import escape_formula
@@ -299,11 +299,7 @@ class _ImageFolder(_Rows):
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
-        paths = [path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES]
-        if not paths:
-            raise FileError(f"{folder} has no images: no file ends in {', '.join(IMAGE_SUFFIXES)}.")
-        # File systems list files in different orders.
-        self._paths = sorted(paths)
+        self._paths = find_images(folder)
 
     def contents(self, text: str | None) -> list[str]:
         if text is not None:

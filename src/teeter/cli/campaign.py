@@ -57,6 +57,7 @@ __all__ = [
     "create_campaign",
     "open_campaign",
     "parse_classes",
+    "report_left_out_files",
     "require_member",
 ]
 
@@ -357,6 +358,7 @@ def add(
         result = opened.add(contents, progress=show_progress)
 
     typer.echo(f"Added {pluralize(result.new, 'item')} and {pluralize(result.labelled, 'label')}.")
+    report_left_out_files(items)
     if fetcher is not None:
         _report_failed_links(fetcher)
     for duplicate in result.duplicates[:_NAMED_ITEMS]:
@@ -1059,6 +1061,7 @@ def create_campaign(
         f"Created {_hide_password(location)}: {pluralize(result.new, 'item')}, "
         f"{result.labelled:,} of them labelled."
     )
+    report_left_out_files(items)
     if fetcher is not None:
         _report_failed_links(fetcher)
     if labels is None:
@@ -1119,6 +1122,18 @@ def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:
 
     # Who runs the command owns the credentials of this machine.
     return ImageFetcher(folder, allow_private=allow_private, allow_stores=True)
+
+
+def report_left_out_files(items: Path) -> None:
+    """Say which files of a folder are no images."""
+    if not items.is_dir():
+        return
+
+    from teeter.encoders.images import count_left_out_files, describe_left_out_files
+
+    left_out = describe_left_out_files(count_left_out_files(items))
+    if left_out is not None:
+        echo_wrapped(left_out)
 
 
 def _report_failed_links(fetcher: ImageFetcher) -> None:

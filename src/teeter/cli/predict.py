@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import open_campaign
+from teeter.cli.campaign import open_campaign, report_left_out_files
 from teeter.cli.options import CampaignArgument, TextOption
 from teeter.cli.output import echo_wrapped, list_some, pluralize, progress, spinner
 
@@ -152,6 +152,7 @@ def _label_file(
 
     info = classifier.info
     typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")
+    report_left_out_files(source)
     if info.accuracy is not None:
         share, low, high = info.accuracy
         echo_wrapped(

@@ -641,7 +641,7 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
     from teeter.campaigns.clock import format_time
     from teeter.campaigns.db.campaigns import list_campaigns
     from teeter.campaigns.import_export import read_items
-    from teeter.campaigns.items import find_images
+    from teeter.encoders.images import find_images
 
     with campaign.database.reading() as connection:
         created = list_campaigns(connection)[campaign.name].created

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,13 +24,23 @@ from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
 from teeter.errors import FileError, InputError, MissingExtraError
 from teeter.paths import resolve_inside
 
-__all__ = ["IMAGE_SUFFIXES", "ImageEncoder", "Pictures", "read_image"]
+__all__ = [
+    "ImageEncoder",
+    "Pictures",
+    "count_left_out_files",
+    "describe_left_out_files",
+    "find_images",
+    "read_image",
+]
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 """Files that are taken for images."""
 
 Pictures: TypeAlias = npt.NDArray[np.uint8]
 """(B, side, side, 3) red, green and blue; a single picture has no B."""
+
+_NAMED_SUFFIXES = 10
+"""Endings of files that are named one by one."""
 
 _BATCH = 32
 """Pictures that are decoded, and then described, at a time."""
@@ -53,6 +64,63 @@ class _ReadResult:
 
     picture: Pictures | None
     error: str = ""
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Return the images of a folder and of the folders inside it, in the order of their paths.
+
+    Raises:
+        FileError: If there is none.
+    """
+    images = [path for path in folder.rglob("*") if _is_image(path)]
+    if not images:
+        left_out = describe_left_out_files(count_left_out_files(folder))
+        reason = left_out or f"no file ends in {', '.join(_IMAGE_SUFFIXES)}."
+        raise FileError(f"{folder} has no images: {reason}")
+    return sorted(images)
+
+
+def count_left_out_files(folder: Path) -> dict[str, int]:
+    """Return how many files ``find_images`` leaves out, by their endings; the most first.
+
+    Hidden files, which programs write for themselves, do not count.
+    """
+    counts: Counter[str] = Counter()
+    for path in folder.rglob("*"):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not is_hidden and path.is_file() and not _is_image(path):
+            counts[path.suffix.lower()] += 1
+    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def describe_left_out_files(counts: Mapping[str, int]) -> str | None:
+    """Return a sentence about files that are left out; None if none is.
+
+    Args:
+        counts: as ``count_left_out_files`` returns them.
+
+    Example:
+        >>> describe_left_out_files({".heic": 10, ".avif": 2})
+        '12 files were left out, which are no images that teeter reads: 10 .heic, 2 .avif.'
+    """
+    if not counts:
+        return None
+
+    named = [
+        f"{count:,} {suffix or 'without an ending'}"
+        for suffix, count in list(counts.items())[:_NAMED_SUFFIXES]
+    ]
+    if len(counts) > _NAMED_SUFFIXES:
+        named.append(f"and {sum(list(counts.values())[_NAMED_SUFFIXES:]):,} others")
+    total = sum(counts.values())
+    were = "1 file was left out, which is no image"
+    if total > 1:
+        were = f"{total:,} files were left out, which are no images"
+    return f"{were} that teeter reads: {', '.join(named)}."
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in _IMAGE_SUFFIXES and path.is_file()
 
 
 class ImageEncoder(Encoder):

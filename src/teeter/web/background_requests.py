@@ -325,6 +325,8 @@ class CampaignCreated:
     """Number of links whose images could not be fetched."""
     problems: list[str] = field(default_factory=list)
     """Why the first of them could not be fetched."""
+    left_out_files: dict[str, int] = field(default_factory=dict)
+    """Number of files in the folder that are no images, by their endings."""
 
 
 @dataclass(frozen=True)

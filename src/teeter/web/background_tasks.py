@@ -28,6 +28,7 @@ from teeter.campaigns.saved_models import load_arrays, load_temperature
 from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
+from teeter.encoders.images import count_left_out_files
 from teeter.errors import InputError
 from teeter.threads import limit_threads
 from teeter.web import projection
@@ -387,6 +388,7 @@ def create_campaign(
         unreadable=0 if encoding is None else len(encoding.unreadable),
         failed=len(problems),
         problems=problems[:_MAX_PROBLEMS],
+        left_out_files=count_left_out_files(source) if source.is_dir() else {},
     )
 
 

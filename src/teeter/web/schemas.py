@@ -191,6 +191,8 @@ class CreatedCampaign(BaseModel):
     """Number of links whose images could not be fetched, so that their items were not added."""
     problems: list[str] = Field(default_factory=list)
     """Why, for the first of them."""
+    left_out_files: dict[str, int] = Field(default_factory=dict)
+    """Number of files in the folder that are no images that teeter reads, by their endings."""
 
 
 class EncodedItems(BaseModel):

@@ -465,6 +465,7 @@ class Workspace:
                     unreadable=created.unreadable,
                     failed=created.failed,
                     problems=created.problems,
+                    left_out_files=created.left_out_files,
                 )
                 opened.set_result(result)
             except BaseException as error:  # shown to the user who asks for the job

@@ -15,18 +15,30 @@ function describeEncoding(state) {
   return `${state.done.toLocaleString("en")} of ${state.total.toLocaleString("en")} items are encoded${left}.`;
 }
 
-// Links that could not be fetched are lost from the campaign: say so before it opens.
+// Links that could not be fetched and files that are no images are lost from the campaign: say so
+// before it opens.
 function openCampaign(result) {
   const address = `/c/${result.slug}`;
-  if (!result.failed) {
+  const leftOut = Object.entries(result.left_out_files);
+  if (!result.failed && !leftOut.length) {
     location.href = address;
     return;
   }
+
+  const sentences = [];
+  if (result.failed) {
+    sentences.push(`${result.failed.toLocaleString("en")} images could not be fetched. ${result.problems[0]}`);
+  }
+  if (leftOut.length) {
+    const endings = leftOut.map(([ending, count]) => `${count.toLocaleString("en")} ${ending || "without an ending"}`);
+    sentences.push(`Files that are no images that teeter reads were left out: ${endings.join(", ")}.`);
+  }
+
   const link = document.createElement("a");
   link.href = address;
   link.textContent = "Open the campaign";
   status.className = "alarm";
-  status.textContent = `${result.failed.toLocaleString("en")} images could not be fetched. ${result.problems[0]} `;
+  status.textContent = `${sentences.join(" ")} `;
   status.append(link);
 }
 
