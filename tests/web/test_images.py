@@ -6,9 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from teeter.campaigns import Campaign
 from web.servers import make_image_campaign, serve_campaigns
 
 IMAGE = "/api/v1/campaigns/digits/image"
+
+
+def test_an_image_that_cannot_be_read_says_so_and_has_no_prediction(tmp_path: Path) -> None:
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 12)
+    (tmp_path / "digits" / "broken.png").write_text("not an image")
+    campaign = Campaign.open(file)
+    campaign.add([{"image": "broken.png"}])
+    for question in campaign.ask(12):
+        campaign.tell(question.item, "even" if int(question.item[:3]) % 2 == 0 else "odd")
+    campaign.train()
+    campaign.database.close()
+
+    with serve_campaigns(file) as client:
+        at = "/api/v1/campaigns/digits"
+        listed = client.get(f"{at}/items", params={"state": "unreadable"}).json()["items"]
+        assert [(row["item"], row["state"]) for row in listed] == [("broken.png", "unreadable")]
+        assert client.get(f"{at}/item", params={"id": "broken.png"}).json()["state"] == "unreadable"
+        assert client.get(f"{at}/progress").json()["status"]["unreadable"] == 1
+        assert "unreadable" in client.get("/c/digits/items").text
 
 
 def test_images_are_shown_as_what_they_are(tmp_path: Path) -> None:

@@ -29,9 +29,16 @@ def make_features(rows: int = 200, width: int = 5) -> Any:
     return (noise * scale).astype(np.float32)
 
 
-def make_state(features: Any, withdrawn: frozenset[int] = frozenset(), **arrays: Any) -> Any:
+def make_state(
+    features: Any,
+    withdrawn: frozenset[int] = frozenset(),
+    unreadable: frozenset[int] = frozenset(),
+    **arrays: Any,
+) -> Any:
     weights = save(arrays) if arrays else None
-    return SimpleNamespace(features=features, weights=weights, withdrawn=withdrawn)
+    return SimpleNamespace(
+        features=features, weights=weights, withdrawn=withdrawn, unreadable=unreadable
+    )
 
 
 def test_principal_components_are_the_directions_of_largest_variance() -> None:
@@ -111,14 +118,17 @@ def test_ldm_needs_a_linear_head_of_these_features(tmp_path: Path) -> None:
         assert np.isfinite(ldm).all() == is_known
 
 
-def test_withdrawn_items_are_not_on_the_map_and_do_not_shape_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", ["withdrawn", "unreadable"])
+def test_items_that_are_left_out_are_not_on_the_map_and_do_not_shape_it(
+    tmp_path: Path, reason: str
+) -> None:
     features = make_features(20)
     features[3] *= 1000
     weight = np.eye(2, 5, dtype=np.float32)
     bias = np.zeros(2, dtype=np.float32)
     predicted = np.zeros(20, dtype=np.int16)
     model = {"weight": weight, "bias": bias, "predicted": predicted}
-    state = make_state(features, frozenset({3}), **model)
+    state = make_state(features, **{reason: frozenset({3})}, **model)
     remaining = np.delete(features, 3, axis=0)
 
     coordinates = project_items(state, project_pca)

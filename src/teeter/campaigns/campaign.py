@@ -1287,6 +1287,7 @@ class Campaign:
             unencoded=unencoded,
             prior=prior,
             withdrawn=rows_of(snapshot.withdrawn),
+            unreadable=rows_of(pool.unreadable),
         )
 
     def with_newest_model(self, state: RoundState) -> RoundState:
@@ -1815,6 +1816,8 @@ class Campaign:
             predicted_classes = predict_items(state, self._round_settings)
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
+                for place in state.unreadable:
+                    del predicted[state.keys[place]]
 
         # The rows are read while they are written: their cells may not fit in memory together.
         with self.database.reading() as connection:
@@ -1825,7 +1828,14 @@ class Campaign:
             certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
             # Other formats name the images, but do not read them.
             folder = self.image_folder if form == "image-folder" else None
-            rows = export_rows(items, snapshot, predicted, certified, folder=folder)
+            rows = export_rows(
+                items,
+                snapshot,
+                predicted,
+                certified,
+                unreadable=self.repository.encodings.unreadable(connection),
+                folder=folder,
+            )
             if state is not None and form == "cleanlab":
                 rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(

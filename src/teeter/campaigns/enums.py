@@ -61,6 +61,8 @@ class Labeller(StrEnum):
     """A model, under a certificate."""
     UNDECIDED = "undecided"
     """No one yet."""
+    UNREADABLE = "unreadable"
+    """No one: the item could not be read, so no model predicts it either."""
 
 
 class PickState(StrEnum):

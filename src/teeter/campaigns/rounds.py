@@ -88,4 +88,8 @@ class RoundState:
     prior: ClassPrior | None = None
     """What is known about the classes before the first label."""
     withdrawn: frozenset[int] = frozenset()
+    unreadable: frozenset[int] = frozenset()
+    """Places of items that could not be read. Their features are zeros, so predictions for them
+    mean nothing.
+    """
     """Places of items that were taken out of the campaign. All of them are taken, too."""

@@ -271,6 +271,7 @@ def export_rows(
     predictions: Mapping[str, tuple[str, float]],
     certified: Mapping[str, CertifiedLabel] | None = None,
     *,
+    unreadable: Container[str] = (),
     folder: Path | None = None,
 ) -> list[ExportRow]:
     """Return what an export says about each item.
@@ -280,6 +281,7 @@ def export_rows(
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
         certified: by item id, the labels that a model gives under a certificate.
+        unreadable: the ids of items that could not be read.
         folder: the folder of the images; None if they are not read.
     """
     certified = certified or {}
@@ -296,7 +298,11 @@ def export_rows(
         predicted, probability = predictions.get(item.item_id, (None, None))
         label = None if consensus is None else consensus.label
         final_label = label
-        labelled_by = Labeller.UNDECIDED if label is None else Labeller.PERSON
+        labelled_by = Labeller.UNDECIDED
+        if label is not None:
+            labelled_by = Labeller.PERSON
+        elif item.item_id in unreadable:
+            labelled_by = Labeller.UNREADABLE
         certificate = None
         by_model = certified.get(item.item_id)
         if by_model is not None and label is None:

@@ -750,7 +750,8 @@ def export(
     """Export the labels, and a prediction with its confidence for every item.
 
     The column labelled_by says who gave the final label: a person, the model under a certificate
-    of teeter campaign finish, or no one yet (undecided).
+    of teeter campaign finish, or no one yet (undecided). Images that cannot be read are
+    unreadable and have no prediction.
 
     The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
     file in a spreadsheet program, because such programs treat text that begins with = as a formula.

@@ -33,7 +33,7 @@ _EDGE = 1.1
 
 
 def project_items(state: RoundState, project: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """Project the items of a campaign. Withdrawn ones are not on the map, and do not shape it.
+    """Project the items of a campaign, but withdrawn and unreadable ones.
 
     Args:
         state: the items.
@@ -117,7 +117,7 @@ def write_map(path: Path, state: RoundState, coordinates: FloatArray) -> None:
         # Items that were added after the training have no prediction yet.
         predicted_before = load(state.weights)["predicted"]
         predicted[: len(predicted_before)] = predicted_before
-    predicted[sorted(state.withdrawn)] = -1
+    predicted[sorted(state.withdrawn | state.unreadable)] = -1
 
     x = coordinates[:, 0].astype("<f4")
     y = coordinates[:, 1].astype("<f4")
@@ -131,7 +131,7 @@ def write_ldm(path: Path, state: RoundState) -> None:
 
 def _mapped_rows(state: RoundState) -> npt.NDArray[np.int64]:
     """Return the rows of the items that are on the map, in ascending order."""
-    return np.setdiff1d(np.arange(len(state.features)), sorted(state.withdrawn))
+    return np.setdiff1d(np.arange(len(state.features)), sorted(state.withdrawn | state.unreadable))
 
 
 def _sample_rows(count: int) -> npt.NDArray[np.int64]:
@@ -155,7 +155,8 @@ def _scale_to_map(coordinates: FloatArray) -> FloatArray:
 def _compute_ldm(state: RoundState) -> FloatArray:
     """Return the LDM of the items by the saved head.
 
-    It is NaN for withdrawn items, and for all without a linear head of these features.
+    It is NaN for items that are not on the map, and for all without a linear head of these
+    features.
     """
     ldm = np.full(len(state.features), np.nan, dtype=np.float32)
     if state.weights is None:

@@ -429,7 +429,9 @@ class ItemRow(BaseModel):
     """The start of a text; empty for other kinds."""
     label: str | None
     state: str
-    """The label and flags, or other answers if there is no label."""
+    """The label and flags, or other answers if there is no label; and whether it is unreadable or
+    withdrawn.
+    """
     by: str | None
     """The consensus method of the label, or the reviewer who decided on it."""
     annotators: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -558,9 +558,11 @@ class CampaignService:
         with self.campaign.database.reading() as connection:
             snapshot = self.read_snapshot(connection)
             rows = self._search_items(query, connection, snapshot)
-            by_item = answers.for_items(connection, [row.row_id for row in rows])
+            row_ids = [row.row_id for row in rows]
+            by_item = answers.for_items(connection, row_ids)
+            unreadable = self.campaign.repository.encodings.unreadable(connection, row_ids)
 
-        items = [_describe_row(row, by_item[row.row_id], snapshot) for row in rows]
+        items = [_describe_row(row, by_item[row.row_id], snapshot, unreadable) for row in rows]
         page = ItemsOut(items=items, after=None, before=None)
         if items:
             page.before = items[0].row_id
@@ -628,13 +630,14 @@ class CampaignService:
             answers = repository.answers.for_item(connection, row.row_id)
             content = self.read_content(row, connection)
             snapshot = self.read_snapshot(connection)
+            unreadable = repository.encodings.unreadable(connection, [row.row_id])
 
         all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
         if only_by is not None:
             answers = [answer for answer in answers if answer.annotator == only_by]
             snapshot = _snapshot_of_answers(row.item_id, answers)
 
-        summary = _describe_row(row, answers, snapshot)
+        summary = _describe_row(row, answers, snapshot, unreadable)
         return ItemOut(
             row_id=row.row_id,
             item=row.item_id,
@@ -756,9 +759,11 @@ class CampaignService:
             size = min(len(after), len(before), len(row_ids))
             is_changed = after[:size] != before[:size]
             snapshot = self.read_snapshot(connection)
-            withdrawn = repository.items.by_id(connection, list(snapshot.withdrawn))
-            withdrawn_row_ids = [row.row_id for row in withdrawn.values()]
-            is_changed &= ~np.isin(row_ids[:size], withdrawn_row_ids)
+            # What a model predicts for items that could not be read means nothing.
+            hidden = snapshot.withdrawn | repository.encodings.unreadable(connection).keys()
+            hidden_items = repository.items.by_id(connection, list(hidden))
+            hidden_row_ids = [row.row_id for row in hidden_items.values()]
+            is_changed &= ~np.isin(row_ids[:size], hidden_row_ids)
             indices = np.flatnonzero(is_changed)[:count].tolist()
 
             rows = repository.items.by_row_id(connection, [row_ids[index] for index in indices])
@@ -767,7 +772,7 @@ class CampaignService:
         changed = []
         for index in indices:
             row_id = row_ids[index]
-            summary = _describe_row(rows[row_id], answers[row_id], snapshot)
+            summary = _describe_row(rows[row_id], answers[row_id], snapshot, unreadable=())
             prediction = ChangedPrediction(
                 item=summary.item,
                 excerpt=summary.excerpt,
@@ -784,7 +789,10 @@ def _format_answer(answer: Answer) -> str:
 
 
 def _describe_row(
-    row: StoredItem, answers: Sequence[Answer], snapshot: CampaignSnapshot
+    row: StoredItem,
+    answers: Sequence[Answer],
+    snapshot: CampaignSnapshot,
+    unreadable: Container[str],
 ) -> ItemRow:
     """Return an item as a row of a table."""
     consensus = snapshot.consensus.get(row.item_id)
@@ -799,6 +807,8 @@ def _describe_row(
         # Beside a label, skips and doubts are of no interest. A flag is: the item is left out.
         flags = [kind for kind in state if kind == AnswerKind.FLAG]
         state = [label, *flags]
+    if row.item_id in unreadable:
+        state.append(ItemFilter.UNREADABLE)
     if row.withdrawn is not None:
         state.append(ItemFilter.WITHDRAWN)
 

@@ -26,7 +26,15 @@ from teeter.campaigns.columns import ColumnFilter
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.imported_tables import items_with_text
-from teeter.campaigns.db.schema import ANSWERS, CLASSES, DECISIONS, ITEMS, PICKS
+from teeter.campaigns.db.schema import (
+    ANSWERS,
+    CLASSES,
+    DECISIONS,
+    ENCODINGS,
+    ITEMS,
+    PICKS,
+    VECTORS,
+)
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows
 from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
@@ -97,6 +105,8 @@ class ItemFilter(StrEnum):
     SKIPPED = "skipped"
     UNSURE = "unsure"
     FLAGGED = "flagged"
+    UNREADABLE = "unreadable"
+    """Items that the current encoder could not read."""
     WITHDRAWN = "withdrawn"
 
 
@@ -368,6 +378,15 @@ class ItemRepository:
             # Ready picks are not listed as asked: no annotator has seen them yet.
             is_open = PICKS.state == PickState.OPEN
             conditions.append(ITEMS.id.in_(select(PICKS.item_id).where(is_open)))
+
+        if query.state == ItemFilter.UNREADABLE:
+            current = select(ENCODINGS.id).where(
+                ENCODINGS.campaign_id == self._scope.campaign_id, ENCODINGS.is_current
+            )
+            failed = select(VECTORS.item_id).where(
+                VECTORS.encoding_id.in_(current), VECTORS.error.is_not(None)
+            )
+            conditions.append(ITEMS.id.in_(failed))
 
         if query.state == ItemFilter.WITHDRAWN:
             conditions.append(ITEMS.withdrawn.is_not(None))
