@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cli.conftest import Teeter
 from teeter.cli.errors import use_option_names
 
 # Without PYTHONUNBUFFERED, which would change when the output is written.
@@ -111,3 +112,21 @@ def test_a_full_disk_is_one_sentence_of_select(select_command: list[str]) -> Non
 def test_arguments_become_options(message: str, shown: str) -> None:
     options = {"head": "--head", "model": "--model", "id_column": "--id", "engine": "--engine"}
     assert use_option_names(message, options) == shown
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ("label", "mail.csv"),
+            "There is no command teeter label: run teeter campaign label to label in the terminal, "
+            "or teeter serve to label on a page.",
+        ),
+        (("new", "mail.csv"), "There is no command teeter new: run teeter campaign new."),
+        (("unknown",), "No such command 'unknown'"),
+    ],
+)
+def test_a_command_without_its_group_is_told_where_it_is(
+    teeter: Teeter, command: tuple[str, ...], message: str
+) -> None:
+    assert message in teeter(*command, fails=2).stderr

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from teeter.cli.panels import write_panels
-from teeter.errors import TeeterError
+from teeter.errors import TeeterError, UnknownNameError
 
 __all__ = ["EXIT_INTERRUPTED", "Commands", "use_option_names"]
 
@@ -65,6 +65,30 @@ class Commands(TyperGroup):
             _exit_with_message(f"Cannot read or write {path}: {reason}.")
 
         return result
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command. Name the group that has it if it was typed without its group.
+
+        Raises:
+            UnknownNameError: the command belongs to a group.
+        """
+        name = args[0]
+        groups = [
+            group.name
+            for group in self.commands.values()
+            if name not in self.commands and name in getattr(group, "commands", {})
+        ]
+        if groups:
+            full_name = f"{ctx.command_path} {groups[0]} {name}"
+            further = ""
+            if name == "label":
+                further = (
+                    f" to label in the terminal, or {ctx.command_path} serve to label on a page"
+                )
+            raise UnknownNameError(
+                f"There is no command {ctx.command_path} {name}: run {full_name}{further}."
+            )
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands into the help, grouped by panel."""
