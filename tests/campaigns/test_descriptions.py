@@ -164,7 +164,13 @@ def test_a_sentence_says_whether_names_are_used(tmp_path: Path) -> None:
         return explain_names(campaign)
 
     assert explain(["spam", "ham"]).startswith("Models also learn from the class names")
-    assert "except for 7" in explain(["spam", "ham", "7"])
+    one = explain(["spam", "ham", "7"])
+    assert one == (
+        "Models learn from the class names, but not from 7, because its name says nothing about "
+        "the items."
+    )
+    two = explain(["spam", "ham", "other", "7"])
+    assert "but not from other, 7, because their names say nothing about the items." in two
     assert "Describe 0, 1 with" in explain(["0", "1"])
     assert "--no-names" in explain(["spam", "ham"], names=False)
     assert "images and words" in explain(["cat", "dog"], kind="image")

@@ -114,14 +114,14 @@ def test_a_prediction_that_is_no_dictionary_is_refused(row: object) -> None:
     ("text", "sentence"),
     [
         ("text,label\nhello,spam\n", "has no item id, which must be in a column called 'id'"),
-        ("id,text\n1,hello\n", "Cannot find a prediction in row 1"),
+        ("id,text\n1,hello\n", "Cannot find a prediction in line 2 of a.csv"),
         ("id,label,probability\n1,spam,90\n", "must be a number from 0 to 1"),
         ("id,label,probability\n1,spam,high\n", "must be a number from 0 to 1"),
         ("id,label\n1,spam\n1,ham\n", "two predictions for the item '1'"),
         ("id,label\n1,\n", "There are no predictions"),
-        ("id,spam,ham\n1,0.9,0.1\n2,0.9,\n", "no probability of 'ham' in row 2"),
-        ("id,spam\n1,0.9\n", "no probability of 'ham' in row 1"),
-        ("id,spam,ham\n1,0.9,0.8\n", "in row 1 of a.csv add up to 1.7"),
+        ("id,spam,ham\n1,0.9,0.1\n2,0.9,\n", "no probability of 'ham' in line 3"),
+        ("id,spam\n1,0.9\n", "no probability of 'ham' in line 2"),
+        ("id,spam,ham\n1,0.9,0.8\n", "in line 2 of a.csv add up to 1.7"),
     ],
 )
 def test_a_wrong_file_is_one_clear_sentence(tmp_path: Path, text: str, sentence: str) -> None:

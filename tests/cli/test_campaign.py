@@ -40,7 +40,7 @@ def test_a_table_becomes_labels_in_a_file(campaign_file: Path, tmp_path: Path) -
     out = tmp_path / "labels.csv"
     history_file = tmp_path / "history.jsonl"
     printed = run_campaign("export", campaign_file, out, "--history", history_file)
-    assert printed == f"Wrote 24 labels to {out}.\n"
+    assert printed == f"Wrote {out}: 24 of 60 items have a label.\n"
 
     with out.open() as file:
         rows = list(csv.DictReader(file))
@@ -55,6 +55,7 @@ def test_a_table_becomes_labels_in_a_file(campaign_file: Path, tmp_path: Path) -
 
 def test_known_labels_are_imported(items_file: Path) -> None:
     printed = run_campaign("new", items_file, "--classes", "fruit,tool", "--labels", "known")
+    assert printed.endswith(f"Next: teeter campaign label {items_file.with_suffix('.teeter')}\n")
     assert "60 items, 4 of them labelled" in printed
     assert printed.endswith(f"Next: teeter campaign label {items_file.with_suffix('.teeter')}\n")
 
@@ -179,6 +180,7 @@ def test_a_campaign_of_images_from_a_folder(tmp_path: Path) -> None:
 
     printed = run_campaign("new", folder, "--classes", "red,blue")
     assert "12 items" in printed
+    assert printed.endswith(f"Next: teeter serve {folder.with_suffix('.teeter')}\n")
     left_out = (
         "3 files were left out, which are no images that teeter reads: 2 .heic, 1 without an ending"
     )
@@ -595,13 +597,17 @@ def test_a_mistake_is_one_sentence(campaign_file: Path, items_file: Path, tmp_pa
             "Line 2 of .* has 3 fields and the header has 2",
         ),
         ("zeros.csv", b"\x00" * 200, r"zeros\.csv"),
-        ("twice.csv", b"id,text\na,one\na,two\n", "is used in rows 0 and 1: ids must be unique"),
+        (
+            "twice.csv",
+            b"id,text\na,one\na,two\n",
+            "is used in line 2 and line 3: ids must be unique",
+        ),
         ("bad.jsonl", b"{not json}\n", "Line 1 of .* is not a JSON object"),
         ("list.jsonl", b"[1]\n", "Line 1 of .* is not a JSON object"),
         (
             "none.jsonl",
             b'{"other": 1}\n',
-            "in 'text': choose another field with --text",
+            r"in 'text': choose another text column \(--text\)",
         ),
         ("deep.jsonl", b"[" * 200_000, "Line 1 of .* is not a JSON object"),
         ("blank.jsonl", b"\n \n\n", "has only blank lines"),

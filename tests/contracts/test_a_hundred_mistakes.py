@@ -565,7 +565,10 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign new empty.csv --classes a,b", "is empty: it has 0 bytes"),
     ("campaign new header.csv --classes a,b", "header.csv has a header (text) and no rows"),
     ("campaign new latin.csv --classes a,b", "latin.csv is not UTF-8 text"),
-    ("campaign new numbers.csv --classes a,b", "has the texts: a, b? Name it with --text"),
+    (
+        "campaign new numbers.csv --classes a,b",
+        "has the texts: a, b? Name it as the text column (--text)",
+    ),
     ("campaign new broken.jsonl --classes a,b", "Line 2 of broken.jsonl is not a JSON object"),
     ("campaign new no_images --classes a,b", "has no images"),
     ("campaign new m.csv --classes a", "give two or more different names"),

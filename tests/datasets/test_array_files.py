@@ -163,7 +163,7 @@ def test_arrays_that_do_not_fit_are_refused(
 
 
 def test_ids_that_repeat_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"The id '2' in .* is used in rows 1 and 3"):
+    with pytest.raises(InputError, match=r"The id '2' in .* is used in row 1 and row 3"):
         read_pool(npz(tmp_path, features=X, ids=[1, 2, 3, 2]))
 
 

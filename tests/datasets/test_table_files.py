@@ -110,13 +110,22 @@ def test_an_unknown_column_is_refused_with_a_hint(tmp_path: Path) -> None:
         table.require("lable")
 
 
+def test_rows_are_named_by_the_lines_of_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('\nid,text\n1,"two\nlines"\n\n2,b\n1,c\n')
+    table = read_table(path)
+    assert [table.place(row) for row in range(3)] == ["line 3", "line 6", "line 7"]
+    with pytest.raises(InputError, match="is used in line 3 and line 7"):
+        table.ids("id")
+
+
 def test_ids_must_differ_and_none_may_be_blank() -> None:
     assert require_ids(["a", "b", " a"], "here") == ["a", "b", " a"]
     with pytest.raises(
-        InputError, match="The id 'b' in here is used in rows 1 and 3: ids must be unique"
+        InputError, match="The id 'b' in here is used in row 1 and row 3: ids must be unique"
     ):
         require_ids(["a", "b", "c", "b", "a"], "here")
-    with pytest.raises(InputError, match="The id of row 1 in here is blank"):
+    with pytest.raises(InputError, match="The id in here is blank in row 1"):
         require_ids(["a", " ", "b", " "], "here")
 
 

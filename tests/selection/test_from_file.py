@@ -295,12 +295,12 @@ def test_logits_alone_are_enough_for_strategies_of_logits(folder: Path) -> None:
         (
             "id,x,y\nk,1,a\nk,2,b\n,3,\n",
             {"labels": "y"},
-            "The id 'k' in column 'id' of pool.csv is used in rows 0 and 1",
+            "The id 'k' in column 'id' of pool.csv is used in line 2 and line 3",
         ),
         (
             "id,x,y\nk,1,a\n,2,b\nl,3,\n",
             {"labels": "y"},
-            "The id of row 1 in column 'id' of pool.csv is blank",
+            "The id in column 'id' of pool.csv is blank in line 3",
         ),
         ("x,y\n1,a\n1,b\n1,\n", {"labels": "y"}, "No column of pool.csv can be used as a feature"),
         ("t,y\nu v,a\nv w,b\nw x,\n", {"labels": "y"}, "Left out because they hold free text: t."),

@@ -71,6 +71,16 @@ def test_a_campaign_from_a_folder_of_images(tmp_path: Path) -> None:
         assert {campaign["slug"] for campaign in campaigns} == {"first", "second"}
 
 
+def test_the_question_for_the_text_column_fits_the_page(tmp_path: Path) -> None:
+    with serve_campaigns(folder=tmp_path) as client:
+        upload = ("mail.csv", "first,second\none,two\n")
+        job = create_campaign(client, name="mail", classes="a,b", file=upload)
+        assert job["detail"] == (
+            "Which column of mail.csv has the texts: first, second? Name it as the text column, or "
+            "rename it to 'text'."
+        )
+
+
 @pytest.mark.parametrize("name", ["mail.exe", "mail", "mail.csv.html", "../mail.zip"])
 def test_a_file_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
     with serve_campaigns(folder=tmp_path) as client:

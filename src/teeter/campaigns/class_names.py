@@ -34,8 +34,9 @@ def explain_names(campaign: Campaign) -> str:
             f"items. Describe {listed} with teeter campaign describe."
         )
     if silent:
+        subject = "its name says" if len(silent) == 1 else "their names say"
         return (
-            f"Models learn from the class names, except for {listed}, which say nothing about "
-            "their items."
+            f"Models learn from the class names, but not from {listed}, because {subject} nothing "
+            "about the items."
         )
     return "Models also learn from the class names, as long as this helps."

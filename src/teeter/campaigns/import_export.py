@@ -305,10 +305,9 @@ def _fill_template(template: TextTemplate, table: Table) -> list[str]:
             described = " and ".join(repr(name) for name in template.columns)
             subject = "Column" if len(columns) == 1 else "Columns"
             are_blank = "is blank" if len(columns) == 1 else "are blank"
-            # Line 1 is the header.
             raise InputError(
-                f"{subject} {described} of {table.path} {are_blank} in line {row + 2}: give every "
-                "row a text."
+                f"{subject} {described} of {table.path} {are_blank} in {table.place(row)}: give "
+                "every row a text."
             )
         texts.append(content)
     return texts
@@ -378,7 +377,8 @@ def _text_of_line(fields: Mapping[str, Any], text: str | None, line: int, path: 
     content = fields.get(text_field)
     if not isinstance(content, str):
         raise InputError(
-            f"Line {line} of {path} has no text in {text_field!r}: choose another field with text=."
+            f"Line {line} of {path} has no text in {text_field!r}: choose another text column "
+            "(text=)."
         )
     return content
 

@@ -94,20 +94,27 @@ def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
     file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of predictions")
 
     if file.suffix.lower() in JSONL_SUFFIXES:
-        rows = [fields for _, fields in read_json_objects(file)]
+        objects = list(read_json_objects(file))
+        rows = [fields for _, fields in objects]
+        places = [f"line {line}" for line, _ in objects]
     else:
         table = read_table(file)
+        places = [table.place(number) for number in range(len(table))]
         columns = {name: table.texts(name) for name in table.columns}
         # As dictionaries, like JSON lines, so that both are read the same way.
         rows = []
         for number in range(len(table)):
             rows.append({name: cells[number] for name, cells in columns.items()})
 
-    return parse_predictions(rows, classes, origin=path.name)
+    return parse_predictions(rows, classes, origin=path.name, places=places)
 
 
 def parse_predictions(
-    rows: Iterable[Mapping[str, Any]], classes: Sequence[str], *, origin: str = "the predictions"
+    rows: Iterable[Mapping[str, Any]],
+    classes: Sequence[str],
+    *,
+    origin: str = "the predictions",
+    places: Sequence[str] | None = None,
 ) -> list[Suggestion]:
     """Return rows of predictions as suggestions. Rows without a prediction are left out.
 
@@ -115,6 +122,7 @@ def parse_predictions(
         rows: as in ``read_predictions``.
         classes: the classes of the campaign.
         origin: where they come from, for errors.
+        places: where each row is in a file, such as ``line 7``. By default rows are counted from 1.
 
     Raises:
         InputError: a row has no id or no prediction that can be read, or an item occurs twice.
@@ -122,23 +130,24 @@ def parse_predictions(
     refuse_frame(rows)
     suggestions: dict[str, Suggestion] = {}
     for number, row in enumerate(rows, start=1):
+        place = f"row {number}" if places is None else places[number - 1]
+        place = f"{place} of {origin}"
         if not isinstance(row, Mapping):
             raise InputError(
-                f"Row {number} of {origin} is a {type(row).__name__}: give a dictionary with id "
-                "and label."
+                f"There is a {type(row).__name__} in {place}: give a dictionary with id and label."
             )
         item = _find_value(row, _ID_COLUMNS)
         if item is None:
             raise InputError(
-                f"Row {number} of {origin} has no item id, which must be in a column called 'id'. "
-                f"The columns of the row are: {', '.join(map(str, row)) or 'none'}."
+                f"{place[0].upper()}{place[1:]} has no item id, which must be in a column called "
+                f"'id'. Its columns are: {', '.join(map(str, row)) or 'none'}."
             )
 
         item_id = str(item)
         if item_id in suggestions:
             raise InputError(f"{origin} has two predictions for the item {item_id!r}: keep one.")
 
-        predicted = _parse_prediction(row, classes, f"row {number} of {origin}")
+        predicted = _parse_prediction(row, classes, place)
         if predicted is not None:
             label, probability = predicted
             suggestions[item_id] = Suggestion(item_id, label, probability)

@@ -306,11 +306,10 @@ def new(
         describe=describe,
     )
 
-    command = "teeter campaign label"
-    # The page lists the classes that match what is typed, so it is better with many of them. A
-    # team labels on the page too.
-    if len(class_names) > MAX_SHORTCUTS or overlap > 0:
-        command = "teeter serve"
+    # A terminal shows no images, and finds a class among many only by its name. A team needs the
+    # page too.
+    needs_page = items.is_dir() or image is not None or len(class_names) > MAX_SHORTCUTS
+    command = "teeter serve" if needs_page or overlap > 0 else "teeter campaign label"
     # Without the password, because what a terminal shows is often recorded or shared.
     typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
 
@@ -768,7 +767,10 @@ def export(
         _require_new_output(history, file, overwrite)
 
     with open_campaign(file) as opened, spinner("Writing"):
-        count = opened.export(out, format_name)
+        labelled = opened.export(out, format_name)
+        with opened.database.reading() as connection:
+            items = opened.repository.items
+            count = items.count(connection) - items.count_withdrawn(connection)
         if history is not None:
             with atomic_text_file(history) as stream:
                 for event in opened.history():
@@ -776,7 +778,8 @@ def export(
         # No one can see in a file that its predictions are older than its labels.
         notes = [opened.certificate_note(), opened.prediction_note()]
 
-    typer.echo(f"Wrote {pluralize(count, 'label')} to {out}.")
+    have = "has" if labelled == 1 else "have"
+    typer.echo(f"Wrote {out}: {labelled:,} of {pluralize(count, 'item')} {have} a label.")
     for note in notes:
         if note is not None:
             echo_wrapped(note)

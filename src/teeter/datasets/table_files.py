@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
@@ -64,9 +64,17 @@ class Table:
     columns: dict[str, Column]
     nested: tuple[str, ...] = ()
     """The names of columns that are not read: structures, bytes, and lists that are no vectors."""
+    lines: tuple[int, ...] | None = None
+    """The line of the file on which each row begins; None for a file without lines."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def place(self, row: int) -> str:
+        """Return where a row is in the file, for error messages: ``line 7``, or ``row 6``."""
+        if self.lines is None:
+            return f"row {row + 1}"
+        return f"line {self.lines[row]}"
 
     def require(self, name: str) -> None:
         """Raise UnknownNameError if no column is called ``name``."""
@@ -101,7 +109,7 @@ class Table:
             )
 
         source = f"column {name!r} of {self.path}"
-        return require_ids(self.texts(name), source)
+        return require_ids(self.texts(name), source, self.place)
 
 
 def is_missing(text: str) -> bool:
@@ -114,12 +122,15 @@ def is_missing(text: str) -> bool:
     return text.strip().lower() in _MISSING_VALUES
 
 
-def require_ids(ids: list[str], source: str) -> list[str]:
+def require_ids(
+    ids: list[str], source: str, place: Callable[[int], str] = "row {}".format
+) -> list[str]:
     """Return ``ids`` if none is blank and all differ.
 
     Args:
         ids: one id per row.
         source: where the ids come from, for error messages.
+        place: returns what to call a row, by its number from 0.
 
     Raises:
         InputError: if an id is blank or occurs twice.
@@ -127,11 +138,11 @@ def require_ids(ids: list[str], source: str) -> list[str]:
     row_of: dict[str, int] = {}
     for row, text in enumerate(ids):
         if not text.strip():
-            raise InputError(f"The id of row {row} in {source} is blank: every row needs one.")
+            raise InputError(f"The id in {source} is blank in {place(row)}: every row needs one.")
         if text in row_of:
             raise InputError(
-                f"The id {text!r} in {source} is used in rows {row_of[text]} and {row}: ids must "
-                f"be unique."
+                f"The id {text!r} in {source} is used in {place(row_of[text])} and {place(row)}: "
+                f"ids must be unique."
             )
         row_of[text] = row
 
@@ -171,6 +182,8 @@ class CsvRows:
     names: list[str]
     """The names of the columns, which may be empty."""
     rows: list[list[str]]
+    lines: tuple[int, ...]
+    """The line on which each row begins. A cell in quotes may have several lines."""
     delimiter: str
 
 
@@ -183,7 +196,7 @@ def read_csv_rows(path: Path) -> CsvRows:
     try:
         # Excel writes a byte order mark, which utf-8-sig skips.
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            names, rows, delimiter = _parse_csv(stream, path)
+            content = _parse_csv(stream, path)
     except UnicodeDecodeError as error:
         # Most often a file in a Windows code page.
         byte = error.object[error.start]
@@ -193,11 +206,11 @@ def read_csv_rows(path: Path) -> CsvRows:
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
 
-    _require_names(names, path)
-    if not rows:
-        raise FileError(f"{path} has a header ({', '.join(names)}) and no rows.")
+    _require_names(content.names, path)
+    if not content.rows:
+        raise FileError(f"{path} has a header ({', '.join(content.names)}) and no rows.")
 
-    return CsvRows(names, rows, delimiter)
+    return content
 
 
 def convert_csv_rows(content: CsvRows, path: Path) -> Table:
@@ -214,11 +227,10 @@ def convert_csv_rows(content: CsvRows, path: Path) -> Table:
         else:
             columns[name] = text_column(values)
 
-    return Table(path, columns)
+    return Table(path, columns, lines=content.lines)
 
 
-def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], str]:
-    """Return the names of the columns, the rows and the delimiter."""
+def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
     # The csv module's own limit of 128 KiB is too short for long documents.
     csv.field_size_limit(MAX_CELL_LENGTH)
 
@@ -229,6 +241,7 @@ def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], 
     reader = csv.reader(_read_lines(stream, lines_of_row), delimiter=delimiter, strict=True)
     names: list[str] = []
     rows: list[list[str]] = []
+    lines: list[int] = []
 
     try:
         for fields in reader:
@@ -236,6 +249,7 @@ def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], 
                 names = fields  # Blank lines before the header have no fields.
             elif len(fields) == len(names):
                 rows.append(fields)
+                lines.append(first_line_of_row)
             elif fields:  # Blank lines are skipped.
                 raise FileError(
                     f"Line {reader.line_num} of {path} has {len(fields)} fields and the header has "
@@ -256,7 +270,7 @@ def _parse_csv(stream: TextIO, path: Path) -> tuple[list[str], list[list[str]], 
             f"Line {reader.line_num} of {path} cannot be read ({error}): check its quotes."
         ) from None
 
-    return [name.strip() for name in names], rows, delimiter
+    return CsvRows([name.strip() for name in names], rows, tuple(lines), delimiter)
 
 
 def _read_header(stream: TextIO) -> str:

@@ -52,8 +52,8 @@ def find_text_column(names: Sequence[str], path: Path) -> str:
 
     listed = ", ".join(names[:_MAX_LISTED_COLUMNS])
     raise InputError(
-        f"Which column of {path} has the texts: {listed}? Name it with text=, or on the command "
-        f"line with --text."
+        f"Which column of {path} has the texts: {listed}? Name it as the text column (text=), or "
+        f"rename it to 'text'."
     )
 
 

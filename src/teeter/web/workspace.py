@@ -72,6 +72,9 @@ _ENCODE_PAUSE = 2.0
 _SUSPECTS = 100
 """Labels that may be wrong to search for."""
 
+_ARGUMENT = re.compile(r" \([a-z_]+=\)")
+"""An argument of the library, which errors name in brackets. A page has fields instead."""
+
 _CAMPAIGN_NAME = re.compile(r"\w[\w .-]{0,79}")
 
 ResultT = TypeVar("ResultT")
@@ -647,7 +650,7 @@ class Workspace:
         return self._read_status(search)
 
     def _read_status(self, future: Future[ResultT]) -> JobStatus[ResultT]:
-        """Return the state of a future, without paths in its error."""
+        """Return the state of a future, without paths and arguments in its error."""
         if not future.done():
             return JobStatus(JobState.WAITING)
         if future.cancelled():
@@ -655,7 +658,8 @@ class Workspace:
 
         error = future.exception()
         if error is not None:
-            return JobStatus(JobState.FAILED, error=self.redact_paths(str(error)))
+            sentence = _ARGUMENT.sub("", self.redact_paths(str(error)))
+            return JobStatus(JobState.FAILED, error=sentence)
         return JobStatus(JobState.DONE, result=future.result())
 
     def warm_up(self, locations: Iterable[str | Path] = ()) -> None:
