@@ -2,10 +2,14 @@
 
 import os
 import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tomllib
+import urllib.request
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -56,11 +60,15 @@ FOR_DEVELOPERS = {"dev", "docs", "oracles", "test-all"}
 SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
 
 
+def make_environment(**variables: str) -> dict[str, str]:
+    """Return the variables of this process, but for those of its Python, and more."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return inherited | variables
+
+
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     """Return what ``command`` prints; fail with its whole output if it fails."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
-    } | variables
+    environment = make_environment(**variables)
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -291,6 +299,45 @@ def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -
 def test_all_extras_resolve_together_under_the_constraints(wheel: Path) -> None:
     with empty_environment(f"{wheel}[all]", "--dry-run"):
         pass
+
+
+def serve_until_it_responds(*command: str | Path, cwd: Path) -> None:
+    """Start a server, request its page, and stop it as Ctrl-C does."""
+    environment = make_environment(TEETER_HOME=str(cwd / "home"), OMP_NUM_THREADS="1")
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            addresses = (re.search(r"http://127\.0\.0\.1:\d+/\S*", line) for line in server.stdout)
+            address = next((found[0] for found in addresses if found is not None), None)
+            assert address is not None, f"{command} printed no address"
+            with urllib.request.urlopen(address, timeout=60) as page:
+                assert page.status == 200
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.communicate()
+
+
+@builds
+def test_the_first_block_of_the_readme_works_in_a_fresh_clone(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.partition("```console\n")[2].partition("```")[0]
+    install, *servers = [shlex.split(line.removeprefix("$ ")) for line in block.splitlines()]
+    assert install == ["pip", "install", ".[label]"], "nothing is on PyPI before the release"
+
+    clone = tmp_path / "clone"
+    for name in run("git", "ls-files", "-z", cwd=ROOT).split("\0"):
+        if name and (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, clone / name)
+
+    rows = [f"text number {number}" for number in range(30)]
+    (tmp_path / "yourfile.csv").write_text("\n".join(["text", *rows]), encoding="utf-8")
+    with empty_environment(f"{clone}[label]") as scripts:
+        for program, *arguments in servers:
+            serve_until_it_responds(scripts / program, *arguments, cwd=tmp_path)
+    assert (tmp_path / "yourfile.teeter").exists()
 
 
 def test_all_is_every_extra_for_users() -> None:
