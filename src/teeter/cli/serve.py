@@ -569,7 +569,7 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
             f"{file} already exists and has the classes {list_some(campaign.classes, 10)}, but not "
             f"{list_some(missing, 10)}: open it with teeter serve {shlex.quote(file)}, add classes "
             f"to it with teeter campaign add-class, or create another campaign with teeter "
-            f"campaign new {shlex.quote(str(items))} --file FILE."
+            f"campaign new {shlex.quote(str(items))} --classes NAMES --file FILE."
         )
 
     further = [name for name in campaign.classes if name not in current_names]
