@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from example_learners import (
@@ -66,6 +67,41 @@ def test_asked_twice_it_answers_the_same(model: Any) -> None:
     assert learner.ask(5).tolist() == learner.ask(5).tolist()
     cold = make_learner(model)
     assert cold.ask(5).tolist() == cold.ask(5).tolist()
+
+
+class Scaled(nn.Module):
+    """A linear head with a constant factor, or another function, after it."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.head = nn.Linear(ROWS.shape[1], 3)
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.head(x))
+
+
+@pytest.mark.parametrize("scale", [30, 100])
+def test_predictions_and_loss_are_those_of_the_module_with_its_scale(scale: int) -> None:
+    learner = make_fitted_learner(lambda seed: Scaled(lambda z: scale * z))
+    with torch.no_grad():
+        logits = learner.models[0](torch.as_tensor(ROWS, dtype=torch.float32)).double()
+    np.testing.assert_allclose(learner.predict_proba(), logits.softmax(dim=1), atol=1e-4)
+    classes = torch.tensor([NAMES.index(name) for name in TRUTH])
+    expected = nn.functional.cross_entropy(logits, classes)
+    assert learner.evaluate(ROWS, TRUTH).loss == pytest.approx(float(expected), rel=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["coreset", "typiclust", "seeding-l2"])
+def test_a_strategy_of_features_works_though_the_last_layer_is_no_head(strategy: str) -> None:
+    learner = make_fitted_learner(lambda seed: Scaled(torch.tanh), strategy)
+    assert len(learner.ask(4)) == 4
+
+
+def test_a_strategy_of_a_head_refuses_a_last_layer_that_is_none() -> None:
+    learner = make_fitted_learner(lambda seed: Scaled(torch.tanh), "ldm-s")
+    with pytest.raises(MissingOutputError, match="ldm-s needs features, the input of the last l"):
+        learner.ask(4)
 
 
 @with_both_models

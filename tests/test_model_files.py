@@ -152,7 +152,26 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="This model is not mlp"):
         save_model(path, other, "mlp", shape=(20,), classes=4)
 
+    scaled = build_network("mlp", (20,), 4)
+    scaled.register_forward_hook(lambda module, rows, logits: 30 * logits)
+    with pytest.raises(InputError, match="This model is not mlp"):
+        save_model(path, scaled, "mlp", shape=(20,), classes=4)
+
     assert not path.exists()
+
+
+def test_a_network_that_scales_its_last_layer_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_scaled(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+        network = build_network(name, shape, classes)
+        network.register_forward_hook(lambda module, rows, logits: 30 * logits)
+        return network
+
+    monkeypatch.setattr("teeter.model_files.build_network", build_scaled)
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(InputError, match="mlp scales or shifts the output of its last layer '7'"):
+        save_model(path, build_scaled("mlp", (20,), 4), "mlp", shape=(20,), classes=4)
 
 
 def rewrite_model(path: Path, **changes: Any) -> None:

@@ -473,7 +473,7 @@ class Learner:
         # Outputs of an estimator have a column per class it has seen, those of a network one per
         # unit of its last layer.
         class_count = len(self.classes)
-        if is_network(first_model) and outputs.n_classes != class_count:
+        if is_network(first_model) and outputs.n_classes not in (None, class_count):
             raise InputError(
                 f"The network has {outputs.n_classes} outputs, but there are {class_count} "
                 f"classes: change its last layer."

@@ -24,6 +24,8 @@ from teeter.files import load_weights, read_state, write_state
 from teeter.label_encoding import class_names
 from teeter.models.network_registry import NETWORKS, build_network, network_names
 from teeter.models.torch_model import (
+    LinearHead,
+    NotTheHeadError,
     evaluation_mode,
     find_head,
     forward_logits,
@@ -115,6 +117,7 @@ class SavedModel:
                 f"{tuple(rows.shape[1:])}."
             )
 
+        head = LinearHead(self.layer)
         pieces = []
         with evaluation_mode(self.network, None) as device, full_precision_matmul():
             for start in range(0, len(rows), self.chunk):
@@ -128,7 +131,7 @@ class SavedModel:
                     repeats = chunk[-1:].expand(missing, *self.shape)
                     full_chunk = torch.cat([chunk, repeats])
 
-                _, features = forward_with_features(self.network, full_chunk, device, self.layer)
+                _, features = forward_with_features(self.network, full_chunk, device, head)
                 pieces.append(features[: len(chunk)].float())
         return torch.cat(pieces)
 
@@ -343,7 +346,8 @@ def _may_be_head(
 
     try:
         with evaluation_mode(network, None) as device:
-            return find_head(network, _random_rows(shape), device) == layer
+            head = find_head(network, _random_rows(shape), device)
+            return head is not None and head.layer == layer and head.is_plain
     except InputError:
         # Several layers could be: the author of the file named one.
         return True
@@ -362,12 +366,18 @@ def _find_layer(
 ) -> str:
     """Return the name of the last linear layer, which must have one output for each class."""
     with evaluation_mode(network, None) as device:
-        layer = find_head(network, _random_rows(shape), device, named=head)
+        found_head = find_head(network, _random_rows(shape), device, named=head)
 
-    if layer is None:
+    if found_head is None:
         raise InputError(
             f"{name} does not end in a linear layer, so it has no features and cannot be saved "
             f"as a model file."
+        )
+    layer = found_head.layer
+    if not found_head.is_plain:
+        raise InputError(
+            f"{name} scales or shifts the output of its last layer {layer!r}, which a model file "
+            f"cannot hold: make the scale part of the weights of that layer."
         )
     outputs = _count_outputs(network, layer)
     if outputs != classes:
@@ -387,13 +397,17 @@ def _require_same_logits(
     """Refuse a model that computes something else than the network of that name."""
     rows = _random_rows(shape)
     with evaluation_mode(rebuilt, None) as device:
-        rebuilt_logits = forward_logits(rebuilt, rows, device, layer)
-    with evaluation_mode(model, None) as device:
-        logits = forward_logits(model, rows, device, layer)
+        rebuilt_logits = forward_logits(rebuilt, rows, device, LinearHead(layer))
+    try:
+        with evaluation_mode(model, None) as device:
+            logits = forward_logits(model, rows, device, LinearHead(layer))
 
-    # The model may be on a GPU or in half precision, so they are equal up to rounding.
-    logits = as_tensor(logits, "logits").cpu().float()
-    if not torch.allclose(rebuilt_logits, logits, rtol=1e-3, atol=1e-3):
+        # The model may be on a GPU or in half precision, so they are equal up to rounding.
+        logits = as_tensor(logits, "logits").cpu().float()
+        is_same = torch.allclose(rebuilt_logits, logits, rtol=1e-3, atol=1e-3)
+    except NotTheHeadError:
+        is_same = False
+    if not is_same:
         raise InputError(
             f"This model is not {network}: with the same weights, {network} returns different "
             f"logits."

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 import teeter
 from teeter import Outputs
-from teeter.errors import InputError
+from teeter.errors import InputError, MissingOutputError
 from teeter.seeds import seeded_global_rng
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5))
@@ -62,10 +63,6 @@ ENDINGS: dict[str, Callable[[Tensor], Any]] = {
     "softmax": lambda z: z.softmax(dim=1),
     "log-softmax": lambda z: z.log_softmax(dim=1),
     "sigmoid": torch.sigmoid,
-    "a temperature": lambda z: z / 7,
-    "a temperature and a softmax": lambda z: (z / 0.3).softmax(dim=1),
-    "a softmax that rounds to zero": lambda z: (z * 900).softmax(dim=1),
-    "work in place": divided_in_place,
     "a pair": lambda z: (z, z.mean()),
     "a dictionary": lambda z: {"loss": None, "logits": z.softmax(dim=1)},
 }
@@ -79,6 +76,181 @@ def test_the_last_linear_layer_is_found_whatever_follows_it(ending: str) -> None
     torch.testing.assert_close(features_and_logits(outputs), (features, logits))
     torch.testing.assert_close(outputs.weight, model.head.weight.detach())
     torch.testing.assert_close(outputs.bias, model.head.bias.detach())
+
+
+PRIOR = torch.tensor([0.5, -1.0, 3.0])
+
+# What a module may do to the output z of its last layer, with the scale and the shift in it.
+SCALED_ENDINGS: dict[str, tuple[Callable[[Tensor], Any], float, Tensor | float]] = {
+    "a temperature": (lambda z: z / 7, 1 / 7, 0.0),
+    "work in place": (divided_in_place, 1 / 4, 0.0),
+    "a scale of 30": (lambda z: 30 * z, 30, 0.0),
+    "a scale of 100": (lambda z: 100 * z, 100, 0.0),
+    "a negative scale": (lambda z: -2 * z, -2, 0.0),
+    "a scale and a number": (lambda z: z / 7 + 1, 1 / 7, 1.0),
+    "a scale and a number per class": (lambda z: 30 * z + PRIOR, 30, PRIOR),
+    "a number per class": (lambda z: z + PRIOR, 1, PRIOR),
+    "a scale and a softmax": (lambda z: (z / 0.3).softmax(dim=1), 1 / 0.3, 0.0),
+    "a scale and a log-softmax": (lambda z: (z * 30).log_softmax(dim=1), 30, 0.0),
+    "a scale and a sigmoid": (lambda z: (z * 3).sigmoid(), 3, 0.0),
+    "scaled logits beside others": (lambda z: {"logits": 30 * z, "cosine": z}, 30, 0.0),
+    "scaled logits before others": (lambda z: (30 * z, z), 30, 0.0),
+}
+
+
+@pytest.mark.parametrize("batch_size", [5, 1024])
+@pytest.mark.parametrize("ending", SCALED_ENDINGS)
+def test_a_constant_scale_and_shift_become_part_of_the_head(ending: str, batch_size: int) -> None:
+    function, scale, shift = SCALED_ENDINGS[ending]
+    model = Net(function)
+    outputs = teeter.observe(model, ROWS, batch_size=batch_size)
+    features, output = expected_outputs(model)
+    logits = scale * output + shift
+    torch.testing.assert_close(
+        features_and_logits(outputs), (features, logits), rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(
+        outputs.weight, scale * model.head.weight.detach(), rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(
+        outputs.bias, scale * model.head.bias.detach() + shift, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_scale_is_found_though_a_softmax_rounds_to_zero() -> None:
+    model = Net(lambda z: (z * 900).softmax(dim=1))
+    weight = teeter.observe(model, ROWS).weight
+    torch.testing.assert_close(weight, 900 * model.head.weight.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_shift_of_a_head_without_a_bias_becomes_its_bias() -> None:
+    model = Net(lambda z: 30 * z + PRIOR)
+    model.head = nn.Linear(4, 3, bias=False)
+    torch.testing.assert_close(teeter.observe(model, ROWS).bias, PRIOR, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("ending", ["a scale of 100", "a scale and a softmax"])
+def test_a_scale_is_found_in_any_precision(ending: str, dtype: torch.dtype) -> None:
+    function, scale, _ = SCALED_ENDINGS[ending]
+    model = nn.Sequential(nn.Linear(5, 3), Applied(function)).to(dtype)
+    weight = teeter.observe(model, np.repeat(ROWS, 4, axis=0)).weight
+    assert weight is not None
+    expected = scale * model[0].weight.detach()
+    torch.testing.assert_close(weight.double(), expected.double(), rtol=2e-2, atol=1e-3)
+
+
+class Applied(nn.Module):
+    """A function as the last module of a sequence."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+# What is not one scale for all rows.
+OTHER_ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "a layer norm": lambda z: nn.functional.layer_norm(z, z.shape[1:]),
+    "a scale of its own for each row": lambda z: z * (10 + z.abs().amax(dim=1, keepdim=True)),
+    "a scale for each class": lambda z: z * torch.tensor([1.0, 2.0, 3.0]),
+    "a relu of scaled logits": lambda z: (30 * z).relu(),
+    "a cube": lambda z: z**3,
+}
+
+
+@pytest.mark.parametrize("batch_size", [3, 1024])
+@pytest.mark.parametrize("ending", OTHER_ENDINGS)
+def test_another_ending_leaves_the_logits_of_the_module_alone(ending: str, batch_size: int) -> None:
+    model = Net(OTHER_ENDINGS[ending])
+    outputs = teeter.observe(model, ROWS, batch_size=batch_size)
+    _, output = expected_outputs(model)
+    torch.testing.assert_close(outputs.logits, OTHER_ENDINGS[ending](output))
+    assert not outputs.has("features")
+    assert not outputs.has("head")
+    for strategy in ("ldm-s", "bait", "badge"):
+        with pytest.raises(MissingOutputError, match=f"{strategy} needs "):
+            teeter.select(strategy, outputs, 2)
+
+
+def test_a_softmax_of_logits_with_a_scale_per_row_gives_its_own_probabilities() -> None:
+    model = Net(lambda z: (z * (1 + z.norm(dim=1, keepdim=True))).softmax(dim=1))
+    outputs = teeter.observe(model, ROWS)
+    _, output = expected_outputs(model)
+    assert outputs.logits is not None
+    torch.testing.assert_close(outputs.logits.exp(), model.ending(output))
+    assert not outputs.has("head")
+
+
+@pytest.mark.parametrize("ending", ["relu", "tanh"])
+def test_the_input_of_the_last_layer_is_exact_for_those_who_need_features_only(ending: str) -> None:
+    model = Net(OTHER_ENDINGS[ending])
+    outputs = teeter.observe(model, ROWS, needs=("features",))
+    torch.testing.assert_close(outputs.features, expected_outputs(model)[0])
+    assert not outputs.has("logits")
+
+
+def test_a_later_batch_shows_that_a_layer_is_not_the_head() -> None:
+    # Positive rows first: there, a ReLU changes nothing.
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(2))
+    rows = np.array([[1.0, 2.0], [3.0, 1.0], [4.0, 2.0], [-1.0, -2.0]])
+    assert teeter.observe(model, rows[:3]).has("head")
+    outputs = teeter.observe(model, rows, batch_size=3)
+    assert outputs.logits.tolist() == [[1, 2], [3, 1], [4, 2], [0, 0]]
+    assert not outputs.has("head")
+    with pytest.raises(InputError, match="'0' times one constant for all rows, so that layer is n"):
+        teeter.observe(model, rows, batch_size=3, head="0")
+
+
+def test_a_stream_of_rows_is_not_read_a_second_time() -> None:
+    class Stream(IterableDataset[Tensor]):
+        def __iter__(self) -> Any:
+            return iter(torch.tensor([[1.0, 2.0], [-3.0, 1.0]]))
+
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(2))
+    with pytest.raises(InputError, match="rows that can be read twice"):
+        teeter.observe(model, DataLoader(Stream(), batch_size=1))
+
+
+def test_one_row_that_cannot_tell_a_scale_keeps_its_probabilities() -> None:
+    model = nn.Sequential(nn.Linear(5, 2), Applied(lambda z: (30 * z).softmax(dim=1)))
+    outputs = teeter.observe(model, ROWS[:1])
+    probabilities = model(torch.from_numpy(ROWS[:1]).float()).detach()
+    torch.testing.assert_close(outputs.logits.softmax(dim=1), probabilities)
+    assert not outputs.has("head")
+
+
+def test_one_number_from_0_to_1_that_may_be_a_probability_is_refused() -> None:
+    model = Net(lambda z: (z * z.abs()).sigmoid(), classes=1)
+    with pytest.raises(InputError, match=r"one number per row, all from 0 to 1.*column for each"):
+        teeter.observe(model, ROWS)
+
+
+@pytest.mark.parametrize("scale", [30, 100])
+@pytest.mark.parametrize("strategy", ["entropy", "least-confidence", "bait", "badge", "ldm"])
+def test_strategies_see_the_scaled_head(strategy: str, scale: int) -> None:
+    cosine = nn.Linear(16, 10)
+    rows = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
+    rows /= rows.norm(dim=1, keepdim=True)
+    observed = teeter.observe(nn.Sequential(cosine, Applied(lambda z: scale * z)), rows)
+    expected = Outputs(
+        features=rows, weight=scale * cosine.weight.detach(), bias=scale * cosine.bias.detach()
+    )
+    options: dict[str, Any] = {}
+    if strategy == "bait":
+        options = {"labelled": observed, "labels": np.arange(200) % 10}
+    picks = teeter.select(strategy, observed, 30, **options)
+    if strategy == "bait":
+        options["labelled"] = expected
+    assert picks.tolist() == teeter.select(strategy, expected, 30, **options).tolist()
 
 
 def test_a_head_without_a_bias_has_none() -> None:

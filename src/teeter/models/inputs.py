@@ -26,6 +26,7 @@ __all__ = [
     "batches",
     "count_rows",
     "flat_rows",
+    "is_stream",
     "materialize",
     "take_rows",
 ]
@@ -158,6 +159,13 @@ def batches(data: Any, size: int) -> Iterator[Any]:
         for start in range(0, count_rows(data), size):
             part = slice(start, start + size)
             yield _slice_rows(data, part)
+
+
+def is_stream(data: Any) -> bool:
+    """Return whether the rows come from an iterable dataset, which may not start again."""
+    if isinstance(data, DataLoader):
+        data = data.dataset
+    return isinstance(data, IterableDataset)
 
 
 def as_one_batch(data: Any) -> Any:

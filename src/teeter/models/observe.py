@@ -41,11 +41,12 @@ def observe(
 
     Args:
         model: a torch module that ends in a linear layer, such as those of Lightning and Hugging
-            Face; a fitted scikit-learn classifier or pipeline, which may end in one of skorch;
-            another object with ``predict_proba`` or ``decision_function``; a callable from a batch
-            to logits, to (logits, features) or to a dictionary of what ``Outputs`` takes; or a list
-            of models, whose logits become the posterior (``ensemble_logits``) while the first one
-            gives all else.
+            Face, with or without a constant scale and a softmax after it; a fitted scikit-learn
+            classifier or pipeline, which may end in one of skorch; another object with
+            ``predict_proba`` or ``decision_function``; a callable from a batch to logits, to
+            (logits, features) or to a dictionary of what ``Outputs`` takes; or a list of models,
+            whose logits become the posterior (``ensemble_logits``) while the first one gives all
+            else.
         data: an array, a tensor, a dictionary of them, a dataset, ``Texts`` or
             ``Images`` of ``teeter.adapters``; for scikit-learn whatever the model takes.
         needs: a subset of logits, features, head, dropout_logits, ensemble_logits.
@@ -86,7 +87,14 @@ def observe(
     if is_estimator(model) and is_skorch(model):
         model, data = unwrap_network(model, data)
 
-    outputs = _observe_model(model, data, batch_size=batch_size, device=device, head=head)
+    outputs = _observe_model(
+        model,
+        data,
+        needs,
+        batch_size=batch_size,
+        device=device,
+        head=head,
+    )
     if isinstance(model, nn.Module) and "dropout_logits" in needs:
         posterior = dropout_logits(
             model,
@@ -129,6 +137,7 @@ def is_network(model: object) -> bool:
 def _observe_model(
     model: Any,
     data: Any,
+    needs: Collection[str],
     *,
     batch_size: int,
     device: torch.device | str | None,
@@ -141,7 +150,14 @@ def _observe_model(
     """
     # The most specific first: torch modules and estimators can be called, too.
     if isinstance(model, nn.Module):
-        return observe_torch(model, data, batch_size=batch_size, device=device, head=head)
+        return observe_torch(
+            model,
+            data,
+            batch_size=batch_size,
+            device=device,
+            needs=needs,
+            head=head,
+        )
 
     if is_estimator(model):
         if isinstance(data, BatchedInputs):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from teeter.errors import InputError
-from teeter.models.inputs import BatchedInputs, adapt_to, batches
+from teeter.models.inputs import BatchedInputs, adapt_to, batches, is_stream
 from teeter.models.outputs import Outputs
 from teeter.models.torch_model import (
+    LinearHead,
+    NotTheHeadError,
     as_logits,
     evaluation_mode,
     find_head,
@@ -74,39 +77,60 @@ def dropout_logits(
     if passes < 1:
         raise InputError(f"Cannot make {passes} dropout passes: ask for 1 or more.")
 
-    blocks = []
     # evaluation_mode restores the modes that are changed below.
     with evaluation_mode(model, device) as run_device:
-        head_name: str | None = None
         rows = adapt_to(data, model)
-        max_repeats = passes
-        if isinstance(rows, BatchedInputs):
-            # They come in batches that are as large as memory allows already.
-            max_repeats = 1
+        all_batches = iter(batches(rows, _BLOCK_ROWS))
+        first_batch = next(all_batches, None)
+        if first_batch is None:
+            raise InputError("Cannot observe an empty pool: the data has no rows.")
 
-        for block, batch in enumerate(batches(rows, _BLOCK_ROWS)):
-            if block == 0:
-                # The head must be found before dropout is switched on: it compares outputs.
-                probe = probe_batch(rows, batch)
-                head_name = find_head(model, probe, run_device, named=head)
-                for module in model.modules():
-                    module.training = isinstance(module, _DROPOUT_LAYERS)
+        # The head must be found before dropout is switched on: it compares outputs.
+        linear_head = find_head(model, probe_batch(rows, first_batch), run_device, named=head)
+        for module in model.modules():
+            module.training = isinstance(module, _DROPOUT_LAYERS)
 
-            logits = _block_logits(
-                model,
-                batch,
-                run_device,
-                head_name,
-                passes=passes,
-                seed=stream(seed, "dropout", block).initial_seed(),
-                max_repeats=max_repeats,
-            )
-            blocks.append(logits)
+        options = {
+            "passes": passes,
+            "seed": seed,
+            # BatchedInputs come in batches that are as large as memory allows already.
+            "max_repeats": 1 if isinstance(rows, BatchedInputs) else passes,
+        }
+        all_batches = chain([first_batch], all_batches)
+        if linear_head is not None:
+            try:
+                return _all_blocks(model, all_batches, run_device, linear_head, **options)
+            except NotTheHeadError:
+                if head is not None or is_stream(rows):
+                    raise
+                all_batches = batches(rows, _BLOCK_ROWS)
+        return as_logits(_all_blocks(model, all_batches, run_device, None, **options))
 
-    if not blocks:
-        raise InputError("Cannot observe an empty pool: the data has no rows.")
-    logits = torch.cat(blocks, dim=1)
-    return as_logits(logits) if head_name is None else logits
+
+def _all_blocks(
+    model: nn.Module,
+    all_batches: Iterable[Any],
+    device: torch.device,
+    head: LinearHead | None,
+    *,
+    passes: int,
+    seed: int,
+    max_repeats: int,
+) -> Tensor:
+    """Return the logits of all rows in S passes, or what the module returns: (S, N, C)."""
+    blocks = []
+    for block, batch in enumerate(all_batches):
+        logits = _block_logits(
+            model,
+            batch,
+            device,
+            head,
+            passes=passes,
+            seed=stream(seed, "dropout", block).initial_seed(),
+            max_repeats=max_repeats,
+        )
+        blocks.append(logits)
+    return torch.cat(blocks, dim=1)
 
 
 def stacked_logits(members: Sequence[Outputs]) -> Tensor:
@@ -133,7 +157,7 @@ def _block_logits(
     model: nn.Module,
     batch: Any,
     device: torch.device,
-    head: str | None,
+    head: LinearHead | None,
     *,
     passes: int,
     seed: int,

@@ -1,18 +1,21 @@
 """Outputs of a torch module: find the linear layer that it ends in, and record what goes into it.
 
-The last linear layer is the head. Its input is the features, and its output the logits, whatever
-the module does with them afterwards. Nothing in a module says which layer that is, so ``find_head``
-runs a batch and compares what each linear layer returned with what the module returned. Later
-passes record the input and the output of the head by a hook.
+The last linear layer is the head, and its input is the features. Nothing in a module says which
+layer that is, so ``find_head`` runs a batch and compares what each linear layer returned with what
+the module returned: the output of the head, its softmax, log-softmax or sigmoid, or any of these
+after a constant scale and shift, which become part of the head. Later passes record the input and
+the output of the head by a hook, and compare again. If a module does anything else with the output
+of its last layer, then it has no head, and what it returns are its logits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,10 +23,12 @@ from torch import Tensor, nn
 
 from teeter.arrays import choose_device
 from teeter.errors import InputError
-from teeter.models.inputs import BatchedInputs, adapt_to, batches
+from teeter.models.inputs import BatchedInputs, adapt_to, batches, is_stream
 from teeter.models.outputs import Outputs, are_probabilities
 
 __all__ = [
+    "LinearHead",
+    "NotTheHeadError",
     "as_logits",
     "call_model",
     "evaluation_mode",
@@ -40,9 +45,45 @@ __all__ = [
 _PROBE_ROWS = 8
 """Texts or images to find a head with: the outputs of every linear layer are in memory then."""
 
-# A module may compute its result by a fused softmax or in another order than we do.
-_RELATIVE_TOLERANCE = 1e-3
-_ABSOLUTE_TOLERANCE = 1e-5
+_TOLERANCE = 1e-5
+"""How far a result may be from the logits of the head, relative to the largest logit of the row."""
+_HALF_PRECISION_UNITS = 2
+"""The same for half precision, in machine epsilons: a scale and a shift round once each."""
+_TOKEN_TOLERANCE = 1e-3
+"""How far the result of a decoder may be from the output of one of its tokens."""
+_LEAST_SPREAD = 1e-6
+"""The least variance of outputs, relative to their mean square, to find a scale from."""
+_LARGEST_SIGMOID = 0.9
+"""Sigmoids above say little about their logits: 1 - p has few digits."""
+
+
+class NotTheHeadError(InputError):
+    """A module returned something for a batch that does not come from its head alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """The linear layer that a module ends in, and the constants that the module applies to it."""
+
+    layer: str
+    """The name of the layer."""
+    scale: float = 1.0
+    """What the module multiplies the output of the layer by, such as an inverse temperature."""
+    shift: Tensor | None = None
+    """(C,) float64, what the module adds then. None: nothing."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the output of the layer is the logits as it is."""
+        return self.scale == 1 and self.shift is None
+
+    def logits(self, output: Tensor) -> Tensor:
+        """Return the logits for what the layer returned: (..., C) -> (..., C)."""
+        if self.scale != 1:
+            output = output * self.scale
+        if self.shift is not None:
+            output = output + self.shift.to(output)
+        return output
 
 
 def observe_torch(
@@ -51,6 +92,7 @@ def observe_torch(
     *,
     batch_size: int,
     device: torch.device | str | None,
+    needs: Collection[str] = ("logits", "features", "head"),
     head: str | None = None,
 ) -> Outputs:
     """Return logits, features and head of a module; logits alone if it ends in no linear layer.
@@ -58,6 +100,8 @@ def observe_torch(
     Args:
         model: the module. A single logit z counts as the two classes [0, z].
         data: N rows in any form that ``observe`` takes.
+        needs: what is wanted. If that is features alone, a module that does more than a scale and a
+            shift to the output of its last layer gives the input of that layer.
         batch_size: rows at a time.
         device: where to run. The module is moved there and back. Its own device if None.
         head: the name of the last linear layer, if it cannot be found.
@@ -65,40 +109,78 @@ def observe_torch(
     Raises:
         InputError: if the data have no rows, or if it is not clear which layer is the head.
     """
-    logit_pieces: list[Tensor] = []  # (B, C) each
-    feature_pieces: list[Tensor] = []  # (B, D) each
-
     with evaluation_mode(model, device) as run_device:
-        head_name: str | None = None
         rows = adapt_to(data, model)
-
-        for batch in batches(rows, batch_size):
-            if not logit_pieces:
-                probe = probe_batch(rows, batch)
-                head_name = find_head(model, probe, run_device, named=head)
-
-            if head_name is None:
-                logits = forward_logits(model, batch, run_device, None)
-                logit_pieces.append(logits)
-            else:
-                logits, features = forward_with_features(model, batch, run_device, head_name)
-                logit_pieces.append(logits)
-                feature_pieces.append(features)
-
-        if not logit_pieces:
+        all_batches = iter(batches(rows, batch_size))
+        first_batch = next(all_batches, None)
+        if first_batch is None:
             raise InputError("Cannot observe an empty pool: the data has no rows.")
 
-        all_logits = torch.cat(logit_pieces)
-        if head_name is None:
-            return Outputs(logits=as_logits(all_logits))
+        probe = probe_batch(rows, first_batch)
+        linear_head = find_head(model, probe, run_device, named=head)
+        all_batches = chain([first_batch], all_batches)
+        if linear_head is not None:
+            try:
+                return _observe_head(model, all_batches, run_device, linear_head)
+            except NotTheHeadError:
+                # Only some rows show what a module does to its logits, as a ReLU does.
+                if head is not None or is_stream(rows):
+                    raise
+                all_batches = batches(rows, batch_size)
 
-        weight, bias = _copy_head(linear_layer(model, head_name))
-        return Outputs(
-            logits=all_logits,
-            features=torch.cat(feature_pieces),
-            weight=weight,
-            bias=bias,
-        )
+        # The input of the last layer is exact whatever the module does with the output. It is given
+        # only to those who need nothing else, because no logits belong to it.
+        last_layer = None
+        if set(needs) == {"features"}:
+            last_layer = _find_last_layer(model, probe, run_device)
+        if last_layer is not None:
+            pieces = [
+                _run_and_record(model, batch, run_device, last_layer).features
+                for batch in all_batches
+            ]
+            return Outputs(features=torch.cat(pieces))
+
+        pieces = [forward_logits(model, batch, run_device, None) for batch in all_batches]
+        return Outputs(logits=as_logits(torch.cat(pieces)))
+
+
+def _observe_head(
+    model: nn.Module,
+    all_batches: Iterable[Any],
+    device: torch.device,
+    head: LinearHead,
+) -> Outputs:
+    """Return the outputs of a module that ends in this head."""
+    logit_pieces = []  # (B, C) each
+    feature_pieces = []  # (B, D) each
+    for batch in all_batches:
+        logits, features = forward_with_features(model, batch, device, head)
+        logit_pieces.append(logits)
+        feature_pieces.append(features)
+
+    weight, bias = _copy_head(linear_layer(model, head.layer), head)
+    return Outputs(
+        logits=torch.cat(logit_pieces),
+        features=torch.cat(feature_pieces),
+        weight=weight,
+        bias=bias,
+    )
+
+
+def _find_last_layer(model: nn.Module, batch: Any, device: torch.device) -> str | None:
+    """Return the linear layer that ran last, if the module returns its output changed.
+
+    None if the module returns something of another shape, or the layer gets several vectors per
+    row.
+    """
+    calls, results = _record_linear_layers(model, batch, device)
+    if not calls:
+        return None
+    last_call = calls[-1]
+    is_matrix = last_call.output.ndim == 2
+    if is_matrix and any(_align(result, last_call.output) is not None for result in results):
+        return last_call.layer
+    return None
 
 
 @contextmanager
@@ -143,11 +225,11 @@ def find_head(
     device: torch.device,
     *,
     named: str | None = None,
-) -> str | None:
-    """Return the name of the linear layer whose output the module returns.
+) -> LinearHead | None:
+    """Return the linear layer whose output, scaled and shifted or not, the module returns.
 
-    The module may return that output unchanged, or its softmax, log-softmax, sigmoid, or anything
-    else that keeps the order of the classes.
+    The module may return the logits themselves, up to a number per row, or their softmax,
+    log-softmax or sigmoid. If its output is of another kind, as after a ReLU, there is no head.
 
     Args:
         model: the module, in evaluation mode.
@@ -157,14 +239,14 @@ def find_head(
             the module returns.
 
     Returns:
-        The name of the layer, or None if the module returns the output of none.
+        The layer with its constants, or None if the module returns the logits of none.
 
     Raises:
         InputError: if several layers match and none is named, or if the named one does not match.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(dim=1))
-        >>> find_head(model, torch.zeros(2, 4), torch.device("cpu"))
+        >>> find_head(model, torch.zeros(2, 4), torch.device("cpu")).layer
         '2'
     """
     if named is not None:
@@ -172,32 +254,27 @@ def find_head(
 
     calls, results = _record_linear_layers(model, batch, device)
     if named is not None:
-        _require_head(model, named, calls, results)
-        return named
-    if not calls:
-        return None
+        return _require_head(model, named, calls, results)
 
-    # A set, because a layer that runs twice is still one layer.
-    matching_names = set()
+    # By name, because a layer that runs twice is still one layer.
+    heads: dict[str, LinearHead] = {}
     for call in calls:
-        if any(_is_output_or_softmax(result, call.output) for result in results):
-            matching_names.add(call.layer)
+        head = _match_head(call, results)
+        # A later call of the same layer counts, because its output is what is recorded.
+        if head is not None:
+            heads[call.layer] = head
 
-    if len(matching_names) > 1:
-        names = ", ".join(sorted(matching_names))
+    # Layers whose output is returned as it is come before those with a scale.
+    plain_heads = [head for head in heads.values() if head.is_plain]
+    matching_heads = plain_heads or list(heads.values())
+    if len(matching_heads) > 1:
+        names = ", ".join(sorted(head.layer for head in matching_heads))
         raise InputError(
             f"{type(model).__name__} computes its output with several linear layers ({names}): "
             f"pass the name of one as head=."
         )
-    if matching_names:
-        return matching_names.pop()
-
-    # A temperature, alone or inside a softmax, changes the values and keeps their order.
-    last_call = calls[-1]
-    for result in results:
-        if _has_same_order(result, last_call.output):
-            return last_call.layer
-
+    if matching_heads:
+        return matching_heads[0]
     return None
 
 
@@ -205,18 +282,56 @@ def forward_with_features(
     model: nn.Module,
     batch: Any,
     device: torch.device,
-    head: str,
+    head: LinearHead,
 ) -> tuple[Tensor, Tensor]:
-    """Run a batch and return what leaves and what enters the head: (B, C) logits, (B, D) features.
+    """Run a batch and return the logits (B, C), and what enters the head: (B, D) features.
 
     A single logit z becomes the two classes [0, z].
 
     Raises:
+        NotTheHeadError: if the module returns anything but these logits, their softmax, log-softmax
+            or sigmoid.
         InputError: if the batch does not reach the head, or reaches it with more than one vector
             per row.
     """
-    # Output and input of each call of the head. The hook appends to the list, because it cannot
-    # return anything to here.
+    features, output, results = _run_and_record(model, batch, device, head.layer)
+
+    # An object without tensors that can be found says nothing against the head.
+    if results and not any(_shows_head(result, output, head) for result in results):
+        raise NotTheHeadError(
+            f"{type(model).__name__} does not return the output of its layer {head.layer!r} times "
+            f"one constant for all rows, so that layer is not its head: leave out head= and pass "
+            f"rows that can be read twice, to use the logits only."
+        )
+
+    logits = head.logits(output)
+    if logits.shape[1] == 1:
+        logits = _add_zero_class(logits, 1)
+    return logits, features
+
+
+class _Recorded(NamedTuple):
+    """What a linear layer got and returned in a batch, and what the module returned."""
+
+    features: Tensor  # (B, D)
+    output: Tensor  # (B, C)
+    results: list[Tensor]
+
+
+def _run_and_record(
+    model: nn.Module,
+    batch: Any,
+    device: torch.device,
+    layer: str,
+) -> _Recorded:
+    """Run a batch and record one vector per row of what enters and leaves a linear layer.
+
+    Raises:
+        InputError: if the batch does not reach the layer, or reaches it with more than one vector
+            per row.
+    """
+    # What left and what entered the layer at each call. The hook appends to the list, because it
+    # cannot return anything to here.
     recorded: list[tuple[Tensor, Tensor]] = []
 
     def record(
@@ -227,11 +342,9 @@ def forward_with_features(
     ) -> None:
         head_input = args[0] if args else kwargs["input"]
         # Copies, because later layers may work in place.
-        logits = output.detach().clone()
-        features = head_input.detach().clone()
-        recorded.append((logits, features))
+        recorded.append((output.detach().clone(), head_input.detach().clone()))
 
-    hook = linear_layer(model, head).register_forward_hook(record, with_kwargs=True)
+    hook = linear_layer(model, layer).register_forward_hook(record, with_kwargs=True)
     try:
         results = _run_batch(model, batch, device)
     finally:
@@ -239,35 +352,33 @@ def forward_with_features(
 
     if not recorded:
         raise InputError(
-            f"The layer {head!r} of {type(model).__name__} was not used for this data."
+            f"The layer {layer!r} of {type(model).__name__} was not used for this data."
         )
 
     # A layer may run several times, as in a recurrent module. The last time gives the result.
-    logits, features = recorded[-1]
-    if logits.ndim == 3:
-        logits, features = _take_result_tokens(logits, features, results)
+    output, features = recorded[-1]
+    if output.ndim == 3:
+        output, features = _take_result_tokens(output, features, results)
     if features.ndim != 2:
         raise InputError(
-            f"The layer {head!r} of {type(model).__name__} gets features of shape "
+            f"The layer {layer!r} of {type(model).__name__} gets features of shape "
             f"{tuple(features.shape)}: it must get one vector per row."
         )
-
-    if logits.shape[1] == 1:
-        logits = _add_zero_class(logits, 1)
-    return logits, features
+    return _Recorded(features, output, results)
 
 
 def forward_logits(
     model: nn.Module,
     batch: Any,
     device: torch.device,
-    head: str | None,
+    head: LinearHead | None,
 ) -> Tensor:
     """Run a batch and return its logits (B, C).
 
-    Without a head they are what the module returns; see ``as_logits``.
+    Without a head they are what the module returns, for ``as_logits``.
 
     Raises:
+        NotTheHeadError: as ``forward_with_features``.
         InputError: if there is no head and the module does not return one matrix.
     """
     if head is not None:
@@ -283,18 +394,27 @@ def forward_logits(
             f"return logits of shape (rows, classes), or one of its layers must be named by head=."
         )
 
-    result = results[0].detach()
-    if result.shape[1] == 1:
-        return _add_zero_class(result, 1)
-    return result.clone()
+    return results[0].detach().clone()
 
 
 def as_logits(results: Tensor) -> Tensor:
     """Return what a module without a linear head returned for all rows (..., C) as logits.
 
-    Probabilities are turned into their logarithms. All rows decide together, since a single batch
-    may look like probabilities by chance or by rounding.
+    Probabilities are turned into their logarithms, and a single logit z into the two classes
+    [0, z]. All rows decide together, since a single batch may look like probabilities by chance or
+    by rounding.
+
+    Raises:
+        InputError: if there is one number per row, and it may be a logit or a probability.
     """
+    if results.shape[-1] == 1:
+        if bool(((results >= 0) & (results <= 1)).all()):
+            raise InputError(
+                "The module returns one number per row, all from 0 to 1, which may be logits or "
+                "probabilities: let it return a column for each of the two classes."
+            )
+        return _add_zero_class(results, results.ndim - 1)
+
     if not are_probabilities(results.float()):
         return results
     smallest = torch.finfo(results.dtype).tiny  # log 0 would be -inf
@@ -376,15 +496,24 @@ def linear_layer(model: nn.Module, name: str) -> nn.Linear:
     return layers[name]
 
 
-def _copy_head(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
+def _copy_head(layer: nn.Linear, head: LinearHead) -> tuple[Tensor, Tensor | None]:
     """Return copies of weight and bias, which training the module later does not change.
 
-    A layer with a single output becomes that of two classes, [0, w].
+    The scale and the shift of the head become part of them. A layer with a single output becomes
+    that of two classes, [0, w].
     """
     weight = layer.weight.detach().clone()
     bias = None
     if layer.bias is not None:
         bias = layer.bias.detach().clone()
+
+    if head.scale != 1:
+        weight *= head.scale
+        if bias is not None:
+            bias *= head.scale
+    if head.shift is not None:
+        shift = head.shift.to(weight)
+        bias = shift if bias is None else bias + shift
 
     if len(weight) == 1:
         weight = _add_zero_class(weight, 0)
@@ -398,9 +527,9 @@ def _run_batch(
     batch: Any,
     device: torch.device,
 ) -> list[Tensor]:
-    """Run a module on a batch and return all tensors in what it returned."""
+    """Run a module on a batch and return all tensors in what it returned as its logits."""
     result = call_model(model, prepare_batch(model, batch, device))
-    return _collect_tensors(result)
+    return _collect_tensors(extract_logits(result))
 
 
 @dataclass(frozen=True)
@@ -466,24 +595,25 @@ def _require_head(
     name: str,
     calls: list[_LayerCall],
     results: list[Tensor],
-) -> None:
-    """Refuse a linear layer whose output is not what the module returns."""
-    outputs = [call.output for call in calls if call.layer == name]
-    if not outputs:
+) -> LinearHead:
+    """Return a named layer as the head, or refuse it if the module returns something else."""
+    layer_calls = [call for call in calls if call.layer == name]
+    if not layer_calls:
         raise InputError(
             f"The layer {name!r} of {type(model).__name__} was not used for this data."
         )
 
     # An object without tensors that can be found says nothing against the layer.
     if not results:
-        return
+        return LinearHead(name)
 
-    for output in outputs:
-        for result in results:
-            if _is_output_or_softmax(result, output) or _has_same_order(result, output):
-                return
+    # The last call that matches, as in ``find_head``.
+    for call in reversed(layer_calls):
+        head = _match_head(call, results)
+        if head is not None:
+            return head
 
-    layer_width = outputs[-1].shape[-1]
+    layer_width = layer_calls[-1].output.shape[-1]
     shapes = ", ".join(str(tuple(result.shape)) for result in results)
     raise InputError(
         f"{type(model).__name__} does not return the output of its layer {name!r} ({layer_width} "
@@ -506,48 +636,191 @@ def _collect_tensors(result: Any) -> list[Tensor]:
     return tensors
 
 
-def _is_output_or_softmax(result: Tensor, output: Tensor) -> bool:
-    """Return whether ``result`` is a layer's output, or its softmax, log-softmax or sigmoid."""
+class _Ending(StrEnum):
+    """What a module may do with its logits before it returns them."""
+
+    NONE = "none"
+    ROW_SHIFT = "row shift"  # a number added to each row, as by a log-softmax
+    SOFTMAX = "softmax"
+    SIGMOID = "sigmoid"
+
+
+def _match_head(call: _LayerCall, results: list[Tensor]) -> LinearHead | None:
+    """Return the head that explains the first of the results that the call can explain."""
+    for result in results:
+        pair = _align(result, call.output)
+        if pair is None:
+            continue
+
+        for ending in _possible_endings(*pair):
+            for scale, shift in _possible_constants(*pair, ending):
+                head = LinearHead(call.layer, scale, shift)
+                if _is_image(*pair, head, ending):
+                    return head
+    return None
+
+
+def _shows_head(result: Tensor, output: Tensor, head: LinearHead) -> bool:
+    """Return whether a result is what a module with this head may return for a layer's output."""
+    if head.is_plain and torch.equal(result, output):
+        return True
+
+    pair = _align(result, output)
+    if pair is None:
+        return False
+    return any(_is_image(*pair, head, ending) for ending in _possible_endings(*pair))
+
+
+def _align(result: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return a result and a layer's output in one shape, (B, C), or None if they have none.
+
+    Rows with NaN or infinity in the output say nothing about what the module does with it.
+    """
     if output.ndim == 3 and result.ndim == 2:
-        return _result_tokens(result, output) is not None
+        tokens = _result_tokens(result, output)
+        if tokens is None:
+            return None
+        rows = torch.arange(len(output), device=output.device)
+        output = output[rows, tokens]
 
     # A binary module may return its single logit as (B,) instead of (B, 1).
     if output.shape[-1] == 1 and result.numel() == output.numel():
         result = result.reshape(output.shape)
     if result.shape != output.shape:
-        return False
+        return None
 
-    candidates = [
-        output,
-        output.softmax(dim=-1),
-        output.log_softmax(dim=-1),
-        output.sigmoid(),
-    ]
-    return any(_is_close(result, candidate) for candidate in candidates)
+    classes = output.shape[-1]
+    output = output.reshape(-1, classes)
+    is_finite = output.isfinite().all(dim=1)
+    return result.detach().reshape(-1, classes)[is_finite], output[is_finite]
 
 
-def _is_close(result: Tensor, expected: Tensor) -> bool:
-    return torch.allclose(
-        result,
-        expected,
-        rtol=_RELATIVE_TOLERANCE,
-        atol=_ABSOLUTE_TOLERANCE,
-        equal_nan=True,
-    )
+def _possible_endings(result: Tensor, output: Tensor) -> list[_Ending]:
+    """Return what a module may have done to logits (B, C) if it returned this result (B, C)."""
+    endings = [_Ending.NONE]
+    if output.shape[1] > 1:
+        endings.append(_Ending.ROW_SHIFT)
+        if are_probabilities(result.float()):
+            endings.append(_Ending.SOFTMAX)
+    if bool(((result >= 0) & (result <= 1)).all()):
+        endings.append(_Ending.SIGMOID)
+    return endings
 
 
-def _has_same_order(result: Tensor, output: Tensor) -> bool:
-    """Return whether a result has the shape of an output, and larger outputs never smaller results.
+def _possible_constants(
+    result: Tensor,
+    output: Tensor,
+    ending: _Ending,
+) -> Iterator[tuple[float, Tensor | None]]:
+    """Yield the scale and shift that bring a layer's output nearest to a result.
 
-    Equal results are allowed: a softmax rounds small ones to the same number.
+    The simplest come first: no scale, a scale alone, a scale and a shift per class. Each is fitted
+    by least squares, and only if more numbers speak for it than it has.
     """
-    if result.shape != output.shape:
-        return False
+    yield 1.0, None
 
-    ascending = output.argsort(dim=-1)
-    sorted_results = result.gather(-1, ascending)
-    differences = sorted_results.diff(dim=-1)
-    return bool((differences >= 0).all())
+    output = output.double()
+    scores, is_known = _invert(result, ending)
+    has_row_shift = ending in (_Ending.ROW_SHIFT, _Ending.SOFTMAX)
+    if has_row_shift:
+        output = _center(output, is_known)
+        scores = _center(scores, is_known)
+
+    # Each row with an unknown number of its own has one number less to say.
+    numbers = int(is_known.sum())
+    if has_row_shift:
+        numbers -= int(is_known.any(dim=1).sum())
+    known_scores = scores.where(is_known, 0)
+    known_output = output.where(is_known, 0)
+    square = float((known_output**2).sum())
+    if numbers > 1 and square > 0:
+        scale = float((known_output * known_scores).sum()) / square
+        if scale:
+            yield scale, None
+
+    # A shift per class, from the rows in which all classes are known.
+    is_complete = is_known.all(dim=1)
+    scores, output = scores[is_complete], output[is_complete]
+    rows, classes = output.shape
+    free_classes = classes - 1 if has_row_shift else classes
+    if rows * free_classes <= 1 + free_classes:
+        return
+
+    output_spread = output - output.mean(dim=0)
+    square = float((output_spread**2).sum())
+    if square > _LEAST_SPREAD * float((output**2).sum()):
+        scale = float((output_spread * scores).sum()) / square
+        if scale:
+            yield scale, scores.mean(dim=0) - scale * output.mean(dim=0)
+
+
+def _invert(result: Tensor, ending: _Ending) -> tuple[Tensor, Tensor]:
+    """Return the logits that an ending turned into a result, and which of them can be known.
+
+    Both are (B, C), the logits in float64. Those of a row shift or softmax are known up to a number
+    per row.
+    """
+    values = result.double()
+    if ending in (_Ending.NONE, _Ending.ROW_SHIFT):
+        return values, torch.ones_like(values, dtype=torch.bool)
+
+    # Smaller ones were rounded to zero, or lost their digits.
+    is_known = values >= _smallest(result)
+    if ending is _Ending.SOFTMAX:
+        return values.log(), is_known
+    return values.logit(), is_known & (values <= _LARGEST_SIGMOID)
+
+
+def _center(values: Tensor, is_known: Tensor) -> Tensor:
+    """Subtract from each row (B, C) the mean of what is known of it."""
+    known_count = is_known.sum(dim=1, keepdim=True).clamp_min(1)
+    known_sum = values.where(is_known, 0).sum(dim=1, keepdim=True)
+    return values - known_sum / known_count
+
+
+def _is_image(
+    result: Tensor,
+    output: Tensor,
+    head: LinearHead,
+    ending: _Ending,
+) -> bool:
+    """Return whether a result (B, C) is what an ending makes of a head's logits, up to rounding."""
+    epsilon = _epsilon(result, output)
+    tolerance = max(_TOLERANCE, _HALF_PRECISION_UNITS * epsilon)
+    observed = result.double()
+    expected = head.logits(output.double())
+    allowed = tolerance * expected.abs().amax(dim=1, keepdim=True)
+
+    if ending is _Ending.ROW_SHIFT:
+        allowed = allowed + epsilon * observed.abs().amax(dim=1, keepdim=True)
+        difference = observed - expected
+        difference = difference - difference.mean(dim=1, keepdim=True)
+    elif ending is _Ending.NONE:
+        difference = observed - expected
+    else:
+        # By logarithms, because all values of a saturated softmax are close to 0 or 1.
+        if ending is _Ending.SOFTMAX:
+            expected = expected.log_softmax(dim=1)
+        else:
+            expected = nn.functional.logsigmoid(expected)
+        allowed = allowed + tolerance
+        smallest = _smallest(result)
+        difference = observed.clamp_min(smallest).log() - expected.clamp_min(np.log(smallest))
+
+    return bool((difference.abs() <= allowed).all())
+
+
+def _epsilon(result: Tensor, output: Tensor) -> float:
+    """Return the rounding error of the coarser of two tensors."""
+    floats = [tensor for tensor in (result, output) if tensor.is_floating_point()]
+    return max(torch.finfo(tensor.dtype).eps for tensor in floats)
+
+
+def _smallest(result: Tensor) -> float:
+    """Return the smallest probability that a result states with all its digits."""
+    if result.is_floating_point():
+        return float(torch.finfo(result.dtype).tiny)
+    return float(torch.finfo(torch.float64).tiny)
 
 
 def _result_tokens(result: Tensor, output: Tensor) -> Tensor | None:
@@ -573,8 +846,8 @@ def _result_tokens(result: Tensor, output: Tensor) -> Tensor | None:
     is_equal = torch.allclose(
         output[rows, nearest],
         result,
-        rtol=_RELATIVE_TOLERANCE,
-        atol=_ABSOLUTE_TOLERANCE,
+        rtol=_TOKEN_TOLERANCE,
+        atol=_TOLERANCE,
     )
     if not is_equal:
         return None
