@@ -28,7 +28,7 @@ from teeter.models.outputs import Outputs
 from teeter.registry import did_you_mean
 from teeter.seeds import stream
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
-from teeter.strategies.ldm import LdmEstimator
+from teeter.strategies.ldm import DEFAULT_PATIENCE, LdmEstimator
 
 __all__ = [
     "build_context",
@@ -83,7 +83,7 @@ def ldm(
     rays: int | None = None,
     subspace: int | None = DEFAULT_SUBSPACE,
     sigmas: Sequence[float] | None = None,
-    patience: int = 10,
+    patience: int = DEFAULT_PATIENCE,
     sigma_max: float | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,

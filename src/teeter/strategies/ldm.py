@@ -28,7 +28,10 @@ from teeter.seeds import derive_seed, stream
 from teeter.strategies.base import Context, ScoringStrategy, TopKStrategy, registry
 from teeter.strategies.validation import is_count, is_positive
 
-__all__ = ["Ldm", "LdmEstimator", "LdmS", "estimate_ldm"]
+__all__ = ["DEFAULT_PATIENCE", "Ldm", "LdmEstimator", "LdmS", "estimate_ldm"]
+
+DEFAULT_PATIENCE = 10
+"""Perturbations without a smaller disagreement before the next strength: the paper's s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +46,8 @@ class LdmEstimator:
     """Dimensions of the random subspace of every 16 directions. None: isotropic directions."""
     sigmas: Sequence[float] | None = None
     """Strengths of the Gaussian perturbations. By default those of the paper."""
-    patience: int = 10
-    """Gaussian perturbations without a smaller disagreement after which the search stops."""
+    patience: int = DEFAULT_PATIENCE
+    """Gaussian perturbations without a smaller disagreement after which the strength rises."""
     sigma_max: float | None = None
     """The largest strength along a ray. By default there is no limit."""
     reference_rows: int | None = None
@@ -73,10 +76,14 @@ class LdmEstimator:
         if self.sigma_max is not None and not is_positive(self.sigma_max):
             raise InputError(f"sigma_max is {self.sigma_max!r}: it must be a positive number.")
 
-        has_ray_options = self.rays is not None or self.sigma_max is not None
+        # An option that has its default value may have been left out.
+        has_ray_options = (
+            self.rays is not None or self.sigma_max is not None or self.subspace != DEFAULT_SUBSPACE
+        )
         if self.method == "gaussian" and has_ray_options:
             raise InputError(
-                "rays= and sigma_max= work only with method='rays': leave them out for 'gaussian'."
+                "rays=, subspace= and sigma_max= work only with method='rays': leave them out for "
+                "'gaussian'."
             )
 
     def _validate_gaussian(self) -> None:
@@ -95,6 +102,11 @@ class LdmEstimator:
         if not is_count(self.patience):
             raise InputError(
                 f"patience is {self.patience!r}: it must be a whole number of 1 or more."
+            )
+        if self.method == "rays" and self.patience != DEFAULT_PATIENCE:
+            raise InputError(
+                "patience= works only with method='gaussian': for 'rays', rays= says how many "
+                "directions are followed."
             )
 
     def ldm(
