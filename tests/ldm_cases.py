@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from teeter.kernels.ldm import ray_directions
+from teeter.seeds import derive_seed, stream
 
 Array = npt.NDArray[np.float64]
 
@@ -40,6 +41,11 @@ def make_case(
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     return Case(draw(rows, width), draw(classes, width), draw(classes) if bias else None)
+
+
+def seed_of_directions(seed: int) -> int:
+    """Return the seed of the directions that ``teeter.ldm`` follows with a seed."""
+    return derive_seed(stream(seed, "select"))
 
 
 def draw_directions(seed: int, count: int, case: Case) -> list[tuple[Tensor, Tensor | None]]:

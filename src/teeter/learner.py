@@ -38,7 +38,7 @@ from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of, clone_with_seed
 from teeter.models.skorch_model import disable_train_split
 from teeter.pool import Pool
-from teeter.seeds import seeded_global_rng, stream
+from teeter.seeds import seeded_global_rng, stream, validate_seed
 from teeter.strategies.api import make_strategy, strategy_options
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.training import (
@@ -132,7 +132,7 @@ class Learner:
         self.strategy = make_strategy(strategy)
         self.cold_start = make_strategy(cold_start)
         self.classes = class_names(classes)
-        self.seed = seed
+        self.seed = validate_seed(seed)
         self.training = training or TrainingConfig()
         self.pool_size = pool_size
         self.members = members
@@ -832,11 +832,6 @@ class Learner:
                 "The pool is a data loader, which gives no access to single rows: pass its "
                 "dataset instead."
             )
-
-        # In Python, True is an int too.
-        is_whole_number = isinstance(self.seed, int | np.integer)
-        if not is_whole_number or isinstance(self.seed, bool):
-            raise InputError(f"The seed is {self.seed!r}: give a whole number.")
 
         minimum_values = {
             "pool_size": 1,

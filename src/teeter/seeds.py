@@ -12,7 +12,10 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Integral
 from typing import TYPE_CHECKING
+
+from teeter.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -27,9 +30,22 @@ __all__ = [
     "stream",
     "stream_seed",
     "uniform",
+    "validate_seed",
 ]
 
 _portable: ContextVar[bool] = ContextVar("teeter_portable", default=False)
+
+
+def validate_seed(seed: object) -> int:
+    """Return a seed that a user gave.
+
+    Raises:
+        InputError: if it is not a whole number of 0 or more.
+    """
+    is_whole_number = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if not is_whole_number or seed < 0:
+        raise InputError(f"seed is {seed!r}: it must be a whole number of 0 or more.")
+    return int(seed)
 
 
 def stream(

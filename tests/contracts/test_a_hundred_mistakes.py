@@ -272,7 +272,10 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "The pool is a data loader",
     ),
     "a number as pool": (lambda: learner(data=3), "Cannot count the rows of an object of type int"),
-    "a fraction as seed": (lambda: learner(seed=1.5), "The seed is 1.5: give a whole number"),
+    "a fraction as seed": (
+        lambda: learner(seed=1.5),
+        "seed is 1.5: it must be a whole number of 0 or more",
+    ),
     "an ensemble of one": (lambda: learner(members=1), "members is 1: it must be 2 or more"),
     "a cold start that needs a model": (lambda: learner(cold_start="margin").ask(3), "margin"),
     "a label of another type": (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import teeter
-from ldm_cases import Case, draw_directions, make_case, with_mirrors
+from ldm_cases import Case, draw_directions, make_case, seed_of_directions, with_mirrors
 from reference import ldm as literal
 from teeter.errors import InputError
 from teeter.kernels.ldm import (
@@ -240,7 +240,7 @@ def test_more_rays_in_subspaces_never_raise_a_value(rays: int, more: int) -> Non
 def test_an_odd_count_drops_the_last_mirror() -> None:
     case = make_case(60, 3, 3)
     for rays in (1, 3, 5):
-        directions = draw_directions(0, (rays + 1) // 2, case)
+        directions = draw_directions(seed_of_directions(0), (rays + 1) // 2, case)
         values = teeter.ldm(case.features, *case.head(), rays=rays)
         np.testing.assert_allclose(
             values, compute_literally(case, directions, rays=rays), atol=1e-12
@@ -250,7 +250,9 @@ def test_an_odd_count_drops_the_last_mirror() -> None:
 def test_no_subspace_means_isotropic_rays() -> None:
     case = make_case(100, 30, 4)
     values = teeter.ldm(case.features, *case.head(), rays=40, subspace=None)
-    assert torch.equal(values, compute_by_rays(case, draw_directions(0, 20, case)))
+    assert torch.equal(
+        values, compute_by_rays(case, draw_directions(seed_of_directions(0), 20, case))
+    )
     assert not torch.equal(values, teeter.ldm(case.features, *case.head(), rays=40))
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import teeter
-from ldm_cases import Case, make_case
+from ldm_cases import Case, make_case, seed_of_directions
 from reference import ldm as literal
 from teeter.kernels.ldm import BLOCK, paper_sigmas, search_by_gaussian
 from teeter.seeds import normal, stream
@@ -37,7 +37,7 @@ def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
         weight,
         bias,
         features,
-        draws=[supply(seed, k, case) for k in range(5)],
+        draws=[supply(seed_of_directions(seed), k, case) for k in range(5)],
         sigmas=sigmas,
         patience=10,
     )
@@ -170,7 +170,7 @@ def test_algorithm_1_goes_on_while_any_row_is_lowered(patience: int) -> None:
 
     predicted = (rows @ weight.T).argmax(dim=1)
     least = np.full(30, 1.0)
-    generator = stream(5, "gaussian", 0)
+    generator = stream(seed_of_directions(5), "gaussian", 0)
     idle = 0
     drawn = iter(())
 

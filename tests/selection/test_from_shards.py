@@ -58,7 +58,7 @@ def test_the_ldm_is_that_of_memory_with_the_same_reference(
         reference=FEATURES[reference],
         rays=32,
         subspace=subspace,
-        seed=seed,
+        seed=0,
     )
 
     assert np.array_equal(ldm_values(selection), in_memory[selection.rows])
@@ -76,7 +76,7 @@ def test_picks_are_those_of_the_same_sampler_in_memory(
     generator = stream(0, "select")
     seed = derive_seed(generator)
     reference = np.sort(from_shards._draw_rows(ROWS, 400, seed, "reference"))
-    values = teeter.ldm(features, **HEAD, reference=features[reference], rays=32, seed=seed)
+    values = teeter.ldm(features, **HEAD, reference=features[reference], rays=32, seed=0)
     picks = seed_streaming(
         lambda rows: torch.from_numpy(features[rows]),
         60,

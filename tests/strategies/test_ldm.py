@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,16 @@ def test_ldm_picks_the_smallest_values() -> None:
     values = teeter.scores("ldm", outputs)
     picks = teeter.select("ldm", outputs, 10)
     assert picks.tolist() == np.argsort(values, kind="stable")[:10].tolist()
+
+
+@pytest.mark.parametrize("options", [{}, {"rays": 64, "subspace": None}, {"method": "gaussian"}])
+def test_one_seed_gives_one_answer(options: dict[str, Any]) -> None:
+    outputs = example_context().outputs
+    for seed in (0, 3):
+        values = teeter.ldm(outputs.features, outputs.weight, outputs.bias, seed=seed, **options)
+        np.testing.assert_array_equal(
+            values, teeter.scores("ldm", outputs, seed=seed, **options), strict=True
+        )
 
 
 def test_ldm_s_begins_with_the_smallest_and_spreads() -> None:

@@ -126,7 +126,7 @@ from teeter.campaigns.trust import carry_trust, require_trusted_folder, trust_fo
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.errors import FileError, InputError
-from teeter.seeds import stream_seed
+from teeter.seeds import stream_seed, validate_seed
 
 __all__ = [
     "Campaign",
@@ -236,6 +236,7 @@ class Campaign:
         """
         settings = settings or Settings()
         settings.require_strategy()
+        validate_seed(settings.seed)
         if settings.encoder is not None:
             trust_encoder(settings.encoder)
         class_names = validate_classes(classes)

@@ -13,6 +13,7 @@ from teeter.datasets.locate import LocatedFiles, candidate_folders, search_folde
 from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, RawDataset, hold_out
 from teeter.datasets.tensors import image_tensor, row_tensor
 from teeter.errors import FileError
+from teeter.seeds import validate_seed
 
 __all__ = ["load_dataset"]
 
@@ -54,6 +55,7 @@ def load_dataset(
         (200, 360, '3')
     """
     spec = find_spec(name)
+    seed = validate_seed(seed)
 
     # A function, because embeddings with labels do not need the dataset's files.
     def read_dataset() -> LabelledDataset:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.errors import FileError, InputError
-from teeter.seeds import stream
+from teeter.seeds import stream, validate_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -295,6 +295,7 @@ def make_long_tailed(
     else:
         raise InputError("Give imbalance or counts, not both.")
 
+    seed = validate_seed(seed)
     drawn = []
     for label, size in enumerate(sizes):
         rows = np.flatnonzero(part.labels == label)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.models.network_registry import network_names
 from teeter.registry import did_you_mean
+from teeter.seeds import validate_seed
 from teeter.training.config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class Setting:
                 raise _wrong_value(name, value, hint)
 
     def _require_ranges(self) -> None:
+        validate_seed(self.seed)
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:

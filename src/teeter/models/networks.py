@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from teeter.seeds import seeded_global_rng, stream
+from teeter.seeds import seeded_global_rng, stream, validate_seed
 
 __all__ = [
     "WideResNet",
@@ -63,7 +63,7 @@ def mlp(
         nn.Dropout(dropout),
         nn.Linear(hidden, classes),
     )
-    return he_normal(network, stream(seed, "start"))
+    return he_normal(network, stream(validate_seed(seed), "start"))
 
 
 @_preserve_global_rng
@@ -84,7 +84,7 @@ def linear(
         nn.Flatten(),
         nn.Linear(inputs, classes),
     )
-    return he_normal(network, stream(seed, "start"))
+    return he_normal(network, stream(validate_seed(seed), "start"))
 
 
 @_preserve_global_rng
@@ -122,7 +122,7 @@ def s_cnn(
         nn.Dropout(0.5),
         nn.Linear(128, classes),
     )
-    return he_normal(network, stream(seed, "start"))
+    return he_normal(network, stream(validate_seed(seed), "start"))
 
 
 @_preserve_global_rng
@@ -168,7 +168,7 @@ def k_cnn(
         nn.Linear(512, classes),
     ]
     network = nn.Sequential(*layers)
-    return he_normal(network, stream(seed, "start"))
+    return he_normal(network, stream(validate_seed(seed), "start"))
 
 
 # In both kinds of blocks the order of the layers decides which weights he_normal draws first.
@@ -288,7 +288,7 @@ def wrn_16_8(
         dropout: probability of dropping a value between the convolutions of a block.
     """
     network = WideResNet(16, 8, channels, side, classes, dropout=dropout)
-    return he_normal(network, stream(seed, "start"))
+    return he_normal(network, stream(validate_seed(seed), "start"))
 
 
 class _ResidualBlock(nn.Module):
@@ -356,7 +356,7 @@ def resnet_18(
         nn.Flatten(),
         nn.Linear(512, classes),
     )
-    return he_normal(network, stream(seed, "start"))
+    return he_normal(network, stream(validate_seed(seed), "start"))
 
 
 def he_normal(network: Network, generator: Generator) -> Network:

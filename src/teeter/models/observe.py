@@ -19,6 +19,7 @@ from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
 from teeter.models.sklearn_model import has_predictions, observe_predictions, observe_sklearn
 from teeter.models.skorch_model import is_skorch, unwrap_network
 from teeter.models.torch_model import observe_torch
+from teeter.seeds import validate_seed
 
 __all__ = ["is_estimator", "is_estimator_class", "is_network", "observe"]
 
@@ -69,6 +70,8 @@ def observe(
     unknown = sorted(set(needs) - _NEEDS)
     if unknown:
         raise InputError(f"Unknown outputs requested: {unknown}. Choose from {sorted(_NEEDS)}.")
+
+    seed = validate_seed(seed)
 
     if isinstance(model, list | tuple):
         return _observe_ensemble(

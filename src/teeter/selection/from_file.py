@@ -20,7 +20,6 @@ from teeter.model_files import read_model
 from teeter.models.linear_head import fit_head
 from teeter.models.observe import observe
 from teeter.models.outputs import OUTPUTS, Outputs
-from teeter.seeds import derive_seed, stream
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
 from teeter.strategies.api import build_context, ldm
@@ -110,15 +109,13 @@ def _candidates_ldm(context: Context, request: SelectionRequest) -> Tensor | Non
     if outputs.features is None or outputs.weight is None:
         return None
 
-    # The rays that a strategy by LDM would follow with this seed, so that values agree.
-    rays_seed = derive_seed(stream(request.seed, "select"))
     return ldm(
         outputs.features,
         outputs.weight,
         outputs.bias,
         rays=request.rays,
         subspace=request.subspace,
-        seed=rays_seed,
+        seed=request.seed,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.directions import DEFAULT_SUBSPACE
+from teeter.seeds import validate_seed
 from teeter.selection.defaults import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
@@ -114,6 +115,7 @@ class SelectionRequest:
         return [f"{name}=" for name in names if getattr(self, name) is not None]
 
     def _check_numbers(self) -> None:
+        validate_seed(self.seed)
         # How many candidates there are is known only when the pool is open: see check_count.
         if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
             raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")

@@ -26,7 +26,7 @@ from teeter.errors import InputError
 from teeter.kernels.ldm import DEFAULT_SUBSPACE
 from teeter.models.outputs import Outputs
 from teeter.registry import did_you_mean
-from teeter.seeds import stream
+from teeter.seeds import derive_seed, stream, validate_seed
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
 from teeter.strategies.ldm import DEFAULT_PATIENCE, LdmEstimator
 
@@ -106,7 +106,7 @@ def ldm(
         sigmas: perturbation strengths of Algorithm 1. By default 51 from 1e-5 to 1.
         patience: draws without improvement after which Algorithm 1 moves to the next strength.
         sigma_max: ignore flips on a ray beyond this strength.
-        seed: the same seed gives the same directions.
+        seed: the same seed gives the same directions, as in ``scores("ldm", ...)``.
         device: where to compute. By default the device of the tensors, or a GPU if there is one.
 
     Returns:
@@ -142,11 +142,13 @@ def ldm(
     if reference is not None:
         reference_rows = _validate_reference(reference, outputs.features)
 
+    # The directions of ``scores("ldm", ...)`` with this seed, so that values agree.
+    directions_seed = derive_seed(stream(validate_seed(seed), "select"))
     estimates = estimator.ldm(
         outputs.features,
         outputs.weight,
         outputs.bias,
-        seed=_validate_seed(seed),
+        seed=directions_seed,
         reference=reference_rows,
     )
     return as_input_type(estimates, features)
@@ -319,7 +321,7 @@ def build_context(
     return Context(
         candidates=np.arange(len(outputs)),
         outputs=outputs.to(compute_device),
-        generator=stream(_validate_seed(seed), "select"),
+        generator=stream(validate_seed(seed), "select"),
         labelled=labelled_outputs,
         labels=label_tensor,
         n_classes=outputs.n_classes,
@@ -373,9 +375,3 @@ def _validate_labels(
         bound = "" if n_classes is None else f" to {n_classes - 1}"
         raise InputError(f"labels range from {lowest} to {highest}: classes are 0{bound}.")
     return classes
-
-
-def _validate_seed(seed: object) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise InputError(f"seed is {seed!r}: it must be a whole number.")
-    return int(seed)
