@@ -174,6 +174,34 @@ def renumbering_the_pool_renumbers_the_picks(strategy: Strategy) -> None:
     _hold(is_same, strategy, "renumbering the pool changed the picks")
 
 
+def permuting_the_pool_permutes_the_picks(strategy: Strategy) -> None:
+    """Picks depend on the contents of the rows, not on their positions.
+
+    Skipped for a strategy that draws at random: it may give each position a draw of its own. A
+    top-k strategy is compared by its scores, because ties go to the lowest row.
+    """
+    # In double precision, so that rows with different scores do not tie by rounding.
+    context = example_context(dtype=torch.float64)
+    order = torch.randperm(len(context), generator=stream(0, "permutation"))
+    permuted = replace(
+        example_context(dtype=torch.float64),
+        outputs=context.outputs.take(order),
+    )
+
+    state = context.generator.get_state()
+    picks = strategy.select(context, 7)
+    if not torch.equal(context.generator.get_state(), state):
+        return
+
+    if isinstance(strategy, TopKStrategy):
+        scores = strategy.scores(context).double()
+        is_same = torch.allclose(strategy.scores(permuted).double(), scores[order])
+    else:
+        permuted_picks = torch.from_numpy(strategy.select(permuted, 7))
+        is_same = np.array_equal(order[permuted_picks], picks)
+    _hold(is_same, strategy, "the same rows in another order gave different picks")
+
+
 def copies_do_not_confuse(strategy: Strategy) -> None:
     """A pool with duplicates still gives different rows, and duplicates have equal scores."""
     for n in (5, 60, 90):
@@ -305,6 +333,7 @@ CHECKS: tuple[Check, ...] = (
     one_candidate_is_picked,
     the_same_seed_gives_the_same_picks,
     renumbering_the_pool_renumbers_the_picks,
+    permuting_the_pool_permutes_the_picks,
     copies_do_not_confuse,
     best_come_first,
     declared_needs_suffice,

@@ -82,13 +82,27 @@ def test_says_what_it_does_and_what_it_needs(name: str) -> None:
     assert cls().name == name
 
 
+class SmallestNorm(Strategy):
+    """The rows of the smallest norm: as plain as a strategy can be."""
+
+    needs = frozenset({"features"})
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        return context.features.norm(dim=1).argsort()[:n]
+
+
 class First(Strategy):
-    """The first rows: as plain as a strategy can be."""
+    """The first rows, whatever they hold."""
 
     needs = frozenset({"features"})
 
     def choose(self, context: Context, n: int) -> Tensor:
         return torch.arange(n)
+
+
+class AsList(SmallestNorm):
+    def choose(self, context: Context, n: int) -> Tensor:
+        return super().choose(context, n).tolist()
 
 
 class Twice(First):
@@ -158,13 +172,15 @@ def untouched_random_state() -> Iterator[None]:
 
 
 def test_a_plain_strategy_passes() -> None:
-    checks.check_strategy(First())
-    checks.check_strategy(First)
+    checks.check_strategy(SmallestNorm())
+    checks.check_strategy(SmallestNorm)
 
 
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
+        (First(), "permuting_the_pool_permutes_the_picks"),
+        (AsList(), "picks_are_different_candidates"),
         (Twice(), "picks_are_different_candidates"),
         (Beyond(), "picks_are_different_candidates"),
         (Unseeded(), "the_same_seed_gives_the_same_picks"),

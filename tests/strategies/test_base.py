@@ -113,6 +113,28 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
         teeter.scores(Undefined(), outputs)
 
 
+class InNumPy(TopKStrategy):
+    """Scores in an array, as scikit-learn returns them."""
+
+    needs = frozenset({"features"})
+    best = "largest"
+
+    def score(self, context: Context) -> torch.Tensor:
+        return context.features[:, 0].numpy()  # type: ignore[return-value]
+
+
+def test_scores_in_an_array_are_refused() -> None:
+    outputs = Outputs(features=np.ones((5, 2)))
+    for use in (
+        lambda: teeter.select(InNumPy(), outputs, 2),
+        lambda: teeter.scores(InNumPy(), outputs),
+    ):
+        with pytest.raises(
+            StrategyError, match="InNumPy returned its scores as a ndarray: return a t"
+        ):
+            use()
+
+
 @pytest.mark.parametrize(
     "wrong", [{"needs": "features"}, {"best": "Largest"}, {"needs": frozenset({"tea"})}]
 )

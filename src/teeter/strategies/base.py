@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Generator, Tensor
 
 from teeter.errors import InputError, MissingOutputError, StrategyError
@@ -90,7 +89,7 @@ class Strategy(ABC):
 
     - ``choose`` returns n different positions, best first.
     - The same context gives the same answer.
-    - The answer depends on the contents of the rows, not on their row numbers.
+    - The answer depends on the contents of the rows, not on their row numbers or positions.
     - Nothing in the context changes except ``memory`` and ``notes``.
     """
 
@@ -165,8 +164,18 @@ class Strategy(ABC):
         return replace(context, outputs=context.outputs.with_logits())
 
     @final
+    def _require_tensor(self, values: object, meaning: str) -> None:
+        """Refuse lists and NumPy arrays from strategies of others."""
+        if not isinstance(values, Tensor):
+            raise StrategyError(
+                f"{self.name} returned its {meaning} as a {type(values).__name__}: return a torch "
+                f"tensor."
+            )
+
+    @final
     def _validate_positions(self, positions: Tensor, n: int, rows: int) -> npt.NDArray[np.int64]:
-        answer = np.asarray(torch.as_tensor(positions).cpu())
+        self._require_tensor(positions, "positions")
+        answer = positions.cpu().numpy()
 
         if answer.shape != (n,) or answer.dtype.kind not in "iu":
             raise StrategyError(
@@ -200,6 +209,7 @@ class ScoringStrategy(Strategy):
 
     @final
     def _validate_scores(self, scores: Tensor, rows: int) -> Tensor:
+        self._require_tensor(scores, "scores")
         if scores.shape != (rows,):
             raise StrategyError(
                 f"{self.name} returned scores of shape {tuple(scores.shape)} for {rows} rows."
