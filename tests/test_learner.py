@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow
 import pytest
 import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -308,7 +309,7 @@ def test_a_class_that_was_never_seen_is_never_predicted_and_costs_accuracy(model
     seen = [row for row in range(60) if CLASSES[row] != 1]
     learner = make_fitted_learner(model, rows=seen, training=THOROUGH)
     assert set(learner.predict()) == {"cat", "owl"}
-    assert learner.predict([0, 2]).tolist() == ["cat", "owl"]
+    assert learner.predict(rows=[0, 2]).tolist() == ["cat", "owl"]
     judged = learner.evaluate(ROWS, TRUTH)
     assert 0.5 < judged.accuracy <= 2 / 3
     assert np.isfinite(judged.loss)
@@ -326,7 +327,7 @@ def test_what_is_predicted_can_be_told(model: Any, classes: Any) -> None:
     names = list(learner.classes)
     learner.tell(range(30), [names[k] for k in CLASSES[:30]])
     learner.fit()
-    predicted = learner.predict([0, 4, 8])
+    predicted = learner.predict(rows=[0, 4, 8])
     assert predicted.tolist() == names
     learner.tell([0, 4, 8], predicted)
     assert learner.evaluate(ROWS[:30], [names[k] for k in CLASSES[:30]]).accuracy > 0.9
@@ -352,33 +353,68 @@ def test_new_data_is_predicted_like_rows_of_the_pool(model: Any) -> None:
     learner = make_fitted_learner(model, training=THOROUGH)
     rows = np.array([5, 40, 7])
 
-    assert learner.predict(ROWS[rows]).tolist() == learner.predict(rows).tolist()
+    expected = learner.predict(rows=rows).tolist()
+    assert learner.predict(ROWS[rows]).tolist() == expected
     probabilities = learner.predict_proba(ROWS[rows])
-    np.testing.assert_allclose(probabilities, learner.predict_proba(rows), atol=1e-6)
+    np.testing.assert_allclose(probabilities, learner.predict_proba(rows=rows), atol=1e-6)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    predictions = np.array(NAMES)[probabilities.argmax(axis=1)]
-    assert predictions.tolist() == learner.predict(rows).tolist()
+    assert np.array(NAMES)[probabilities.argmax(axis=1)].tolist() == expected
     assert learner.predict_proba().shape == (60, 3)
 
-    by_rows = learner.evaluate(rows, TRUTH[rows])
+    by_rows = learner.evaluate(rows=rows, labels=TRUTH[rows])
     assert by_rows.accuracy == learner.evaluate(ROWS[rows], TRUTH[rows]).accuracy
     assert by_rows.rows == 3
 
 
-def test_a_learner_says_whether_it_used_rows_or_data(caplog: pytest.LogCaptureFixture) -> None:
-    learner = make_fitted_learner(LOGISTIC)
-    caplog.set_level("INFO", "teeter")
-    learner.predict([1, 2])
-    assert "Used 2 rows of the pool." in caplog.text
-    learner.predict(ROWS[:3])
-    assert "Used 3 rows of new data." in caplog.text
-
-
 def test_one_row_is_predicted_alone() -> None:
     learner = make_fitted_learner(LOGISTIC)
-    assert learner.predict(5).tolist() == learner.predict([5]).tolist() == [learner.predict()[5]]
+    expected = [learner.predict()[5]]
+    assert learner.predict(rows=5).tolist() == learner.predict(rows=[5]).tolist() == expected
     with pytest.raises(InputError, match="The pool has no row 99"):
-        learner.predict([99])
+        learner.predict(rows=[99])
+
+
+class ByNumber(ClassifierMixin, BaseEstimator):
+    """A classifier of whole numbers: class 1 from 100 on."""
+
+    def fit(self, X: Any, y: Any) -> ByNumber:
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        is_large = np.asarray(X, dtype=float) >= 100
+        return np.stack([~is_large, is_large], axis=1).astype(float)
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def test_whole_numbers_are_data_of_a_pool_of_whole_numbers() -> None:
+    pool = np.arange(98, 110)
+    learner = Learner(ByNumber(), pool, "random", classes=2)
+    learner.tell([0, 11], [0, 1])
+    learner.fit()
+    assert learner.predict(np.array([3, 5])).tolist() == [0, 0]
+    assert learner.predict(rows=np.array([3, 5])).tolist() == [1, 1]
+    assert learner.evaluate(np.array([3, 5]), [0, 0]).accuracy == 1
+
+
+@pytest.mark.parametrize("numbers", [5, [3, 5], np.array([3, 5]), range(2)])
+def test_row_numbers_where_data_are_expected_are_refused(numbers: Any) -> None:
+    learner = make_fitted_learner(LOGISTIC)
+    for use in (learner.predict, learner.predict_proba, lambda data: learner.evaluate(data, NAMES)):
+        with pytest.raises(
+            InputError, match=r"The data are whole numbers, but .* give rows="
+        ):
+            use(numbers)
+
+
+def test_data_and_rows_exclude_each_other() -> None:
+    learner = make_fitted_learner(LOGISTIC)
+    with pytest.raises(InputError, match="Both data and rows are given: give one of them"):
+        learner.predict(ROWS, rows=[1])
+    with pytest.raises(InputError, match="without labels: give one label per row"):
+        learner.evaluate(ROWS)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +451,7 @@ def test_what_cannot_be_evaluated_is_refused(data: Any, labels: Any, message: st
         ({"members": 1}, "members is 1: it must be 2 or more"),
         ({"passes": 0}, "passes is 0: it must be 1 or more"),
         ({"batch_size": 0}, "batch_size is 0: it must be 1 or more"),
-        ({"seed": 1.5}, "The seed is 1.5: give a whole number"),
+        ({"seed": 1.5}, "seed is 1.5: it must be a whole number"),
         ({"device": "abacus"}, "No device is called 'abacus'"),
     ],
 )

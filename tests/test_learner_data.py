@@ -98,14 +98,14 @@ def test_rows_that_an_estimator_cannot_learn_from_are_explained(data: Any, messa
 
 def test_rows_that_an_estimator_cannot_predict_are_explained() -> None:
     learner = make_fitted_learner(LOGISTIC, data=MISSING, rows=[0, 1, 2, 4, 5, 6, 7, 8])
-    assert len(learner.predict([0, 1, 2])) == 3
+    assert len(learner.predict(rows=[0, 1, 2])) == 3
 
     for rows, message in (([3], "1 of 1 rows"), (None, "3 of 60 rows")):
         with pytest.raises(
             InputError,
             match=f"{message} contain missing or infinite values, which LogisticRegression",
         ):
-            learner.predict(rows)
+            learner.predict(rows=rows)
 
     with pytest.raises(InputError, match="3 of 52 rows contain missing"):
         learner.ask(3)
@@ -138,7 +138,7 @@ def test_text_is_learned_through_a_pipeline() -> None:
     for _ in range(3):
         answer_batch(learner, 6)
         learner.fit()
-    assert learner.predict([0, 1, 2]).tolist() == list(NAMES)
+    assert learner.predict(rows=[0, 1, 2]).tolist() == list(NAMES)
     assert learner.evaluate(["it barks 99"], ["dog"]).accuracy == 1
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "class_array",
     "class_names",
     "encode_labels",
-    "is_row_numbers",
+    "is_whole_numbers",
 ]
 
 IntegerArray = npt.NDArray[np.int64]
@@ -160,11 +160,11 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
     return rows.astype(np.int64)
 
 
-def is_row_numbers(value: Any) -> bool:
-    """Return whether a value is a whole number or a sequence of them: rows rather than data.
+def is_whole_numbers(value: Any) -> bool:
+    """Return whether a value is a whole number or a sequence of them.
 
     Example:
-        >>> is_row_numbers([3, 1]), is_row_numbers([[3.0, 1.0]]), is_row_numbers(["a text"])
+        >>> is_whole_numbers([3, 1]), is_whole_numbers([[3.0, 1.0]]), is_whole_numbers(["a text"])
         (True, False, False)
     """
     if isinstance(value, bool | str):

@@ -29,7 +29,7 @@ from teeter.label_encoding import (
     class_array,
     class_names,
     encode_labels,
-    is_row_numbers,
+    is_whole_numbers,
 )
 from teeter.models.inputs import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, is_estimator_class, is_network, observe
@@ -362,50 +362,63 @@ class Learner:
         if models is not None:
             self._models = list(models)
 
-    def predict(self, rows: Any = None) -> npt.NDArray[Any]:
-        """Return the predicted class names of rows of the pool, or of new data.
+    def predict(self, data: Any = None, *, rows: Any = None) -> npt.NDArray[Any]:
+        """Return the predicted class names of new data, or of rows of the pool.
 
         Args:
-            rows: row numbers of the pool, as a sequence of whole numbers; or new data in the same
-                form as the pool. Default: all rows of the pool.
+            data: new data in the same form as the pool.
+            rows: row numbers of the pool, instead of data. Default: all rows of the pool.
 
         Raises:
-            InputError: if there is no model yet, or the data contain values it cannot take.
+            InputError: if there is no model yet, the data contain values it cannot take, or both
+                data and rows are given.
         """
-        class_numbers = self._predict_logits(rows).argmax(dim=1).numpy()
+        class_numbers = self._predict_logits(data, rows).argmax(dim=1).numpy()
         predictions: npt.NDArray[Any] = class_array(self.classes)[class_numbers]
         return predictions
 
-    def predict_proba(self, rows: Any = None) -> npt.NDArray[np.float64]:
-        """Return the probability of each class for rows of the pool, or for new data.
+    def predict_proba(self, data: Any = None, *, rows: Any = None) -> npt.NDArray[np.float64]:
+        """Return the probability of each class for new data, or for rows of the pool.
 
         Args:
-            rows: as for ``predict``.
+            data: new data in the same form as the pool.
+            rows: row numbers of the pool, instead of data. Default: all rows of the pool.
 
         Returns:
             (N, C), with columns in the order of ``classes``. They are those of the model, which
             may be too sure of itself.
 
         Raises:
-            InputError: if there is no model yet, or the data contain values it cannot take.
+            InputError: as for ``predict``.
         """
         probabilities: npt.NDArray[np.float64]
-        probabilities = self._predict_logits(rows).double().softmax(dim=1).numpy()
+        probabilities = self._predict_logits(data, rows).double().softmax(dim=1).numpy()
         return probabilities
 
-    def evaluate(self, data: Any, labels: Iterable[Any]) -> Evaluation:
+    def evaluate(
+        self,
+        data: Any = None,
+        labels: Iterable[Any] | None = None,
+        *,
+        rows: Any = None,
+    ) -> Evaluation:
         """Measure the model on labelled rows, which should not be among those it was trained on.
 
         Args:
-            data: new data in the same form as the pool, or row numbers of the pool.
+            data: new data in the same form as the pool.
             labels: a class name for each row.
+            rows: row numbers of the pool, instead of data. Default: all rows of the pool.
 
         Raises:
-            InputError: if there is no model yet, or rows and labels differ in number.
+            InputError: if there is no model yet, rows and labels differ in number, or both data and
+                rows are given.
         """
+        if labels is None:
+            raise InputError("Cannot evaluate a model without labels: give one label per row.")
+
         started = time.perf_counter()
         classes = torch.from_numpy(encode_labels(labels, self.classes))
-        data = self._take_rows_or_data(data)
+        data = self._take_data(data, rows)
         row_count = count_rows(data)
         if row_count != len(classes):
             raise InputError(
@@ -587,24 +600,28 @@ class Learner:
             learner._restore_models(tensors)
         return learner
 
-    def _predict_logits(self, rows: Any) -> Tensor:
-        """Return the logits of rows of the pool or of new data: (N, C)."""
-        data = self.data
-        if rows is not None:
-            data = self._take_rows_or_data(rows)
-
-        outputs = self.observe(data, ("logits",))
+    def _predict_logits(self, data: Any, rows: Any) -> Tensor:
+        """Return the logits of new data or of rows of the pool: (N, C)."""
+        outputs = self.observe(self._take_data(data, rows), ("logits",))
         return self._with_all_classes(_require_logits(outputs))
 
-    def _take_rows_or_data(self, rows_or_data: Any) -> Any:
-        """Return the rows of the pool with these numbers; anything but row numbers is data."""
-        if not is_row_numbers(rows_or_data):
-            logger.info("Used %d rows of new data.", count_rows(rows_or_data))
-            return rows_or_data
+    def _take_data(self, data: Any, rows: Any) -> Any:
+        """Return new data as they are, the rows of the pool with these numbers, or the pool."""
+        if rows is not None:
+            if data is not None:
+                raise InputError("Both data and rows are given: give one of them.")
+            numbers = self.pool.require_rows(as_row_indices(as_list(rows)))
+            return take_rows(self.data, numbers)
 
-        rows = self.pool.require_rows(as_row_indices(as_list(rows_or_data)))
-        logger.info("Used %d rows of the pool.", len(rows))
-        return take_rows(self.data, rows)
+        if data is None:
+            return self.data
+        is_numbers = is_whole_numbers(data) and np.size(data) > 0
+        if is_numbers and not _has_number_rows(self.data):
+            raise InputError(
+                "The data are whole numbers, but the rows of the pool are not: give rows= for row "
+                "numbers of the pool."
+            )
+        return data
 
     def _settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor that a file can hold."""
@@ -882,6 +899,14 @@ def fit_learners(learners: Sequence[Learner]) -> dict[int, TeeterError]:
         except TeeterError as error:
             errors[position] = error
     return errors
+
+
+def _has_number_rows(pool: Any) -> bool:
+    """Return whether each row of a pool is a single number."""
+    dtype = getattr(pool, "dtype", None)
+    if dtype is not None and pool.ndim == 1:
+        return np.asarray(pool[:0]).dtype.kind in "iuf"
+    return is_whole_numbers(pool)
 
 
 def _small_seed(generator: torch.Generator) -> int:

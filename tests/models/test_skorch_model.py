@@ -142,7 +142,7 @@ def test_classes_that_it_has_not_seen_keep_their_columns() -> None:
     assert learner.observe(ROWS, ("logits",)).n_classes == 4
     assert learner.evaluate(ROWS[seen], CLASSES[seen]).accuracy > 0.3
     only = make_fitted_learner(rows=np.flatnonzero(CLASSES == 2)[:3])
-    assert (only.predict(np.flatnonzero(CLASSES == 2)[:3]) == 2).all()
+    assert (only.predict(rows=np.flatnonzero(CLASSES == 2)[:3]) == 2).all()
 
 
 def test_a_binary_classifier_has_two_classes() -> None:
