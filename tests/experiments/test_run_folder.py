@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.tiny_runs import TINY
+from experiments.tiny_runs import TINY, results_without_times
 from teeter.errors import FileError, InputError
 from teeter.experiments.results import Cell, Round
-from teeter.experiments.run_folder import RunFolder, run_lock
+from teeter.experiments.run_folder import RunFolder, read_run, run_lock
 from teeter.experiments.runner import run_setting
 
 
@@ -40,6 +40,14 @@ def test_a_memory_is_on_disk_before_its_line(
             records.append(Round("x", 0, number, 20, 0.5, 1.0, (), {}, 1), {"a": 1})
     assert synced[-3:] == [synced[-3], "cells", "x-0.jsonl"]
     assert "x-0-memory-1.safetensors" in synced[-3]
+
+
+def test_folders_may_be_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    setting = replace(TINY, strategies=("random",), repetitions=1, final=40, epochs=1)
+    run = run_setting(setting, "runs/x", device="cpu", folder="data")
+    assert results_without_times(read_run("runs/x")) == results_without_times(run)
+    assert len(run.rounds) == 2
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

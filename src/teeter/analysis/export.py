@@ -32,7 +32,7 @@ def rounds_to_csv(run: Run) -> str:
     return to_csv(rows)
 
 
-def write_rounds(run: Run, path: Path) -> None:
+def write_rounds(run: Run, path: str | Path) -> None:
     """Write the rounds of a run to a CSV or Parquet file.
 
     Args:
@@ -43,6 +43,7 @@ def write_rounds(run: Run, path: Path) -> None:
         InputError: if the path has another extension.
         MissingExtraError: if Parquet is asked for and pyarrow is not installed.
     """
+    path = Path(path)
     if path.suffix == ".csv":
         path.write_text(rounds_to_csv(run), encoding="utf-8", newline="")
     elif path.suffix == ".parquet":

@@ -122,8 +122,8 @@ class RunFolder:
         path: the folder. It need not exist yet.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
 
     def exists(self) -> bool:
         """Return whether the folder holds a run."""
@@ -310,7 +310,7 @@ class RunFolder:
         return self.path / _CELLS / name
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: str | Path) -> Run:
     """Read a run from its folder, finished or not.
 
     Args:

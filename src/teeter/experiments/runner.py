@@ -52,13 +52,13 @@ _NOT_COMPARED = ("strategies", "repetitions", "quick", "paper")
 
 def run_setting(
     setting: Setting,
-    out: Path,
+    out: str | Path,
     *,
     strategies: Sequence[str] | None = None,
     repetitions: int | None = None,
     rounds: int | None = None,
     device: torch.device | str | None = None,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     executor: Executor | None = None,
     trackers: Sequence[Tracker] = (),
     on_step: Progress = lambda done, total: None,
@@ -94,6 +94,10 @@ def run_setting(
         repetitions = setting.repetitions
     if rounds is None:
         rounds = setting.rounds
+
+    out = Path(out)
+    if folder is not None:
+        folder = Path(folder)
 
     request = _RunRequest(
         setting=setting,

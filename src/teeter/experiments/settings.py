@@ -257,7 +257,7 @@ def override(setting: Setting, values: Mapping[str, Any]) -> Setting:
     return replace(setting, **parsed, paper=paper)
 
 
-def read_setting(path: Path) -> Setting:
+def read_setting(path: str | Path) -> Setting:
     """Read a setting from a TOML file.
 
     The file has all values of a setting, or the name of another setting as its ``base`` and the
@@ -268,6 +268,7 @@ def read_setting(path: Path) -> Setting:
         UnknownNameError: if there is no such base or value.
         InputError: if a value is missing, has a wrong type, or is out of range.
     """
+    path = Path(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
