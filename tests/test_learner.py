@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
@@ -229,6 +230,34 @@ def test_one_row_may_be_told_alone() -> None:
     assert numbered.pool.labels.tolist() == [2, 0, 1]
 
 
+def test_a_wrong_label_is_named_with_its_argument_and_row() -> None:
+    learner = make_learner(classes=3)
+    with pytest.raises(
+        InputError, match=r"labels\[1\] for row 7: No class is called 4\. Known: 0, 1, 2\."
+    ):
+        learner.tell([5, 7], [0, 4])
+
+
+def test_an_estimator_that_is_no_classifier_is_refused_at_once() -> None:
+    for model in (Ridge(), make_pipeline(StandardScaler(), Ridge())):
+        with pytest.raises(InputError, match=" is not a classifier, but teeter needs one"):
+            make_learner(model)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "rmsprop"])
+@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize("make_model", [network, lambda seed: Scaled(lambda z: 2 * z)])
+def test_training_that_diverges_says_so_at_once(
+    make_model: Any, epochs: int, optimizer: Any
+) -> None:
+    training = TrainingConfig(optimizer=optimizer, learning_rate=1e10, epochs=epochs, batch_size=64)
+    learner = make_learner(make_model, training=training)
+    learner.tell(range(30), TRUTH[:30])
+    with pytest.raises(TrainingError, match=r"The loss .* learning rate from 10000000000"):
+        learner.fit()
+    assert learner.models == []
+
+
 def test_telling_again_changes_the_label() -> None:
     learner = make_learner()
     learner.tell([3, 4], ["owl", "cat"])
@@ -403,9 +432,7 @@ def test_whole_numbers_are_data_of_a_pool_of_whole_numbers() -> None:
 def test_row_numbers_where_data_are_expected_are_refused(numbers: Any) -> None:
     learner = make_fitted_learner(LOGISTIC)
     for use in (learner.predict, learner.predict_proba, lambda data: learner.evaluate(data, NAMES)):
-        with pytest.raises(
-            InputError, match=r"The data are whole numbers, but .* give rows="
-        ):
+        with pytest.raises(InputError, match=r"The data are whole numbers, but .* give rows="):
             use(numbers)
 
 

@@ -60,12 +60,18 @@ def class_array(names: tuple[Any, ...]) -> npt.NDArray[Any]:
     return np.asarray(names)
 
 
-def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> IntegerArray:
+def encode_labels(
+    labels: Iterable[Any],
+    classes: tuple[Any, ...],
+    *,
+    rows: IntegerArray | None = None,
+) -> IntegerArray:
     """Return the class number of each label.
 
     Args:
         labels: N class names.
         classes: the names of all classes; their positions are the class numbers.
+        rows: the row of the pool that each label is for, to name it in an error.
 
     Returns:
         (N,) class numbers.
@@ -89,7 +95,10 @@ def encode_labels(labels: Iterable[Any], classes: tuple[Any, ...]) -> IntegerArr
         try:
             numbers[position] = number_of[name]
         except (KeyError, TypeError):  # TypeError: a list, which cannot be looked up
-            raise InputError(_explain_unknown_class(name, classes)) from None
+            place = f"labels[{position}]"
+            if rows is not None and position < len(rows):
+                place += f" for row {rows[position]}"
+            raise InputError(f"{place}: {_explain_unknown_class(name, classes)}") from None
     return numbers
 
 

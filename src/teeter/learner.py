@@ -35,7 +35,7 @@ from teeter.models.inputs import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, is_estimator_class, is_network, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
-from teeter.models.sklearn_model import classes_of, clone_with_seed
+from teeter.models.sklearn_model import classes_of, clone_with_seed, require_classifier
 from teeter.models.skorch_model import disable_train_split
 from teeter.pool import Pool
 from teeter.seeds import seeded_global_rng, stream, validate_seed
@@ -269,7 +269,7 @@ class Learner:
                 recorded then.
         """
         row_indices = as_row_indices(as_list(rows))
-        classes = encode_labels(as_list(labels), self.classes)
+        classes = encode_labels(as_list(labels), self.classes, rows=row_indices)
 
         row_count = len(row_indices)
         if row_count != len(classes):
@@ -837,6 +837,8 @@ class Learner:
                 f"make_model is the class {class_name}: give an instance, {class_name}(...), "
                 "which is cloned for every fit."
             )
+        if is_estimator(self.make_model):
+            require_classifier(self.make_model)
         if isinstance(self.make_model, nn.Module) or not callable_or_estimator:
             raise InputError(
                 f"make_model is a {type(self.make_model).__name__}: give a function that takes a "

@@ -18,6 +18,7 @@ __all__ = [
     "has_predictions",
     "observe_predictions",
     "observe_sklearn",
+    "require_classifier",
     "split_pipeline",
 ]
 
@@ -172,16 +173,21 @@ def split_pipeline(model: Any) -> tuple[list[Any], Any]:
     return [outer_steps, *inner_steps], classifier
 
 
+def require_classifier(model: Any) -> None:
+    """Refuse estimators of other kinds."""
+    from sklearn.base import is_classifier
+
+    if not is_classifier(model):
+        raise InputError(f"{type(model).__name__} is not a classifier, but teeter needs one.")
+
+
 def _require_fitted_classifier(model: Any) -> None:
     """Refuse estimators of other kinds, and classifiers that are not fitted."""
-    from sklearn.base import is_classifier
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
+    require_classifier(model)
     name = type(model).__name__
-    if not is_classifier(model):
-        raise InputError(f"{name} is not a classifier, but teeter needs one.")
-
     try:
         check_is_fitted(model)
     except NotFittedError:

@@ -17,8 +17,12 @@ from torch.utils.data import Dataset
 from teeter.errors import TrainingError
 from teeter.models.sklearn_model import split_pipeline
 from teeter.training.config import TrainingConfig
+from teeter.training.job import Trainer
 
-__all__ = ["divergence_error", "explain_unusable_rows"]
+__all__ = ["divergence_error", "explain_unusable_rows", "final_divergence_error"]
+
+_LARGEST_LOSS = 1e8
+"""A mean cross-entropy that no training ends with unless it diverged: the logits are as large."""
 
 
 def divergence_error(
@@ -50,6 +54,26 @@ def divergence_error(
         )
 
     return None
+
+
+def final_divergence_error(loss: float, training: TrainingConfig | Trainer) -> TrainingError | None:
+    """Return the error to report if a network is of no use after its last step, else None.
+
+    The losses of the epochs do not show it: they are those before each step.
+
+    Args:
+        loss: the mean loss of the trained network on rows that it was trained on.
+        training: its learning rate is part of the message, if it has one.
+    """
+    if loss < _LARGEST_LOSS:  # NaN is not
+        return None
+
+    advice = "lower the learning rate"
+    if isinstance(training, TrainingConfig):
+        advice = f"lower the learning rate from {training.learning_rate}"
+    return TrainingError(
+        f"The loss diverged to {loss:.3g} by the end of training: {advice}, or scale the inputs."
+    )
 
 
 def explain_unusable_rows(data: Any, model: Any) -> str | None:

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from teeter.arrays import choose_device
 from teeter.errors import InputError, TeeterError, TrainingError
-from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize
+from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize, take_rows
 from teeter.models.skorch_model import explain_failure, skorch_labels
 from teeter.models.torch_model import call_model, extract_logits, prepare_batch
 from teeter.seeds import seeded_global_rng, stream
@@ -26,15 +27,19 @@ from teeter.training.config import (
     shuffled_batches,
     training_threads,
 )
-from teeter.training.diagnosis import divergence_error, explain_unusable_rows
+from teeter.training.diagnosis import (
+    divergence_error,
+    explain_unusable_rows,
+    final_divergence_error,
+)
 from teeter.training.job import FitJob, FitResult, Trainer
 
 __all__ = ["fit_estimator", "fit_jobs"]
 
 _VALIDATION_BATCH_SIZE = 1024
 
-_SOFTMAX_PROBE_ROWS = 64
-"""Rows on which a network is tested for a softmax at its end."""
+_PROBE_ROWS = 64
+"""Rows on which a network is tested, before training for a softmax at its end, after it for use."""
 
 
 def fit_jobs(jobs: Sequence[FitJob], training: TrainingConfig | Trainer) -> list[FitResult]:
@@ -78,7 +83,33 @@ def fit_jobs(jobs: Sequence[FitJob], training: TrainingConfig | Trainer) -> list
         except TeeterError as error:
             results[job] = FitResult(job.model, error=error)
 
-    return [results[job] for job in jobs]
+    return [_require_convergence(job, results[job], training) for job in jobs]
+
+
+def _require_convergence(
+    job: FitJob,
+    result: FitResult,
+    training: TrainingConfig | Trainer,
+) -> FitResult:
+    """Return the result of a job, with an error if its trained network is of no use."""
+    network = result.model
+    if result.error is not None or not isinstance(network, nn.Module):
+        return result
+
+    rows = np.arange(min(_PROBE_ROWS, len(job.labels)))
+    labels = job.labels[: len(rows)].to(_device_of(network))
+    inputs = _prepare_inputs(network, take_rows(job.inputs, rows), labels.device)
+    batch = _take_batch(network, inputs, torch.arange(len(rows), device=labels.device))
+    parameter_count = sum(parameter.numel() for parameter in network.parameters())
+    threads = training_threads(parameter_count, len(rows))
+    with limit_threads(threads), torch.no_grad():
+        logits = extract_logits(call_model(network, batch))
+
+    # The loop of another library may train a network whose output is something else.
+    if not _is_class_matrix(logits) or int(labels.max()) >= logits.shape[1]:
+        return result
+    loss = float(nn.functional.cross_entropy(logits.float(), labels))
+    return replace(result, error=final_divergence_error(loss, training))
 
 
 def _fit_alone(job: FitJob, training: TrainingConfig | Trainer) -> FitResult:
@@ -185,7 +216,7 @@ def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
     threads = training_threads(parameter_count, config.batch_size)
     losses: list[float] = []
     with limit_threads(threads), seeded_global_rng(dropout_seed, device):
-        probe_count = min(_SOFTMAX_PROBE_ROWS, row_count)
+        probe_count = min(_PROBE_ROWS, row_count)
         probe_rows = torch.arange(probe_count, device=device)
         _require_logits(network, _take_batch(network, inputs, probe_rows))
 
