@@ -2,8 +2,8 @@
 cost grows.
 
 Every estimate of the LDM is an upper bound, so lower is better. Algorithm 1 runs as its authors run
-it: patience 10, 51 strengths, one hypothesis at a time. Rays get the fewest, in powers of two,
-whose mean LDM is at or below Algorithm 1's.
+it: patience 10, 51 strengths, one hypothesis at a time, one stop counter for all rows. Rays get the
+fewest, in powers of two, whose mean LDM is at or below Algorithm 1's.
 
     python benchmarks/speed/bench_ldm.py --threads 2      four sizes on two CPU cores
     python benchmarks/speed/bench_ldm.py --device cuda    five sizes on the GPU

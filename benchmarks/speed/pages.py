@@ -34,8 +34,8 @@ An algorithm cannot avoid certain operations and memory transfers. The lower bou
 the rates measured in the same run. For LDM, the unavoidable operations are the products of all rows, classes and
 directions, and for seeding, the products of all rows and picks. On a GPU, small tasks take far longer than the lower
 bound, because most of the time is spent launching kernels. "The paper's" is LDM-S as the authors of the paper run it,
-one hypothesis and one pick at a time. The last column is empty if the lower bound depends on the data. The columns for
-the other implementation are empty if it was not run or took more than two minutes.
+one hypothesis and one pick at a time, with one stop counter for all rows. The last column is empty if the lower bound
+depends on the data. The columns for the other implementation are empty if it was not run or took more than two minutes.
 """
 
 
@@ -137,7 +137,7 @@ def build_rays_table() -> str:
             for row in result["comparison"]
         ]
 
-    columns = ["machine", "pool", "classes", "Algorithm 1", "rays", "times faster"]
+    columns = ["machine", "pool", "classes", "Algorithm 1, shared counter", "rays", "times faster"]
     return "\n".join(format_aligned_table(columns, rows)).rstrip("\n")
 
 

@@ -25,7 +25,11 @@ def supply(seed: int, k: int, case: Case) -> Iterator[literal.Direction]:
         )
 
 
-@pytest.mark.checks("ldm", "ldm-s", against="Algorithm 1 for a single row, on the same draws")
+@pytest.mark.checks(
+    "ldm",
+    "ldm-s",
+    against="Algorithm 1 for a single row, on the same draws (several rows share one counter)",
+)
 @pytest.mark.parametrize("seed", range(4))
 def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
     case = make_case(50, 4, 3, seed=seed)
@@ -52,6 +56,18 @@ def test_is_algorithm_1_for_a_single_row(seed: int) -> None:
     )
 
     assert float(values[0]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_shared_counter_is_tighter_than_one_per_row(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, weight = rng.normal(size=(60, 8)), rng.normal(size=(4, 8))
+    shared_counter = teeter.ldm(rows, weight, method="gaussian").mean()
+    own_counters = [
+        teeter.ldm(rows[[row]], weight, reference=rows, method="gaussian", seed=row)[0]
+        for row in range(len(rows))
+    ]
+    assert 1.1 < np.mean(own_counters) / shared_counter < 2
 
 
 def test_rows_share_the_draws() -> None:

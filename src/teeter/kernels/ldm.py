@@ -45,7 +45,9 @@ function that made them.
 Algorithm 1
 -----------
 ``ldm_by_gaussian`` draws moved heads for a rising sequence of strengths, as the paper does, and
-moves to the next strength after ``patience`` draws in a row that lowered no row's value.
+moves to the next strength after ``patience`` draws in a row that lowered no row's value. So all
+rows share one counter, as in the code of the paper's authors. The printed algorithm has one per
+row.
 """
 
 from __future__ import annotations

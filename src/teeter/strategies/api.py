@@ -99,12 +99,15 @@ def ldm(
         bias: (C,) its bias. A head without a bias is perturbed in its weight only.
         reference: (M, D) features on which disagreement is measured. By default the candidates.
         method: "rays" follows random directions and is exact along each; "gaussian" is Algorithm 1
-            of the paper.
+            of the paper with one stop counter for all rows, as its authors run it. For a single
+            row it is Algorithm 1 as printed; a counter per row stops earlier, and its mean LDM was
+            1.4 to 1.6 times as large on pools of 500 rows.
         rays: the number of rays. By default 512, or 1,024 if C * D > 20,000.
         subspace: dimensions of the random subspace that every 16 directions of rays share. Fewer
             are faster. None: isotropic directions, which are slower.
         sigmas: perturbation strengths of Algorithm 1. By default 51 from 1e-5 to 1.
-        patience: draws without improvement after which Algorithm 1 moves to the next strength.
+        patience: draws in a row that lower no row's estimate, after which Algorithm 1 moves to the
+            next strength.
         sigma_max: ignore flips on a ray beyond this strength.
         seed: the same seed gives the same directions, as in ``scores("ldm", ...)``.
         device: where to compute. By default the device of the tensors, or a GPU if there is one.

@@ -39,7 +39,8 @@ class LdmEstimator:
     """Options of the estimate of the least disagree metric, as in ``teeter.ldm``."""
 
     method: Literal["rays", "gaussian"] = "rays"
-    """"rays" is exact along every sampled direction. "gaussian" is the algorithm of the paper."""
+    """"rays" is exact along every sampled direction. "gaussian" is the algorithm of the paper,
+    with one stop counter for all rows."""
     rays: int | None = None
     """The number of rays. By default 512, or 1,024 for a large head."""
     subspace: int | None = DEFAULT_SUBSPACE
