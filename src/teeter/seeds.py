@@ -42,10 +42,10 @@ def validate_seed(seed: object) -> int:
     Raises:
         InputError: if it is not a whole number of 0 or more.
     """
-    is_whole_number = isinstance(seed, Integral) and not isinstance(seed, bool)
-    if not is_whole_number or seed < 0:
-        raise InputError(f"seed is {seed!r}: it must be a whole number of 0 or more.")
-    return int(seed)
+    # In Python, True is an integer too.
+    if isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0:
+        return int(seed)
+    raise InputError(f"seed is {seed!r}: it must be a whole number of 0 or more.")
 
 
 def stream(
