@@ -326,6 +326,7 @@ NOT_REMOTE = {
     "create": "POST /campaigns; a client belongs to one campaign",
     "disagreements": "GET /disagreements gives a page of them, with their contents",
     "finish": "GET /finish; a report is made for the page",
+    "image_folder": "the images stay with the server, which serves them",
     "is_shared": "the server decides who gets an item",
     "keep_ready": "the server's worker does it",
     "load_state": "the server's worker does it",
