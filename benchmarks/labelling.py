@@ -21,8 +21,8 @@ import torch
 
 from teeter.analysis.plot_style import save_figure
 from teeter.analysis.plots import plot_curves
-from teeter.arrays import describe_device
-from teeter.version import __version__, commit
+from teeter.base.arrays import describe_device
+from teeter.base.version import __version__, commit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

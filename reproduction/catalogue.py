@@ -19,8 +19,8 @@ from reproduction.item import Item
 from reproduction.propositions import PROPOSITION_1, PROPOSITION_2, PROPOSITION_3
 from reproduction.table_02_runtimes import ENSEMBLE_TIME, LDM_TIME, TABLE_2
 from reproduction.theorem_01_convergence import COROLLARY_1, THEOREM_1
+from teeter.base.registry import did_you_mean
 from teeter.errors import UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = ["ITEMS", "find_item"]
 

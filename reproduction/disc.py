@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from reproduction.item import Array
+from teeter.base.seeds import stream
 from teeter.models.outputs import Outputs
-from teeter.seeds import stream
 
 __all__ = [
     "PENALTY",

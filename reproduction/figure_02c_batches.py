@@ -33,9 +33,9 @@ from reproduction.study_data import (
     tsne_2d,
 )
 from teeter.analysis.plot_style import line_style, new_figure
+from teeter.base.seeds import stream
 from teeter.models.inputs import take_rows
 from teeter.models.outputs import Outputs
-from teeter.seeds import stream
 from teeter.strategies.api import select
 
 __all__ = ["FIGURE_2C", "mean_distance"]

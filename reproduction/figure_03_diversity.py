@@ -39,9 +39,9 @@ from reproduction.study_data import (
 from teeter.analysis.plot_style import new_figure, style_axes
 from teeter.analysis.statistics import paired_t
 from teeter.analysis.table_formats import ReportTable, format_number
+from teeter.base.seeds import stream
 from teeter.learner import Learner, fit_learners
 from teeter.models.inputs import take_rows
-from teeter.seeds import stream
 from teeter.strategies.api import ldm
 
 __all__ = ["FIGURE_3"]

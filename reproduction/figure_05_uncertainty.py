@@ -35,11 +35,11 @@ from reproduction.item import (
 from reproduction.study_data import StudyData, last_layer, load_study_data
 from teeter.analysis.plot_style import new_figure, style_axes
 from teeter.analysis.table_formats import ReportTable, format_number
-from teeter.arrays import full_precision_matmul
+from teeter.base.arrays import full_precision_matmul
+from teeter.base.seeds import normal, stream
 from teeter.errors import FileError, InputError
 from teeter.models.inputs import take_rows
 from teeter.models.outputs import Outputs
-from teeter.seeds import normal, stream
 from teeter.strategies.api import ldm
 
 __all__ = ["FIGURE_5", "FIGURE_7", "count_flips", "train_and_observe"]

@@ -11,12 +11,12 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from teeter.base.seeds import derive_seed
 from teeter.errors import InputError, MissingOutputError
 from teeter.experiments.settings import Setting
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import default_rays, ldm_by_rays, ray_directions
 from teeter.kernels.seeding import ldm_seeding
-from teeter.seeds import derive_seed
 from teeter.strategies.base import Context, ScoringStrategy, Strategy
 from teeter.strategies.validation import is_count, is_positive
 

@@ -28,8 +28,8 @@ from teeter.analysis.report.render import (
     TableBlock,
     render_page,
 )
+from teeter.base.files import atomic_write
 from teeter.errors import InputError, TeeterError
-from teeter.files import atomic_write
 
 __all__ = ["write_page"]
 

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from reproduction.item import Array, StudyConfig
-from teeter.arrays import choose_device
+from teeter.base.arrays import choose_device
+from teeter.base.seeds import stream
 from teeter.datasets.loading import load_dataset
 from teeter.datasets.splits import LabelledRows, take
 from teeter.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
 from teeter.models.network_registry import build_network_like
 from teeter.models.outputs import Outputs
-from teeter.seeds import stream
 
 __all__ = ["StudyData", "last_layer", "last_layer_features", "load_study_data", "tsne_2d"]
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+from teeter.base.worker_process import Handler, Report
 from teeter.errors import InputError
-from teeter.worker_process import Handler, Report
 
 
 class TwoArgumentsError(Exception):

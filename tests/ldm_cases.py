@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from teeter.base.seeds import derive_seed, stream
 from teeter.kernels.ldm import ray_directions
-from teeter.seeds import derive_seed, stream
 
 Array = npt.NDArray[np.float64]
 

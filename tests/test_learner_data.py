@@ -48,7 +48,7 @@ def test_a_cold_start_by_features_sees_the_raw_data(data: Any) -> None:
     context = Context(
         candidates=np.arange(60),
         outputs=Outputs(features=ROWS),
-        generator=teeter.seeds.stream(3, "select", 0),
+        generator=teeter.base.seeds.stream(3, "select", 0),
     )
     assert (
         learner.ask(6).tolist() == teeter.strategies.get("seeding-l2")().select(context, 6).tolist()

@@ -29,8 +29,8 @@ from example_learners import (
     network,
 )
 from teeter import Learner
+from teeter.base.files import write_state
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.files import write_state
 from teeter.models.networks import mlp
 from teeter.strategies import Context, Strategy
 from teeter.strategies.base import registry

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import teeter
+from teeter.base.files import read_state, write_state
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.files import read_state, write_state
 from teeter.model_files import file_digest, read_model, save_model
 from teeter.models.network_registry import build_network
 

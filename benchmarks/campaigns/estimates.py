@@ -22,7 +22,8 @@ import numpy.typing as npt
 import torch
 from sklearn.datasets import load_digits
 
-from teeter.arrays import describe_device
+from teeter.base.arrays import describe_device
+from teeter.base.version import __version__, commit
 from teeter.campaigns.classifiers import ClassifierKind
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import load_arrays, scale_features
@@ -31,7 +32,6 @@ from teeter.campaigns.settings import Settings
 from teeter.campaigns.stopping import estimate_accuracy
 from teeter.campaigns.training import train_model
 from teeter.encoders import encode_texts
-from teeter.version import __version__, commit
 
 sys.path.append(str(Path(__file__).parents[2]))
 

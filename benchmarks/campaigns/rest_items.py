@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 import teeter
-from teeter.arrays import describe_device
+from teeter.base.arrays import describe_device
+from teeter.base.version import __version__, commit
 from teeter.campaigns import Campaign, Settings
-from teeter.version import __version__, commit
 
 RESULT = Path(__file__).parent / "results" / "rest_items.json"
 SEED = 0

@@ -29,11 +29,11 @@ import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
-from teeter.arrays import choose_device, describe_device
+from teeter.base.arrays import choose_device, describe_device
+from teeter.base.version import commit
 from teeter.encoders import ContentKind, make_encoder
 from teeter.encoders import encoders as registry
 from teeter.learner import Learner
-from teeter.version import commit
 
 sys.path.append(str(Path(__file__).parents[2]))
 

@@ -26,13 +26,13 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from teeter.arrays import describe_device
+from teeter.base.arrays import describe_device
+from teeter.base.seeds import stream
+from teeter.base.version import __version__, commit
 from teeter.experiments.experiment import Experiment
 from teeter.experiments.settings import setting_named
 from teeter.models.network_registry import build_network_like
-from teeter.seeds import stream
 from teeter.training import FitJob, TrainingConfig, batched, fit_jobs
-from teeter.version import __version__, commit
 
 CASES = {
     "mnist": ((100, 40), (320, 40), (1020, 40)),

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.version import __version__, commit
 from teeter.campaigns.classifiers import ignore_few_labels_warning, linear_head
 from teeter.campaigns.cross_fitting import cross_fit, fit_temperature
 from teeter.campaigns.finish.class_shares import estimate_class_shares
@@ -43,7 +44,6 @@ from teeter.campaigns.finish.promise import (
     make_steps,
 )
 from teeter.campaigns.saved_models import scale_features
-from teeter.version import __version__, commit
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -466,7 +466,7 @@ def _use_one_thread() -> None:
 def _simulate(arguments: tuple[str, Path, int]) -> dict[str, Any]:
     import torch
 
-    from teeter.arrays import describe_device
+    from teeter.base.arrays import describe_device
 
     result = simulate(*arguments)
     # With each campaign, because runs on several machines may be summarized together.

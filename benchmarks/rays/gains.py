@@ -20,10 +20,10 @@ import torch
 
 from teeter.analysis.run_comparison import compare_strategies
 from teeter.analysis.statistics import gain_over
-from teeter.arrays import choose_device, describe_device
+from teeter.base.arrays import choose_device, describe_device
+from teeter.base.version import __version__, commit
 from teeter.experiments import run_setting
 from teeter.experiments.settings import Setting, setting_named
-from teeter.version import __version__, commit
 
 REPETITIONS = 5
 BASELINE = "random"

@@ -23,7 +23,9 @@ import torch
 from cases import CASES, CaseSpec, Folders, Pool, load_pool
 from torch import Tensor
 
-from teeter.arrays import choose_device, describe_device
+from teeter.base.arrays import choose_device, describe_device
+from teeter.base.seeds import normal, stream
+from teeter.base.version import __version__, commit
 from teeter.kernels.directions import (
     BLOCK,
     Directions,
@@ -32,8 +34,6 @@ from teeter.kernels.directions import (
     subspace_directions,
 )
 from teeter.kernels.ldm import ldm_by_rays
-from teeter.seeds import normal, stream
-from teeter.version import __version__, commit
 
 RAYS = 512
 REFERENCE_RAYS = 8_192

@@ -159,9 +159,9 @@ def measure_drawing(rows: int, width: int, n: int) -> dict[str, Any]:
 
     Fetched rows are random numbers, so that reading files is left out.
     """
+    from teeter.base.seeds import stream
     from teeter.kernels.seeding import ldm_log_weights
     from teeter.kernels.streaming_seeding import seed_streaming
-    from teeter.seeds import stream
 
     memory_before = read_own_memory("VmRSS")
     generator = np.random.default_rng(0)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from teeter.arrays import describe_device
-from teeter.version import __version__, commit
+from teeter.base.arrays import describe_device
+from teeter.base.version import __version__, commit
 
 
 def measure_seconds(

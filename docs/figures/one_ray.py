@@ -20,8 +20,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from torch import Tensor
 
+from teeter.base.seeds import stream
 from teeter.kernels.ldm import flip_rates
-from teeter.seeds import stream
 
 COLOURS = ["#4878a8", "#d1813c", "#5b9a5b"]
 STRENGTHS = [0.12, 0.3, 0.6]

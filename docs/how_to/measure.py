@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import teeter
-from teeter.arrays import describe_device
+from teeter.base.arrays import describe_device
 from teeter.campaigns import Settings
 from teeter.datasets import LabelledRows, load_dataset, make_long_tailed
 from teeter.experiments import read_run, setting_named

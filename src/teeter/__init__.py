@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from teeter.base.lazy_imports import import_lazily
+from teeter.base.version import __version__
 from teeter.errors import TeeterError
-from teeter.lazy_imports import import_lazily
-from teeter.version import __version__
 
 if TYPE_CHECKING:
     from teeter import strategies
-    from teeter.arrays import working_memory
+    from teeter.base.arrays import working_memory
+    from teeter.base.seeds import portable
     from teeter.campaigns.campaign import Campaign
     from teeter.classifier import Classifier, load_classifier
     from teeter.client import connect
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from teeter.model_files import save_model
     from teeter.models.observe import observe
     from teeter.models.outputs import Outputs
-    from teeter.seeds import portable
     from teeter.strategies.api import ldm, scores, select
     from teeter.training.config import TrainingConfig
 
@@ -48,7 +48,8 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "arrays": ["working_memory"],
+        "base.arrays": ["working_memory"],
+        "base.seeds": ["portable"],
         "campaigns.campaign": ["Campaign"],
         "classifier": ["Classifier", "load_classifier"],
         "client": ["connect"],
@@ -56,7 +57,6 @@ __getattr__, __dir__ = import_lazily(
         "model_files": ["save_model"],
         "models.observe": ["observe"],
         "models.outputs": ["Outputs"],
-        "seeds": ["portable"],
         "strategies.api": ["ldm", "scores", "select"],
         "training.config": ["TrainingConfig"],
     },

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import portable, stream
 from teeter.errors import MissingOutputError, StrategyError, TeeterError
 from teeter.models.outputs import Outputs
-from teeter.seeds import portable, stream
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy
 
 __all__ = ["CHECKS", "check_strategy", "example_context"]

@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from teeter.base.files import atomic_write
+from teeter.base.model_servers import RefusedRedirects
+from teeter.base.version import __version__
 from teeter.campaigns.agreement import AgreementScore
 from teeter.campaigns.columns import ColumnType, TableColumn
 from teeter.campaigns.consensus import ConsensusLabel
@@ -60,9 +63,6 @@ from teeter.errors import (
     UnknownItemError,
     UnknownNameError,
 )
-from teeter.files import atomic_write
-from teeter.model_servers import RefusedRedirects
-from teeter.version import __version__
 
 __all__ = ["RemoteCampaign", "connect"]
 

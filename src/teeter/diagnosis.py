@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
 
+from teeter.base.version import __version__, commit
 from teeter.datasets.locate import search_folders
 from teeter.encoders import AUTO, ContentKind, choose_encoder, encoders, is_installed, names
 from teeter.errors import MissingExtraError, PluginError
-from teeter.version import __version__, commit
 
 __all__ = ["Device", "Diagnosis", "EncoderCheck", "Extra", "Folder", "diagnose"]
 

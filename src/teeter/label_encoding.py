@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from teeter.base.registry import did_you_mean
 from teeter.errors import InputError
-from teeter.registry import did_you_mean
 
 __all__ = [
     "as_list",

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from teeter.arrays import choose_device
+from teeter.base.arrays import choose_device
+from teeter.base.files import load_weights, merge_arrays, read_state, split_arrays, write_state
+from teeter.base.seeds import seeded_global_rng, stream, validate_seed
 from teeter.errors import FileError, InputError, TeeterError
-from teeter.files import load_weights, merge_arrays, read_state, split_arrays, write_state
 from teeter.label_encoding import (
     as_list,
     as_row_indices,
@@ -38,7 +39,6 @@ from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of, clone_with_seed, require_classifier
 from teeter.models.skorch_model import disable_train_split
 from teeter.pool import Pool
-from teeter.seeds import seeded_global_rng, stream, validate_seed
 from teeter.strategies.api import make_strategy, strategy_options
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.training import (

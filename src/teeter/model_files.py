@@ -17,10 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from teeter.arrays import TILE, as_tensor, full_precision_matmul
+from teeter.base.arrays import TILE, as_tensor, full_precision_matmul
+from teeter.base.files import load_weights, read_state, write_state
+from teeter.base.registry import did_you_mean
+from teeter.base.seeds import stream
 from teeter.datasets.array_files import Head
 from teeter.errors import FileError, InputError, PluginError, UnknownNameError
-from teeter.files import load_weights, read_state, write_state
 from teeter.label_encoding import class_names
 from teeter.models.network_registry import NETWORKS, build_network, network_names
 from teeter.models.torch_model import (
@@ -32,8 +34,6 @@ from teeter.models.torch_model import (
     forward_with_features,
     linear_layer,
 )
-from teeter.registry import did_you_mean
-from teeter.seeds import stream
 
 __all__ = ["SavedModel", "file_digest", "read_model", "save_model"]
 

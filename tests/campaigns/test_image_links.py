@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from teeter.campaigns import Campaign, Settings, outbound_http
+from teeter.base import outbound_http
+from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.import_export import read_items
 from teeter.errors import FileError, InputError, PermissionDeniedError, ServerError

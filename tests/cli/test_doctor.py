@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Teeter
-from teeter.version import __version__
+from teeter.base.version import __version__
 
 TITLES = ["Versions", "Packages", "Devices", "Extras", "Encoders", "Folders"]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from teeter import checks, strategies
+from teeter.base.seeds import stream
 from teeter.errors import MissingOutputError, StrategyError
-from teeter.seeds import stream
 from teeter.strategies import Context, Strategy, TopKStrategy
 
 CHECKS = {check.__name__: check for check in checks.CHECKS}

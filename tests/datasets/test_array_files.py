@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from teeter import arrays
-from teeter.arrays import as_tensor
+from teeter.base import arrays
+from teeter.base.arrays import as_tensor
 from teeter.datasets.array_files import PoolFile, read_head, read_pool
 from teeter.errors import FileError, InputError, UnknownNameError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from teeter import arrays
+from teeter.base import arrays
 from teeter.datasets.parquet_files import read_parquet, require_parquet_size
 from teeter.errors import FileError
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from teeter.base.worker_process import WorkerDiedError
 from teeter.distributed import executors
 from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan, run_task
 from teeter.errors import InputError, TeeterError
-from teeter.worker_process import WorkerDiedError
 
 TASKS = "distributed.worker_tasks"
 

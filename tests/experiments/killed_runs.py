@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from teeter.base.worker_process import worker_context
 from teeter.experiments.results import Round
 from teeter.experiments.run_folder import RunFolder
 from teeter.experiments.runner import run_setting
 from teeter.experiments.settings import Setting
 from teeter.experiments.tracking import Tracker
-from teeter.worker_process import worker_context
 
 
 def run_until_killed(

@@ -13,8 +13,8 @@ from torch import Tensor
 from peak_memory import measure_peak_memory
 from reference import badge as literal
 from reference.seeding import sequence_law
+from teeter.base.seeds import stream
 from teeter.kernels.badge import GradientDistance, gradient_errors, seed_gradients
-from teeter.seeds import stream
 
 
 def make_outputs(

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from peak_memory import measure_peak_memory
 from reference import bait as literal
+from teeter.base.seeds import stream
 from teeter.errors import InputError
 from teeter.kernels import bait as bait_module
 from teeter.kernels.bait import Form, bait, fisher_factors, peak_memory
-from teeter.seeds import stream
 
 
 def make_outputs(rows: int, classes: int, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:

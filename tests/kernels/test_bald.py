@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from reference import bald as literal
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels.bald import mutual_information, p_log_p, variation_ratio
-from teeter.seeds import stream
 
 LOGITS = arrays.arrays(
     np.float64,

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from reference import batchbald as literal
 from reference.uncertainty import probabilities
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels import batchbald
 from teeter.kernels.bald import mutual_information
 from teeter.kernels.batchbald import Configurations, batch_bald, information_gains
-from teeter.seeds import stream
 
 FLOAT64 = torch.float64
 

@@ -11,10 +11,10 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor
 
 from reference import clustering as literal
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
 from teeter.kernels.kmeans import k_means
-from teeter.seeds import stream
 
 
 def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from teeter.base.seeds import portable, stream
 from teeter.kernels import directions as directions_module
 from teeter.kernels.directions import (
     BLOCK,
@@ -12,7 +13,6 @@ from teeter.kernels.directions import (
     draw_directions,
     subspace_directions,
 )
-from teeter.seeds import portable, stream
 
 WEIGHT = torch.zeros(3, 40)
 BIAS = torch.zeros(3)

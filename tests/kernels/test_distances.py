@@ -10,8 +10,8 @@ from torch import Tensor
 import teeter
 from reference import seeding as literal
 from teeter import Outputs
+from teeter.base.seeds import stream
 from teeter.kernels.distances import Cosine, Euclidean
-from teeter.seeds import stream
 
 
 def draw(rows: int, width: int, seed: int) -> Tensor:

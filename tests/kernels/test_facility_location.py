@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import facility_location as literal
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels import facility_location as facility_location_module
 from teeter.kernels.facility_location import facility_location, refresh_bounds, top_rows
-from teeter.seeds import stream
 
 
 def draw(rows: int, width: int, seed: int) -> Tensor:

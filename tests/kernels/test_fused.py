@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from teeter.base.seeds import portable
 from teeter.kernels import fused
 from teeter.kernels.fused import use_fused_kernel
-from teeter.seeds import portable
 
 
 @pytest.mark.gpu

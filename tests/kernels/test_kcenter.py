@@ -10,10 +10,10 @@ from torch import Tensor
 
 from peak_memory import measure_peak_memory
 from reference import kcenter as literal
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels import kcenter
 from teeter.kernels.kcenter import k_center
-from teeter.seeds import stream
 
 
 def draw(rows: int, width: int, seed: int, name: str = "features") -> Tensor:

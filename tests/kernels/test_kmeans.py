@@ -12,10 +12,10 @@ from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
 from reference import clustering as literal
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels import kmeans
 from teeter.kernels.kmeans import assign_to_nearest, k_means
-from teeter.seeds import stream
 
 
 def greedy_start(features: Tensor, clusters: int, *, generator: Generator) -> Tensor:

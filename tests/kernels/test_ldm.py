@@ -12,6 +12,7 @@ from torch import Tensor
 import teeter
 from ldm_cases import Case, draw_directions, make_case, seed_of_directions, with_mirrors
 from reference import ldm as literal
+from teeter.base.seeds import stream
 from teeter.errors import InputError
 from teeter.kernels.ldm import (
     BLOCK,
@@ -23,7 +24,6 @@ from teeter.kernels.ldm import (
     ray_directions,
     subspace_directions,
 )
-from teeter.seeds import stream
 
 
 def compute_by_rays(case: Case, directions: object, **options: object) -> Tensor:

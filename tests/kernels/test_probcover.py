@@ -13,10 +13,10 @@ from torch import Tensor
 
 from peak_memory import measure_peak_memory
 from reference import probcover as literal
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream
 from teeter.kernels.distances import Cosine
 from teeter.kernels.probcover import _Neighbourhoods, probcover, purity_radius
-from teeter.seeds import stream
 
 slow = pytest.mark.slow
 

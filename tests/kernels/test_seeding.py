@@ -13,9 +13,9 @@ from scipy import stats
 from torch import Tensor
 
 from reference import seeding as literal
+from teeter.base.seeds import stream
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.seeding import ldm_log_weights, seed_rows
-from teeter.seeds import stream
 
 few_or_many_draws = pytest.mark.parametrize(
     "draws", [250, pytest.param(4000, marks=pytest.mark.slow)]

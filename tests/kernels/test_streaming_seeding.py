@@ -14,11 +14,11 @@ from torch import Tensor
 
 from kernels.test_seeding import chi_squared, draw
 from reference import seeding as literal
+from teeter.base.seeds import stream
 from teeter.kernels import streaming_seeding
 from teeter.kernels.distances import Cosine
 from teeter.kernels.seeding import ldm_log_weights, ldm_seeding
 from teeter.kernels.streaming_seeding import seed_streaming
-from teeter.seeds import stream
 
 
 def seed_from(

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import teeter
+from teeter.base.seeds import stream
 from teeter.models.networks import he_normal, k_cnn, mlp, resnet_18, s_cnn, wrn_16_8
-from teeter.seeds import stream
 
 
 @pytest.mark.parametrize(

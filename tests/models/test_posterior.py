@@ -13,10 +13,10 @@ from torch.utils.data import TensorDataset
 
 import teeter
 from teeter import Outputs
+from teeter.base.seeds import seeded_global_rng
 from teeter.errors import InputError
 from teeter.models.networks import mlp
 from teeter.models.posterior import dropout_logits, stacked_logits
-from teeter.seeds import seeded_global_rng
 
 ROWS = torch.randn(150, 6, generator=torch.Generator().manual_seed(0))
 

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 import teeter
 from teeter import Outputs
+from teeter.base.seeds import seeded_global_rng
 from teeter.errors import InputError, MissingOutputError
-from teeter.seeds import seeded_global_rng
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5))
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.seeds import stream
+from teeter.base.seeds import stream
 
 Array = npt.NDArray[np.float64]
 

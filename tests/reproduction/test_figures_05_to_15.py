@@ -36,9 +36,9 @@ from reproduction.figure_15_variants import (
 )
 from reproduction.item import HOLDS, IN_PART, NOT, StudyConfig
 from reproduction.shared_runs import make_digits_setting
+from teeter.base.seeds import normal, stream
 from teeter.kernels.ldm import paper_sigmas
 from teeter.models.outputs import Outputs
-from teeter.seeds import normal, stream
 
 RNG = np.random.default_rng(2)
 

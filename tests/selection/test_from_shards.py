@@ -18,6 +18,7 @@ import torch
 
 import teeter
 from small_shards import FEATURES, HEAD, ROWS, WIDTH, as_lists, ldm_values, select_rows
+from teeter.base.seeds import derive_seed, stream
 from teeter.datasets import shards as shards_module
 from teeter.datasets.shards import open_shards
 from teeter.distributed import executors, scoring
@@ -25,7 +26,6 @@ from teeter.distributed.executors import LocalExecutor, Task, make_executor
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
-from teeter.seeds import derive_seed, stream
 from teeter.selection import from_shards, select_from_shards
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")

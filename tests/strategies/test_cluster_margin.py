@@ -14,10 +14,10 @@ from torch import Tensor
 
 import teeter
 from teeter import Outputs
+from teeter.base.seeds import stream
 from teeter.checks import example_context
 from teeter.errors import InputError
 from teeter.kernels.clustering import average_linkage
-from teeter.seeds import stream
 from teeter.strategies import Context, get
 
 

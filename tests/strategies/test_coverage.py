@@ -13,9 +13,9 @@ from torch import Tensor
 
 import teeter
 from teeter import Outputs
+from teeter.base.seeds import stream
 from teeter.checks import example_context
 from teeter.errors import InputError, MissingOutputError
-from teeter.seeds import stream
 from teeter.strategies import get
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from teeter import TrainingConfig
+from teeter.base.seeds import stream
 from teeter.errors import TrainingError
 from teeter.models.networks import mlp, s_cnn
-from teeter.seeds import stream
 from teeter.training import FitJob, FitResult, fit_jobs
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.batched_network import BatchedNetworks, DropoutMasks

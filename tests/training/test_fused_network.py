@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="needs Triton")
 
+from teeter.base.seeds import stream
 from teeter.models.networks import he_normal, k_cnn, mlp, s_cnn
-from teeter.seeds import stream
 from teeter.training import FitJob, TrainingConfig, batched_program
 from teeter.training.batched import fit_batched
 from teeter.training.config import make_optimizer

@@ -14,9 +14,9 @@ from torch.utils.data import TensorDataset
 
 from reference.training import adam
 from teeter import Learner, TrainingConfig
+from teeter.base.seeds import seeded_global_rng
 from teeter.errors import TrainingError
 from teeter.models.networks import mlp
-from teeter.seeds import seeded_global_rng
 from teeter.training import FitJob, FitResult, evaluate_logits, fit_jobs
 from teeter.training import config as rules
 

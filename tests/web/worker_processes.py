@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from teeter.base.worker_process import Handler, Report
 from teeter.errors import InputError
 from teeter.web.background_requests import (
     Activity,
@@ -15,7 +16,6 @@ from teeter.web.background_requests import (
     StatusReport,
     TaskRequest,
 )
-from teeter.worker_process import Handler, Report
 
 
 @dataclass(frozen=True)

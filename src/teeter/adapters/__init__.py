@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teeter.lazy_imports import import_lazily
+from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.adapters.hf_columns import labels_of
@@ -38,7 +38,8 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "huggingface": ["Images", "Texts", "labels_of"],
+        "hf_columns": ["labels_of"],
+        "huggingface": ["Images", "Texts"],
         "lightning": ["LightningTraining"],
         "sentence_transformers": ["SentenceEncoder"],
         "skactiveml": ["TeeterStrategy"],

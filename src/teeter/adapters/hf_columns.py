@@ -9,9 +9,9 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.registry import did_you_mean
 from teeter.errors import InputError
 from teeter.models.inputs import take_rows
-from teeter.registry import did_you_mean
 
 __all__ = ["Table", "columns_of", "labels_of", "read_cells"]
 

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from teeter.base.registry import did_you_mean
+from teeter.base.seeds import stream
 from teeter.errors import InputError, MissingExtraError, TrainingError
 from teeter.models.inputs import adapt_to, as_one_batch, count_rows, take_rows
 from teeter.models.torch_model import prepare_batch
-from teeter.registry import did_you_mean
-from teeter.seeds import stream
 from teeter.training import FitJob, FitResult, Trainer
 from teeter.training.config import shuffled_batches
 

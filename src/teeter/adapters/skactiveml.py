@@ -12,12 +12,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from teeter.base.seeds import seeded_global_rng
 from teeter.errors import InputError, MissingExtraError
 from teeter.models.inputs import flat_rows
 from teeter.models.observe import observe
 from teeter.models.outputs import Outputs
 from teeter.models.sklearn_model import classes_of, clone_with_seed
-from teeter.seeds import seeded_global_rng
 from teeter.strategies import Context, ScoringStrategy, Strategy
 from teeter.strategies.api import build_context, make_strategy
 

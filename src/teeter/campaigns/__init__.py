@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from teeter.base.lazy_imports import import_lazily
 from teeter.errors import MissingExtraError
-from teeter.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement

@@ -1,6 +1,6 @@
 """Back up and restore a campaign's SQLite file, and write such files atomically.
 
-A database cannot be written through ``teeter.files.atomic_open``: SQLite opens files by their name
+A database cannot be written through ``teeter.base.files.atomic_open``: SQLite opens files by their name
 and keeps a log beside them. ``atomic_file`` gives it a temporary name instead.
 """
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.seeds import stream_seed, validate_seed
 from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.change_items import change_item, put_back_items, withdraw_items
@@ -126,7 +127,6 @@ from teeter.campaigns.trust import carry_trust, require_trusted_folder, trust_fo
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
 from teeter.errors import FileError, InputError
-from teeter.seeds import stream_seed, validate_seed
 
 __all__ = [
     "Campaign",

@@ -24,11 +24,11 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+from teeter.base.model_servers import make_opener, read_key
 from teeter.campaigns.clock import utc_now
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.descriptions import readable_name
 from teeter.errors import InputError, ServerError, ServerUnavailableError
-from teeter.model_servers import make_opener, read_key
 
 __all__ = [
     "KEY_VARIABLE",

@@ -30,8 +30,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from teeter.base.registry import did_you_mean
 from teeter.errors import InputError, UnknownNameError
-from teeter.registry import did_you_mean
 from teeter.spreadsheet_cells import is_number
 
 __all__ = [

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.backup import atomic_file, copy_intact_backup
 from teeter.campaigns.db import Connection, Database, StoredCampaign
 from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
@@ -14,7 +15,6 @@ from teeter.campaigns.location import find_campaign, is_url, split_location
 from teeter.campaigns.settings import settings_from_json, settings_to_dict
 from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = ["copy_campaign", "copy_to_location", "restore_to_database"]
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.class_files import name_column
 from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.items import require_valid_unicode
 from teeter.datasets.file_checks import parse_errors
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = [
     "class_texts",

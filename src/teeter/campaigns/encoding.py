@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.db import (
     CampaignRepository,
     Connection,
@@ -36,7 +37,6 @@ from teeter.encoders import (
     resolve_encoder,
 )
 from teeter.errors import InputError, StoreError
-from teeter.seeds import stream_seed
 
 __all__ = [
     "ENOUGH_TO_BEGIN",

@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from teeter.base.files import atomic_open, atomic_write
 from teeter.campaigns.columns import ColumnType, format_cell, replace_surrogates
 from teeter.campaigns.export_columns import ExportColumns, rename_imported
 from teeter.campaigns.export_rows import ExportRow
 from teeter.errors import FileError
-from teeter.files import atomic_open, atomic_write
 
 __all__ = ["file_system_name", "write_image_folder"]
 

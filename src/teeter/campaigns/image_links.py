@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from teeter.base.files import atomic_write
+from teeter.base.outbound_http import Resolver, send_request
 from teeter.campaigns.image_formats import image_suffix
-from teeter.campaigns.outbound_http import Resolver, send_request
 from teeter.errors import (
     FileError,
     MissingExtraError,
@@ -24,7 +25,6 @@ from teeter.errors import (
     ServerError,
     TeeterError,
 )
-from teeter.files import atomic_write
 
 __all__ = ["ImageFetcher", "is_link", "replace_image_links"]
 

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from teeter.base.files import LfCsvStream, atomic_open, atomic_write
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.columns import (
     ImportedTable,
     TableRow,
@@ -43,8 +45,6 @@ from teeter.datasets.text_columns import TEXT_COLUMNS, find_label_column, find_t
 from teeter.datasets.text_templates import TextTemplate, parse_text_template
 from teeter.encoders import format_card
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
-from teeter.files import LfCsvStream, atomic_open, atomic_write
-from teeter.registry import did_you_mean
 from teeter.spreadsheet_cells import escape_formula
 
 __all__ = [

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.consensus import majority_labels
 from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
 from teeter.campaigns.db.imported_tables import NewRow
@@ -28,7 +29,6 @@ from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.datasets.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError
-from teeter.seeds import stream_seed
 
 __all__ = ["StoredImport", "require_kind", "store_items"]
 

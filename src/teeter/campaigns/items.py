@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.files import resolve_inside
 from teeter.campaigns.columns import (
     TableRow,
     format_cell,
@@ -23,7 +24,6 @@ from teeter.campaigns.enums import ItemKind
 from teeter.encoders import format_card
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError
-from teeter.paths import resolve_inside
 
 __all__ = [
     "Item",

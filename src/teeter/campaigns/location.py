@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.db import Database, StoredCampaign
 from teeter.campaigns.db.campaigns import list_campaigns
 from teeter.campaigns.db.classes import require_distinct_names
 from teeter.campaigns.items import require_printable, require_valid_unicode
 from teeter.errors import InputError, StoreError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = [
     "as_class_name",

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.db import CampaignRepository, Connection, Database
 from teeter.campaigns.db.people import StoredPerson
 from teeter.campaigns.enums import Permission, Role
@@ -17,7 +18,6 @@ from teeter.errors import (
     UnknownAnnotatorError,
     UnknownNameError,
 )
-from teeter.registry import did_you_mean
 
 __all__ = [
     "PERMISSIONS",

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.seeds import stream
 from teeter.campaigns.cross_fitting import out_of_fold
 from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
@@ -21,7 +22,6 @@ from teeter.campaigns.results import SuspectLabel
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.training import labelled_items, load_learner, load_picker, predict_rows
 from teeter.learner import Learner
-from teeter.seeds import stream
 
 __all__ = ["choose_picks", "find_suspects"]
 

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.classifiers import HEAD_OUTPUTS, ClassifierKind
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.enums import ItemKind
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = [
     "IMPORTED",

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.registry import did_you_mean
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.db import (
     CampaignRepository,
     Connection,
@@ -41,8 +43,6 @@ from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.datasets.table_files import TABLE_SUFFIXES, is_missing, read_table
 from teeter.errors import InputError
-from teeter.registry import did_you_mean
-from teeter.seeds import stream_seed
 
 __all__ = [
     "BLIND_SHARE",

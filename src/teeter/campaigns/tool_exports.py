@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.files import atomic_open, atomic_write
 from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.export_columns import ExportColumns
 from teeter.campaigns.export_rows import ExportRow, shown_content
 from teeter.errors import InputError
-from teeter.files import atomic_open, atomic_write
 
 __all__ = ["CLEANLAB_NEEDS_LABELS", "write_cleanlab", "write_label_studio", "write_spacy"]
 

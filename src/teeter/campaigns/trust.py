@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from teeter.base.files import write_private
 from teeter.campaigns.db import Database
 from teeter.errors import FileError, InputError
-from teeter.files import write_private
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign

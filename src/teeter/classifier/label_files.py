@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from teeter.base.files import LfCsvStream, atomic_open, write_errors
 from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
 from teeter.datasets.file_checks import require_file
 from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
@@ -24,7 +25,6 @@ from teeter.datasets.text_templates import parse_text_template
 from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, MissingExtraError
-from teeter.files import LfCsvStream, atomic_open, write_errors
 from teeter.spreadsheet_cells import escape_formula
 
 __all__ = ["LabelledFile", "label_file"]

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.files import atomic_write
 from teeter.classifier.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import ContentKind, Encoder, EncoderState, is_own_encoder, make_encoder
 from teeter.errors import FileError, InputError
-from teeter.files import atomic_write
 
 __all__ = ["load_classifier", "save_classifier"]
 

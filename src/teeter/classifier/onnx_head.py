@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.files import atomic_write, write_errors
 from teeter.classifier.classifier import Classifier
 from teeter.errors import FileError, MissingExtraError
-from teeter.files import atomic_write, write_errors
 
 __all__ = ["write_onnx_head"]
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from teeter.base.version import __version__
 from teeter.cli.bench import bench
 from teeter.cli.campaign import campaign
 from teeter.cli.datasets import datasets
@@ -28,7 +29,6 @@ from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
 from teeter.cli.try_sample import try_sample
 from teeter.cli.webhooks import webhook
-from teeter.version import __version__
 
 __all__ = ["app", "main"]
 

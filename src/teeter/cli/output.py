@@ -104,7 +104,7 @@ def atomic_text_file(path: Path) -> Iterator[TextIO]:
     Raises:
         FileError: If it cannot be written.
     """
-    from teeter.files import atomic_open
+    from teeter.base.files import atomic_open
 
     try:
         # Resolved, so that a link stays a link and the file it points to is replaced.

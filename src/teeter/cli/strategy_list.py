@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from teeter.base.registry import entry_points_by_name
 from teeter.errors import PluginError
-from teeter.registry import entry_points_by_name
 
 __all__ = [
     "STRATEGY_LIST",

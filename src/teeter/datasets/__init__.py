@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teeter.lazy_imports import import_lazily
+from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.datasets.array_files import Head, PoolFile, pool_from_table, read_head, read_pool

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from teeter.base.registry import Plugins, did_you_mean
 from teeter.datasets import classes
 from teeter.datasets.formats.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
 from teeter.datasets.formats.idx import IDX_FILES, read_idx_files
@@ -52,7 +53,6 @@ from teeter.datasets.splits import (
     without_columns,
 )
 from teeter.errors import UnknownNameError
-from teeter.registry import Plugins, did_you_mean
 
 __all__ = ["DatasetSpec", "find_spec", "locate_dataset", "names"]
 

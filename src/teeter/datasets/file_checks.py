@@ -73,7 +73,7 @@ def require_unpacked_size(path: str | Path, size: int, limit: int | None = None)
         # Imported here, because a server that reads small files needs no torch.
         import torch
 
-        from teeter import arrays
+        from teeter.base import arrays
 
         limit = arrays.available_memory(torch.device("cpu")) // 2
         reason = ", half of the free memory"

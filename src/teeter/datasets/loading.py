@@ -7,13 +7,13 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
+from teeter.base.seeds import validate_seed
 from teeter.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
 from teeter.datasets.embeddings import find_embeddings, with_embeddings
 from teeter.datasets.locate import LocatedFiles, candidate_folders, search_folders
 from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, RawDataset, hold_out
 from teeter.datasets.tensors import image_tensor, row_tensor
 from teeter.errors import FileError
-from teeter.seeds import validate_seed
 
 __all__ = ["load_dataset"]
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.registry import did_you_mean
 from teeter.datasets.file_checks import parse_errors, require_file
 from teeter.datasets.parquet_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = ["SHARD_ROWS", "Shard", "Shards", "open_shards"]
 

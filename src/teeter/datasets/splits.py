@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.seeds import stream, validate_seed
 from teeter.errors import FileError, InputError
-from teeter.seeds import stream, validate_seed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
 
+from teeter.base.registry import did_you_mean
 from teeter.errors import InputError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = ["TextTemplate", "parse_text_template"]
 

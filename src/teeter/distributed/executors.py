@@ -17,8 +17,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
 from teeter.errors import InputError, TeeterError
-from teeter.worker_process import Handler, WorkerDiedError, WorkerProcess
 
 __all__ = [
     "MAX_ATTEMPTS",

@@ -12,12 +12,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from teeter.base.threads import limit_threads
 from teeter.datasets.array_files import Head, read_head
 from teeter.datasets.shards import Shards
 from teeter.errors import FileError, InputError
 from teeter.model_files import SavedModel, file_digest, read_model
 from teeter.models.outputs import Outputs
-from teeter.threads import limit_threads
 
 __all__ = ["FeatureSource", "LoadedSource", "make_feature_source"]
 

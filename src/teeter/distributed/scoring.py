@@ -20,11 +20,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from teeter.base.files import atomic_open, atomic_write, read_state, write_errors, write_state
+from teeter.base.threads import prefetch
+from teeter.base.version import __version__
 from teeter.datasets.shards import Shard, Shards
 from teeter.distributed.executors import Task
 from teeter.distributed.feature_source import FeatureSource, LoadedSource
 from teeter.errors import FileError, InputError
-from teeter.files import atomic_open, atomic_write, read_state, write_errors, write_state
 from teeter.kernels.ldm import (
     Directions,
     SubspaceDirections,
@@ -35,8 +37,6 @@ from teeter.kernels.ldm import (
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import build_context, make_strategy
 from teeter.strategies.base import TopKStrategy
-from teeter.threads import prefetch
-from teeter.version import __version__
 
 __all__ = ["ScoringJob", "make_scoring_tasks", "read_scores", "score_shard", "write_reference"]
 

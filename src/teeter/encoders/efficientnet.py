@@ -62,8 +62,8 @@ class EfficientNetEncoder(ImageEncoder):
 
     def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the pooled features of pictures."""
+        from teeter.base.threads import run_in_threads
         from teeter.encoders.efficientnet_network import FEATURES
-        from teeter.threads import run_in_threads
 
         vectors = np.empty((len(pictures), FEATURES), dtype=np.float32)
 

@@ -17,9 +17,9 @@ from urllib.parse import urldefrag
 
 import numpy as np
 
+from teeter.base.model_servers import make_opener, read_key
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, normalize_rows, run_encoder
 from teeter.errors import InputError, ServerError, ServerUnavailableError
-from teeter.model_servers import make_opener, read_key
 
 __all__ = ["KEY_VARIABLE", "EndpointEncoder"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.files import resolve_inside
 from teeter.encoders.encoder import ContentKind, Encoder, EncoderFunction, Encoding, run_encoder
 from teeter.errors import FileError, InputError, PluginError
-from teeter.paths import resolve_inside
 
 __all__ = ["FunctionEncoder"]
 

@@ -20,9 +20,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.files import resolve_inside
 from teeter.encoders.encoder import ContentKind, Encoder, Encoding, Vectors
 from teeter.errors import FileError, InputError, MissingExtraError
-from teeter.paths import resolve_inside
 
 __all__ = [
     "ImageEncoder",

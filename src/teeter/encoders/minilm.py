@@ -83,7 +83,7 @@ class MiniLMEncoder(Encoder):
 
     def encode(self, contents: Sequence[str]) -> Encoding:
         """Return the sentence embeddings of texts, of length 1."""
-        from teeter.threads import run_in_threads
+        from teeter.base.threads import run_in_threads
 
         # Before they are batched: a batch is limited by its number of tokens.
         token_ids = [self._tokenizer.tokenize(text) for text in contents]

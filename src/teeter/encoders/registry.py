@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from teeter.base.registry import Registry
 from teeter.encoders.encoder import ContentKind, Encoder
 from teeter.errors import InputError, MissingExtraError
-from teeter.registry import Registry
 
 __all__ = [
     "AUTO",

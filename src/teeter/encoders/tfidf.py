@@ -175,7 +175,7 @@ def _fit_projection(counts: Any) -> npt.NDArray[np.float32] | None:
     """Return the first singular vectors of sparse rows: (N, V) -> (D, V)."""
     from sklearn.decomposition import TruncatedSVD
 
-    from teeter.threads import limit_threads
+    from teeter.base.threads import limit_threads
 
     # The decomposition needs fewer components than texts and than terms.
     n_texts, n_terms = counts.shape

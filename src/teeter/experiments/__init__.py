@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teeter.lazy_imports import import_lazily
+from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.experiments.experiment import Experiment, initial_rows
@@ -81,10 +81,10 @@ __getattr__, __dir__ = import_lazily(
     {
         "experiment": ["Experiment", "initial_rows"],
         "results": [
-            "PHASES",
             "Cell",
             "Curves",
             "Failure",
+            "PHASES",
             "Round",
             "Run",
             "by_cells",
@@ -100,12 +100,6 @@ __getattr__, __dir__ = import_lazily(
             "setting_named",
             "setting_names",
         ],
-        "tracking": [
-            "TensorBoardTracker",
-            "Tracker",
-            "learner_row",
-            "make_tracker",
-            "round_key",
-        ],
+        "tracking": ["TensorBoardTracker", "Tracker", "learner_row", "make_tracker", "round_key"],
     },
 )

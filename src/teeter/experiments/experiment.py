@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from teeter.base.seeds import stream
 from teeter.datasets.loading import load_dataset
 from teeter.datasets.splits import LabelledRows, make_long_tailed, take
 from teeter.errors import InputError
@@ -18,7 +19,6 @@ from teeter.experiments.results import PHASES, Cell, Round
 from teeter.experiments.settings import Setting
 from teeter.learner import Learner
 from teeter.models.network_registry import build_network_like
-from teeter.seeds import stream
 
 __all__ = ["Experiment", "initial_rows"]
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from teeter.base.files import atomic_write, merge_arrays, read_state, split_arrays, write_state
 from teeter.errors import FileError, InputError
 from teeter.experiments.results import Cell, Failure, Round, Run, by_cells
 from teeter.experiments.settings import Setting
-from teeter.files import atomic_write, merge_arrays, read_state, split_arrays, write_state
 
 __all__ = ["Manifest", "RunFolder", "read_run", "run_lock"]
 

@@ -24,7 +24,9 @@ from typing import Any
 
 import torch
 
-from teeter.arrays import choose_device, describe_device
+from teeter.base.arrays import choose_device, describe_device
+from teeter.base.files import atomic_write, round_trip
+from teeter.base.version import __version__, commit
 from teeter.distributed.executors import Executor, Task, run_plan
 from teeter.errors import InputError, TeeterError
 from teeter.experiments.experiment import Experiment
@@ -32,9 +34,7 @@ from teeter.experiments.results import Cell, Failure, Round, Run
 from teeter.experiments.run_folder import Manifest, RunFolder, run_lock
 from teeter.experiments.settings import Setting
 from teeter.experiments.tracking import Tracker, TrackerSet
-from teeter.files import atomic_write, round_trip
 from teeter.learner import Learner, fit_learners
-from teeter.version import __version__, commit
 
 __all__ = ["Progress", "run_group", "run_setting"]
 

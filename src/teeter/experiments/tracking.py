@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from teeter.base.registry import Plugins, did_you_mean
 from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
 from teeter.experiments.results import PHASES, Round, round_to_row
-from teeter.registry import Plugins, did_you_mean
 
 if TYPE_CHECKING:
     from teeter.experiments.settings import Setting

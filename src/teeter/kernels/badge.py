@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import full_precision_matmul, pad_to_tile
+from teeter.base.arrays import full_precision_matmul, pad_to_tile
 from teeter.kernels.distances import distance_tiles, refine_cancelled, squared_distances
 from teeter.kernels.seeding import seed_rows
 

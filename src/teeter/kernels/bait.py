@@ -30,7 +30,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from teeter.arrays import available_memory
+from teeter.base.arrays import available_memory
 from teeter.errors import InputError
 
 __all__ = ["Form", "bait", "fisher_factors", "peak_memory"]

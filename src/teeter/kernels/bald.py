@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from teeter.arrays import tiles
+from teeter.base.arrays import tiles
 
 __all__ = ["mutual_information", "p_log_p", "variation_ratio"]
 

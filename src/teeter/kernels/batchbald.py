@@ -23,10 +23,10 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile
+from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile
+from teeter.base.seeds import uniform
 from teeter.kernels.bald import mutual_information, p_log_p
 from teeter.kernels.facility_location import ROUNDING, fill_remaining, refresh_bounds, top_rows
-from teeter.seeds import uniform
 
 __all__ = ["Configurations", "batch_bald", "information_gains"]
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import TILE, full_precision_matmul, pad_to_tile, tiles
+from teeter.base.arrays import TILE, full_precision_matmul, pad_to_tile, tiles
+from teeter.base.seeds import uniform
 from teeter.kernels.distances import Euclidean, squared_distances
 from teeter.kernels.kmeans import assign_to_nearest
-from teeter.seeds import uniform
 
 __all__ = ["average_linkage", "round_robin", "typical_rows"]
 

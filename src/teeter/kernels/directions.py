@@ -32,7 +32,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from teeter.seeds import is_portable, normal, stream
+from teeter.base.seeds import is_portable, normal, stream
 
 __all__ = [
     "BLOCK",

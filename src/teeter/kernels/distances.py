@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from teeter.arrays import full_precision_matmul, pad_to_tile, tiles
+from teeter.base.arrays import full_precision_matmul, pad_to_tile, tiles
 
 __all__ = [
     "NEGLIGIBLE",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile, tiles
+from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile, tiles
 from teeter.kernels.distances import Cosine
 
 __all__ = ["ROUNDING", "facility_location", "fill_remaining", "refresh_bounds", "top_rows"]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import TILE
+from teeter.base.arrays import TILE
 from teeter.kernels.distances import Euclidean
 
 __all__ = ["k_center"]

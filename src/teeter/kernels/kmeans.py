@@ -62,9 +62,9 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import TILE, full_precision_matmul, pad_to_tile, tiles
+from teeter.base.arrays import TILE, full_precision_matmul, pad_to_tile, tiles
+from teeter.base.seeds import uniform
 from teeter.kernels.distances import NEGLIGIBLE, squared_distances, squared_lengths
-from teeter.seeds import uniform
 
 __all__ = ["assign_to_nearest", "k_means"]
 

@@ -16,7 +16,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from teeter.arrays import full_precision_matmul
+from teeter.base.arrays import full_precision_matmul
 from teeter.kernels.ldm import ray_directions
 
 __all__ = ["laplace_directions", "laplace_factors"]

@@ -60,7 +60,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile, tiles
+from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile, tiles
+from teeter.base.seeds import is_portable, normal, stream
+from teeter.base.threads import run_in_threads
 from teeter.kernels.directions import (
     BLOCK,
     DEFAULT_SUBSPACE,
@@ -73,8 +75,6 @@ from teeter.kernels.directions import (
 )
 from teeter.kernels.fused import MAX_FUSED_RANK, use_fused_kernel
 from teeter.kernels.ranks import lower_among_sorted, lower_by_own_ranks, lower_by_reference_ranks
-from teeter.seeds import is_portable, normal, stream
-from teeter.threads import run_in_threads
 
 if TYPE_CHECKING:
     from teeter.kernels.fused.subspace_rates import FusedSubspaceRates

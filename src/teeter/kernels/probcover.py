@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile
+from teeter.base.arrays import TILE, full_precision_matmul, memory_budget, pad_to_tile
 from teeter.kernels.distances import NEGLIGIBLE, Cosine
 from teeter.kernels.kcenter import k_center
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from teeter.base.threads import run_in_threads
 from teeter.kernels.fused import use_fused_kernel
-from teeter.threads import run_in_threads
 
 __all__ = ["lower_among_sorted", "lower_by_own_ranks", "lower_by_reference_ranks"]
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
+from teeter.base.seeds import uniform
 from teeter.kernels.distances import Cosine, Distance
 from teeter.kernels.fused import use_fused_kernel
-from teeter.seeds import uniform
 
 __all__ = ["accept_candidates", "ldm_log_weights", "ldm_seeding", "seed_rows"]
 

@@ -63,10 +63,10 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from teeter.arrays import full_precision_matmul
+from teeter.base.arrays import full_precision_matmul
+from teeter.base.seeds import uniform
 from teeter.kernels.distances import NEGLIGIBLE, Cosine
 from teeter.kernels.seeding import accept_candidates
-from teeter.seeds import uniform
 
 __all__ = ["seed_streaming"]
 

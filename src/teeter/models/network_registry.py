@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from teeter.base.registry import Plugins, did_you_mean
 from teeter.errors import InputError, PluginError, TeeterError
-from teeter.registry import Plugins, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn

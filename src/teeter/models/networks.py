@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from teeter.seeds import seeded_global_rng, stream, validate_seed
+from teeter.base.seeds import seeded_global_rng, stream, validate_seed
 
 __all__ = [
     "WideResNet",

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from teeter.arrays import as_tensor
+from teeter.base.arrays import as_tensor
+from teeter.base.seeds import validate_seed
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, batches, count_rows
 from teeter.models.outputs import OUTPUTS, Outputs, are_probabilities
@@ -19,7 +20,6 @@ from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
 from teeter.models.sklearn_model import has_predictions, observe_predictions, observe_sklearn
 from teeter.models.skorch_model import is_skorch, unwrap_network
 from teeter.models.torch_model import observe_torch
-from teeter.seeds import validate_seed
 
 __all__ = ["is_estimator", "is_estimator_class", "is_network", "observe"]
 

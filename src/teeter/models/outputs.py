@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.arrays import Array, as_tensor, full_precision_matmul, require_finite
+from teeter.base.arrays import Array, as_tensor, full_precision_matmul, require_finite
 from teeter.errors import InputError
 
 __all__ = ["OUTPUTS", "Outputs", "are_probabilities"]

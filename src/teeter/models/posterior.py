@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from teeter.base.seeds import seeded_global_rng, stream
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, is_stream
 from teeter.models.outputs import Outputs
@@ -22,7 +23,6 @@ from teeter.models.torch_model import (
     forward_logits,
     probe_batch,
 )
-from teeter.seeds import seeded_global_rng, stream
 
 __all__ = ["PASSES", "dropout_logits", "stacked_logits"]
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from teeter.arrays import choose_device
+from teeter.base.arrays import choose_device
 from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, is_stream
 from teeter.models.outputs import Outputs, are_probabilities

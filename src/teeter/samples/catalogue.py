@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from teeter.base.registry import did_you_mean
 from teeter.errors import InputError, MissingExtraError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = ["SAMPLES", "Sample", "SampleItem", "find_sample", "read_items"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teeter.lazy_imports import import_lazily
+from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.selection.api import run_selection, select_from_file, select_from_shards

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import as_tensor, choose_device, require_finite
+from teeter.base.arrays import as_tensor, choose_device, require_finite
 from teeter.datasets.array_files import PoolFile, has_vectors, pool_from_table, read_head, read_pool
 from teeter.datasets.label_column import Labels, read_labels
 from teeter.datasets.table_features import encode_table

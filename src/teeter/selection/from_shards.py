@@ -23,7 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.arrays import as_tensor
+from teeter.base.arrays import as_tensor
+from teeter.base.seeds import derive_seed, stream
+from teeter.base.version import __version__
 from teeter.datasets.array_files import read_pool
 from teeter.datasets.shards import Shards, open_shards
 from teeter.distributed.executors import Executor, run_plan
@@ -40,13 +42,11 @@ from teeter.kernels.ldm import default_rays
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs
-from teeter.seeds import derive_seed, stream
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
 from teeter.strategies.api import build_context
 from teeter.strategies.base import Strategy, TopKStrategy
 from teeter.strategies.ldm import Ldm, LdmS
-from teeter.version import __version__
 
 __all__ = ["ShardCandidates", "open_candidates"]
 

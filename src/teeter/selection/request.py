@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.seeds import validate_seed
 from teeter.datasets.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.directions import DEFAULT_SUBSPACE
-from teeter.seeds import validate_seed
 from teeter.selection.defaults import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,

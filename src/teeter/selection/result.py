@@ -12,11 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import describe_device
-from teeter.files import LfCsvStream
+from teeter.base.arrays import describe_device
+from teeter.base.files import LfCsvStream
+from teeter.base.version import __version__, commit
 from teeter.kernels import uncertainty
 from teeter.selection.request import SelectionRequest
-from teeter.version import __version__, commit
 
 __all__ = ["PickedRows", "Provenance", "SelectedRow", "Selection", "build_selection"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.arrays import (
+from teeter.base.arrays import (
     Array,
     as_input_type,
     as_integers,
@@ -22,11 +22,11 @@ from teeter.arrays import (
     choose_device,
     require_finite,
 )
+from teeter.base.registry import did_you_mean
+from teeter.base.seeds import derive_seed, stream, validate_seed
 from teeter.errors import InputError
 from teeter.kernels.ldm import DEFAULT_SUBSPACE
 from teeter.models.outputs import Outputs
-from teeter.registry import did_you_mean
-from teeter.seeds import derive_seed, stream, validate_seed
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
 from teeter.strategies.ldm import DEFAULT_PATIENCE, LdmEstimator
 

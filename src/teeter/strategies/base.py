@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Generator, Tensor
 
+from teeter.base.registry import Registry
 from teeter.errors import InputError, MissingOutputError, StrategyError
 from teeter.models.outputs import OUTPUTS, Outputs
-from teeter.registry import Registry
 
 __all__ = ["Context", "ScoringStrategy", "Strategy", "TopKStrategy", "registry"]
 

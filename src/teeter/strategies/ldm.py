@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from teeter.base.seeds import derive_seed, stream
 from teeter.errors import InputError
 from teeter.kernels.ldm import (
     DEFAULT_SUBSPACE,
@@ -24,7 +25,6 @@ from teeter.kernels.ldm import (
     paper_sigmas,
 )
 from teeter.kernels.seeding import ldm_seeding
-from teeter.seeds import derive_seed, stream
 from teeter.strategies.base import Context, ScoringStrategy, TopKStrategy, registry
 from teeter.strategies.validation import is_count, is_positive
 

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from teeter.base.seeds import uniform
 from teeter.kernels import uncertainty
-from teeter.seeds import uniform
 from teeter.strategies.base import Context, Strategy, TopKStrategy, registry
 
 __all__ = ["Entropy", "LeastConfidence", "Margin", "Random"]

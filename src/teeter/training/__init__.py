@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teeter.lazy_imports import import_lazily
+from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.training.config import TrainingConfig

@@ -93,11 +93,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from teeter.base.seeds import stream
+from teeter.base.threads import limit_threads
 from teeter.errors import TrainingError
 from teeter.models.inputs import materialize
 from teeter.models.torch_model import prepare_batch
-from teeter.seeds import stream
-from teeter.threads import limit_threads
 from teeter.training.batched_network import can_batch
 from teeter.training.batched_program import BatchedProgram, choose_program
 from teeter.training.config import (

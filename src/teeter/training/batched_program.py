@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from teeter.seeds import is_portable
+from teeter.base.seeds import is_portable
 from teeter.training.batched_network import BatchedNetworks, DropoutMasks
 from teeter.training.config import TrainingConfig, make_optimizer
 from teeter.training.fused_network import FusedNetworks, can_fuse
@@ -164,7 +164,7 @@ def _use_fused_networks(network: nn.Sequential, rows: Tensor) -> bool:
     """Return whether to train with fused kernels.
 
     The environment variable ``TEETER_FUSED=0`` turns them off. Double precision is kept, and
-    ``teeter.seeds.portable`` promises the same numbers on every device.
+    ``teeter.base.seeds.portable`` promises the same numbers on every device.
     """
     if not rows.is_cuda or rows.dtype != torch.float32:
         return False

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from teeter.arrays import choose_device
+from teeter.base.arrays import choose_device
+from teeter.base.seeds import seeded_global_rng, stream
+from teeter.base.threads import limit_threads
 from teeter.errors import InputError, TeeterError, TrainingError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize, take_rows
 from teeter.models.skorch_model import explain_failure, skorch_labels
 from teeter.models.torch_model import call_model, extract_logits, prepare_batch
-from teeter.seeds import seeded_global_rng, stream
-from teeter.threads import limit_threads
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.config import (
     TrainingConfig,

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
+from teeter.base.version import __version__
 from teeter.campaigns.language_model import LanguageModel
 from teeter.errors import (
     MissingExtraError,
@@ -25,7 +26,6 @@ from teeter.errors import (
     UnknownItemError,
     UnknownResourceError,
 )
-from teeter.version import __version__
 from teeter.web import (
     api,
     api_docs,

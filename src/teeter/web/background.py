@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
 from teeter.errors import TeeterError
 from teeter.web.background_requests import (
     Activity,
@@ -25,7 +26,6 @@ from teeter.web.background_requests import (
     TaskRequest,
     WarmUp,
 )
-from teeter.worker_process import Handler, WorkerDiedError, WorkerProcess
 
 __all__ = ["BackgroundTaskError", "BackgroundWorker", "WorkerStatus"]
 

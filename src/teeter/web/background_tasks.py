@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.threads import limit_threads
+from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.db import Connection
 from teeter.campaigns.encoding import ProgressReport
@@ -30,7 +32,6 @@ from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import InputError
-from teeter.threads import limit_threads
 from teeter.web import projection
 from teeter.web.background_requests import (
     Activity,
@@ -60,7 +61,6 @@ from teeter.web.background_requests import (
     TrainModel,
     WarmUp,
 )
-from teeter.worker_process import Handler
 
 __all__ = ["TaskHandlers", "create_campaign", "make_task_handler"]
 

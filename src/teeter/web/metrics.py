@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from teeter.base.version import __version__
 from teeter.campaigns.enums import Permission
 from teeter.errors import StoreError
-from teeter.version import __version__
 from teeter.web.permissions import get_workspace, permissions_in
 from teeter.web.service import CampaignService
 

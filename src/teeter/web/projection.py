@@ -11,9 +11,9 @@ import numpy.typing as npt
 from safetensors.numpy import load
 
 import teeter
+from teeter.base.files import atomic_write
 from teeter.campaigns.rounds import RoundState
 from teeter.errors import MissingExtraError
-from teeter.files import atomic_write
 
 __all__ = ["project_items", "project_pca", "project_tsne", "write_ldm", "write_map"]
 

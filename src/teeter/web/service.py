@@ -18,6 +18,7 @@ from unicodedata import combining, normalize
 import numpy as np
 from safetensors.numpy import load
 
+from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
@@ -48,7 +49,6 @@ from teeter.campaigns.snapshot import (
 )
 from teeter.campaigns.suggestions import SourceReport, measure_sources, visible_suggestions
 from teeter.errors import FileError, InputError, StoreError, UnknownItemError
-from teeter.paths import resolve_inside
 from teeter.web.background_requests import Explanation
 from teeter.web.cache import cached_by
 from teeter.web.schemas import (

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from teeter.base.files import write_private
 from teeter.campaigns.people import hash_token
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.files import write_private
 
 __all__ = ["Tokens", "make_token", "remove_token", "server_secret", "token_prefix"]
 

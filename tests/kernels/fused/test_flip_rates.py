@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from teeter.base.seeds import stream
 from teeter.kernels import ldm
-from teeter.seeds import stream
 
 pytest.importorskip("triton", reason="needs Triton")
 flips: Any = pytest.importorskip("teeter.kernels.fused.flip_rates")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from teeter.base.seeds import stream
 from teeter.kernels import ranks as plain
-from teeter.seeds import stream
 
 pytest.importorskip("triton", reason="needs Triton")
 fused: Any = pytest.importorskip("teeter.kernels.fused.ranks")

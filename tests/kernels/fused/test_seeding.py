@@ -12,10 +12,10 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from teeter.arrays import working_memory
+from teeter.base.arrays import working_memory
+from teeter.base.seeds import stream, uniform
 from teeter.kernels.distances import Cosine, Euclidean
 from teeter.kernels.seeding import accept_candidates, ldm_log_weights
-from teeter.seeds import stream, uniform
 
 pytest.importorskip("triton", reason="needs Triton")
 seeding: Any = pytest.importorskip("teeter.kernels.fused.seeding")

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from teeter.base.seeds import stream
 from teeter.kernels import ldm
 from teeter.kernels.directions import subspace_directions
-from teeter.seeds import stream
 
 pytest.importorskip("triton", reason="needs Triton")
 fused: Any = pytest.importorskip("teeter.kernels.fused.subspace_rates")

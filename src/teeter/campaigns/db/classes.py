@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
 from teeter.campaigns.db.schema import CLASSES
 from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.items import require_valid_unicode
 from teeter.errors import InputError, UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = ["ClassRepository", "require_distinct_names"]
 

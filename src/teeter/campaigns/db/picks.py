@@ -31,6 +31,7 @@ from sqlalchemy import (
     update,
 )
 
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.clock import format_time
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.history import HistoryRepository
@@ -40,7 +41,6 @@ from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows, insert_row
 from teeter.campaigns.db.trained_models import ModelRepository
 from teeter.campaigns.enums import AnswerKind, PickArm, PickState
-from teeter.seeds import stream_seed
 
 __all__ = ["BatchOrigin", "Pick", "PickRepository"]
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, select, update
 
+from teeter.base.registry import did_you_mean
 from teeter.campaigns.db import schema
 from teeter.campaigns.db.classes import ClassRepository
 from teeter.campaigns.db.history import HistoryRepository
@@ -36,7 +37,6 @@ from teeter.campaigns.db.scope import CampaignScope
 from teeter.campaigns.db.statements import chunks, count_rows, insert_row
 from teeter.campaigns.enums import PickArm, PickState
 from teeter.errors import UnknownNameError
-from teeter.registry import did_you_mean
 
 __all__ = [
     "ModelReply",

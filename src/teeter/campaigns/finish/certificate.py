@@ -13,9 +13,9 @@ from dataclasses import asdict
 from html import escape
 from typing import Any
 
+from teeter.base.version import __version__
 from teeter.campaigns.finish.look import FinishReport
 from teeter.errors import InputError
-from teeter.version import __version__
 
 __all__ = ["certificate_id", "certificate_page", "make_certificate"]
 

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load, save
 
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.db import CampaignRepository, Connection, StoredFinish, StoredModel
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
@@ -36,7 +37,6 @@ from teeter.campaigns.finish.promise import (
 )
 from teeter.campaigns.saved_models import Arrays, load_arrays
 from teeter.errors import InputError
-from teeter.seeds import stream_seed
 
 __all__ = [
     "FrozenFinish",

@@ -14,9 +14,9 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.files import resolve_inside
 from teeter.campaigns.label_studio.client import LabelStudioClient
 from teeter.errors import FileError, MissingExtraError, ServerError
-from teeter.paths import resolve_inside
 
 __all__ = ["format_features", "image_urls", "split_by_size", "upload_images"]
 

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from teeter.seeds import is_portable
+from teeter.base.seeds import is_portable
 
 __all__ = ["MAX_FUSED_RANK", "use_fused_kernel"]
 

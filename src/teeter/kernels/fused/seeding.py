@@ -29,9 +29,9 @@ import triton
 import triton.language as tl
 from torch import Generator, Tensor
 
-from teeter.arrays import tiles
+from teeter.base.arrays import tiles
+from teeter.base.seeds import derive_seed, stream, uniform
 from teeter.kernels.distances import NEGLIGIBLE, Cosine, Distance
-from teeter.seeds import derive_seed, stream, uniform
 
 __all__ = ["seed_on_gpu"]
 

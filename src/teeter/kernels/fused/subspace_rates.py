@@ -29,7 +29,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from teeter.arrays import full_precision_matmul, memory_budget
+from teeter.base.arrays import full_precision_matmul, memory_budget
 from teeter.kernels.directions import BLOCK, SubspaceDirections
 from teeter.kernels.fused.flip_rates import ROUNDING
 

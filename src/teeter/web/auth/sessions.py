@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from teeter.files import atomic_write, write_errors
+from teeter.base.files import atomic_write, write_errors
 from teeter.web.auth.http_middleware import HttpMiddleware, is_static
 
 if TYPE_CHECKING:

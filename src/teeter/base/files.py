@@ -34,11 +34,13 @@ __all__ = [
     "load_weights",
     "merge_arrays",
     "read_state",
+    "resolve_inside",
     "round_trip",
     "split_arrays",
     "write_errors",
     "write_state",
 ]
+
 
 FORMAT = 1
 """The version of the file format. It is increased when older versions of teeter cannot read it."""
@@ -339,3 +341,32 @@ def _to_json(value: object) -> Any:
         f"Cannot save a {type(value).__name__}: only numbers, strings, lists, dictionaries and "
         f"arrays can be saved."
     )
+
+
+def resolve_inside(path: str, folder: Path | None) -> Path:
+    """Return the absolute path of a file inside a folder.
+
+    Args:
+        path: A path relative to the folder. Links are followed before it is checked.
+        folder: The folder that the file must be in, or None if there is no such folder.
+
+    Raises:
+        InputError: If there is no folder.
+        FileError: If the path leads out of the folder, or if there is no such file.
+    """
+    if folder is None:
+        raise InputError(f"Cannot read {path} without the folder that the images are in.")
+
+    root = folder.resolve()
+    file = (root / path).resolve()
+
+    if root != file and root not in file.parents:
+        raise FileError(
+            f"{path} is outside the campaign's folder {folder}: only files inside that folder "
+            f"are read."
+        )
+
+    if not file.is_file():
+        raise FileError(f"There is no file {file}.")
+
+    return file

@@ -24,7 +24,7 @@ from teeter.model_files import save_model
 from teeter.models import network_registry
 from teeter.strategies.base import registry
 
-PAGE = Path(__file__).parents[1] / "docs" / "how_to" / "write_a_strategy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "write_a_strategy.md"
 
 BROKEN = {
     "teeter.strategies": {

@@ -8,7 +8,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from teeter.threads import limit_threads, prefetch, run_in_threads
+from teeter.base.threads import limit_threads, prefetch, run_in_threads
 
 
 @pytest.mark.parametrize("blas", [False, True])

@@ -24,7 +24,7 @@ def commit() -> str | None:
     if from_environment:
         return from_environment
 
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if not (root / ".git").exists() or not (root / "src" / "teeter").is_dir():
         return None
 

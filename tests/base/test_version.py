@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter import version
+from teeter.base import version
 
 
 def test_the_commit_is_that_of_teeter_s_own_repository(
@@ -20,7 +20,9 @@ def test_the_commit_is_that_of_teeter_s_own_repository(
 
     table = tmp_path / "pool.csv"
     (tmp_path / "src" / "teeter").mkdir(parents=True)
-    monkeypatch.setattr(version, "__file__", str(tmp_path / "src" / "teeter" / "version.py"))
+    monkeypatch.setattr(
+        version, "__file__", str(tmp_path / "src" / "teeter" / "base" / "version.py")
+    )
     monkeypatch.delenv("TEETER_COMMIT", raising=False)
     assert version.commit() is None
     git("init")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from teeter.base.lazy_imports import import_lazily
 from teeter.campaigns import Campaign, Settings
-from teeter.lazy_imports import import_lazily
 
 PACKAGES = (
     "teeter",

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from campaigns.ports import ReservedPort
-from teeter.campaigns import outbound_http
-from teeter.campaigns.outbound_http import PrivateAddressError, send_request
+from teeter.base import outbound_http
+from teeter.base.outbound_http import PrivateAddressError, send_request
 from teeter.errors import InputError, ServerError, TeeterError
 
 

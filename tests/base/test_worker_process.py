@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from echo_worker import make_echo_handler
+from teeter.base.worker_process import WorkerDiedError, WorkerProcess, worker_context
 from teeter.errors import InputError
-from teeter.worker_process import WorkerDiedError, WorkerProcess, worker_context
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import teeter
-from teeter import arrays
-from teeter.arrays import as_tensor, full_precision_matmul
+from teeter.base import arrays
+from teeter.base.arrays import as_tensor, full_precision_matmul
 from teeter.errors import InputError
 
 SECONDS_TO_WAIT = 120

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
+from teeter.base.version import __version__
 from teeter.errors import InputError, ServerError
-from teeter.version import __version__
 
 __all__ = ["HttpResponse", "PrivateAddressError", "Resolver", "require_http_url", "send_request"]
 

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from teeter import files
-from teeter.errors import FileError, InputError
-from teeter.files import (
+from teeter.base import files
+from teeter.base.files import (
     atomic_open,
     load_weights,
     merge_arrays,
@@ -29,6 +28,7 @@ from teeter.files import (
     split_arrays,
     write_state,
 )
+from teeter.errors import FileError, InputError
 
 DTYPES = [
     torch.float64,

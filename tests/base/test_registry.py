@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from teeter.base.registry import Registry
 from teeter.errors import InputError, PluginError, UnknownNameError
-from teeter.registry import Registry
 
 
 def make_registry() -> Registry[object]:

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from teeter.base.model_servers import make_opener, read_key
 from teeter.errors import InputError
-from teeter.model_servers import make_opener, read_key
 
 VARIABLE = "TEETER_TEST_KEY"
 

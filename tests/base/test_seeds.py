@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import teeter
-from teeter import seeds
+from teeter.base import seeds
+from teeter.base.seeds import normal, stream, validate_seed
 from teeter.campaigns import Campaign, Settings
 from teeter.datasets import load_dataset
 from teeter.errors import InputError
 from teeter.experiments.settings import setting_named
 from teeter.models.networks import mlp
-from teeter.seeds import normal, stream, validate_seed
 from teeter.selection.request import SelectionRequest
 
 

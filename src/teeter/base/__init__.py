@@ -1,0 +1,1 @@
+"""What everything may use: arrays, seeds, threads, registries, files and processes."""
