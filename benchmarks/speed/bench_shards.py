@@ -140,7 +140,7 @@ def measure_selection(engine: str, form: str, folder: Path, n: int, workers: int
 
 def measure_reading(folder: Path) -> dict[str, Any]:
     """Return how many rows a second one core reads."""
-    from teeter.datasets.shards import open_shards
+    from teeter.data.shards import open_shards
 
     shards = open_shards(str(folder / "*.parquet")).shards
     next(shards[0].batches())  # a warm-up

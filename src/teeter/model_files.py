@@ -21,7 +21,7 @@ from teeter.base.arrays import TILE, as_tensor, full_precision_matmul
 from teeter.base.files import load_weights, read_state, write_state
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream
-from teeter.datasets.array_files import Head
+from teeter.data.array_files import Head
 from teeter.errors import FileError, InputError, PluginError, UnknownNameError
 from teeter.label_encoding import class_names
 from teeter.models.network_registry import NETWORKS, build_network, network_names

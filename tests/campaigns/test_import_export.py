@@ -19,7 +19,7 @@ from teeter.campaigns.import_export import (
     read_items,
     write_export,
 )
-from teeter.datasets import json_lines, table_files
+from teeter.data import json_lines, table_files
 from teeter.errors import FileError, InputError, UnknownNameError
 
 

@@ -28,7 +28,8 @@ from teeter import Learner, Outputs, TrainingConfig
 from teeter.campaigns import Campaign, Settings
 from teeter.checks import check_strategy
 from teeter.cli import app
-from teeter.datasets import load_dataset, read_head, read_pool, read_table
+from teeter.data import read_head, read_pool, read_table
+from teeter.datasets import load_dataset
 from teeter.errors import TeeterError
 
 RNG = np.random.default_rng(0)

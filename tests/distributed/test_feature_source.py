@@ -12,7 +12,7 @@ from small_model_shards import (
     select_from,
 )
 from small_shards import HEAD, select_rows
-from teeter.datasets.shards import open_shards
+from teeter.data.shards import open_shards
 from teeter.distributed import feature_source
 from teeter.distributed.executors import LocalExecutor
 from teeter.errors import FileError, InputError

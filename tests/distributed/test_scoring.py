@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from small_shards import select_rows
-from teeter.datasets.shards import open_shards
+from teeter.data.shards import open_shards
 from teeter.distributed import scoring
 from teeter.errors import FileError
 

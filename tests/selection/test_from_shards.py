@@ -19,8 +19,8 @@ import torch
 import teeter
 from small_shards import FEATURES, HEAD, ROWS, WIDTH, as_lists, ldm_values, select_rows
 from teeter.base.seeds import derive_seed, stream
-from teeter.datasets import shards as shards_module
-from teeter.datasets.shards import open_shards
+from teeter.data import shards as shards_module
+from teeter.data.shards import open_shards
 from teeter.distributed import executors, scoring
 from teeter.distributed.executors import LocalExecutor, Task, make_executor
 from teeter.errors import FileError, InputError, UnknownNameError

@@ -24,8 +24,8 @@ from small_model_shards import (
     select_from,
 )
 from small_shards import ldm_values
-from teeter.datasets import shards as shards_module
-from teeter.datasets.shards import open_shards
+from teeter.data import shards as shards_module
+from teeter.data.shards import open_shards
 from teeter.distributed import executors, fetch
 from teeter.distributed.executors import LocalExecutor, Task
 from teeter.errors import FileError, InputError

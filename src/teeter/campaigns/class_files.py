@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from teeter.datasets.file_checks import parse_errors
+from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError
 
 __all__ = ["CLASS_FILE_SUFFIXES", "is_class_file", "name_column", "read_class_file"]

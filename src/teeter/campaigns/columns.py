@@ -31,8 +31,8 @@ from typing import Any, Final
 import numpy as np
 
 from teeter.base.registry import did_you_mean
+from teeter.data.spreadsheet_cells import is_number
 from teeter.errors import InputError, UnknownNameError
-from teeter.spreadsheet_cells import is_number
 
 __all__ = [
     "ABSENT",

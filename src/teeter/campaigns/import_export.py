@@ -38,14 +38,19 @@ from teeter.campaigns.tool_exports import (
     write_label_studio,
     write_spacy,
 )
-from teeter.datasets.file_checks import require_file
-from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
-from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
-from teeter.datasets.text_columns import TEXT_COLUMNS, find_label_column, find_text_column
-from teeter.datasets.text_templates import TextTemplate, parse_text_template
+from teeter.data.file_checks import require_file
+from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.data.spreadsheet_cells import escape_formula
+from teeter.data.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
+from teeter.data.text_templates import (
+    TEXT_COLUMNS,
+    TextTemplate,
+    find_label_column,
+    find_text_column,
+    parse_text_template,
+)
 from teeter.encoders import format_card
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
-from teeter.spreadsheet_cells import escape_formula
 
 __all__ = [
     "ARRAY_SUFFIXES",
@@ -238,7 +243,7 @@ def find_unused_labels(path: Path) -> UnusedLabels | None:
 
 def _read_array_items(path: Path, first: int) -> list[Item]:
     # Loads torch, which reading tables does without.
-    from teeter.datasets.array_files import read_pool
+    from teeter.data.array_files import read_pool
 
     pool = read_pool(path)
     features = np.asarray(pool.features)

@@ -26,7 +26,7 @@ from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import Item, quote_id
 from teeter.campaigns.results import ImportResult
 from teeter.campaigns.settings import IMPORTED, Settings
-from teeter.datasets.table_files import is_missing
+from teeter.data.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError
 

@@ -15,7 +15,7 @@ from teeter.campaigns.columns import (
     csv_column_type,
     encode_cells,
 )
-from teeter.datasets.table_files import (
+from teeter.data.table_files import (
     CsvRows,
     Table,
     convert_arrow_table,

@@ -39,9 +39,9 @@ from teeter.campaigns.prior import CLASS_NAMES
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
 from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
-from teeter.datasets.file_checks import require_file
-from teeter.datasets.json_lines import JSONL_SUFFIXES, read_json_objects
-from teeter.datasets.table_files import TABLE_SUFFIXES, is_missing, read_table
+from teeter.data.file_checks import require_file
+from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.data.table_files import TABLE_SUFFIXES, is_missing, read_table
 from teeter.errors import InputError
 
 __all__ = [

@@ -1173,7 +1173,7 @@ def _report_names(location: str) -> None:
 
 def _classes_of(items: Sequence[Item]) -> list[str]:
     """Return the different labels of items, in the order in which they first occur."""
-    from teeter.datasets.table_files import is_missing
+    from teeter.data.table_files import is_missing
 
     labels = [item.label for item in items if item.label is not None]
     return list(dict.fromkeys(label for label in labels if not is_missing(label)))

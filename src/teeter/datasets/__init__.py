@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
-    from teeter.datasets.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
+    from teeter.data.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
+    from teeter.data.label_column import Labels, read_labels
+    from teeter.data.shards import Shard, Shards, open_shards
+    from teeter.data.table_features import TableFeatures, encode_table
+    from teeter.data.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
     from teeter.datasets.catalogue import DatasetSpec, find_spec, locate_dataset, names
-    from teeter.datasets.label_column import Labels, read_labels
     from teeter.datasets.loading import load_dataset
     from teeter.datasets.plugin import dataset_from_function
-    from teeter.datasets.shards import Shard, Shards, open_shards
     from teeter.datasets.splits import DatasetSplit, LabelledDataset, LabelledRows, make_long_tailed
-    from teeter.datasets.table_features import TableFeatures, encode_table
-    from teeter.datasets.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 
 __all__ = [
     "TABLE_SUFFIXES",
@@ -58,14 +58,9 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "array_files": ["Head", "PoolFile", "pool_from_table", "read_head", "read_pool"],
         "catalogue": ["DatasetSpec", "find_spec", "locate_dataset", "names"],
-        "label_column": ["Labels", "read_labels"],
         "loading": ["load_dataset"],
         "plugin": ["dataset_from_function"],
-        "shards": ["Shard", "Shards", "open_shards"],
         "splits": ["DatasetSplit", "LabelledDataset", "LabelledRows", "make_long_tailed"],
-        "table_features": ["TableFeatures", "encode_table"],
-        "table_files": ["TABLE_SUFFIXES", "Table", "is_missing", "read_table"],
     },
 )

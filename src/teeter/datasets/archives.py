@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from teeter.datasets.file_checks import parse_errors
+from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError
 
 __all__ = ["unpack"]

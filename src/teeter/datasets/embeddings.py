@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.array_files import Arrays, read_arrays
+from teeter.data.array_files import Arrays, read_arrays
+from teeter.data.file_checks import require_file
 from teeter.datasets.catalogue import DatasetSpec
 from teeter.datasets.classes import class_indices_from_array
-from teeter.datasets.file_checks import require_file
 from teeter.datasets.locate import candidate_folders, search_folders
 from teeter.datasets.splits import LabelledDataset, LabelledRows
 from teeter.datasets.tensors import row_tensor

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from teeter.data.table_files import open_parquet
 from teeter.datasets.image_files import Fit, image_pixels, open_image
-from teeter.datasets.parquet_files import open_parquet
 from teeter.errors import FileError
 
 __all__ = ["ImageFiles", "ParquetImages"]

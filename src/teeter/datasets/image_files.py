@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.file_checks import parse_errors
+from teeter.data.file_checks import parse_errors
 from teeter.errors import MissingExtraError
 
 __all__ = ["CentreCrop", "Fit", "Resize", "image_pixels", "open_image"]

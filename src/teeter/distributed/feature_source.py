@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from teeter.base.threads import limit_threads
-from teeter.datasets.array_files import Head, read_head
-from teeter.datasets.shards import Shards
+from teeter.data.array_files import Head, read_head
+from teeter.data.shards import Shards
 from teeter.errors import FileError, InputError
 from teeter.model_files import SavedModel, file_digest, read_model
 from teeter.models.outputs import Outputs

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from teeter.base.files import read_state, write_errors, write_state
 from teeter.base.version import __version__
-from teeter.datasets.shards import Shard, Shards
+from teeter.data.shards import Shard, Shards
 from teeter.distributed.executors import MAX_ATTEMPTS, Executor, Task, run_plan
 from teeter.distributed.feature_source import FeatureSource
 from teeter.errors import TeeterError

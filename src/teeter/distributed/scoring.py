@@ -23,7 +23,7 @@ from torch import Tensor
 from teeter.base.files import atomic_open, atomic_write, read_state, write_errors, write_state
 from teeter.base.threads import prefetch
 from teeter.base.version import __version__
-from teeter.datasets.shards import Shard, Shards
+from teeter.data.shards import Shard, Shards
 from teeter.distributed.executors import Task
 from teeter.distributed.feature_source import FeatureSource, LoadedSource
 from teeter.errors import FileError, InputError

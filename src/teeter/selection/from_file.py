@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from teeter.base.arrays import as_tensor, choose_device, require_finite
-from teeter.datasets.array_files import PoolFile, has_vectors, pool_from_table, read_head, read_pool
-from teeter.datasets.label_column import Labels, read_labels
-from teeter.datasets.table_features import encode_table
-from teeter.datasets.table_files import TABLE_SUFFIXES, Table, read_table
+from teeter.data.array_files import PoolFile, has_vectors, pool_from_table, read_head, read_pool
+from teeter.data.label_column import Labels, read_labels
+from teeter.data.table_features import encode_table
+from teeter.data.table_files import TABLE_SUFFIXES, Table, read_table
 from teeter.errors import InputError
 from teeter.model_files import read_model
 from teeter.models.linear_head import fit_head

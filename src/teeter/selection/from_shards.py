@@ -26,8 +26,8 @@ import torch
 from teeter.base.arrays import as_tensor
 from teeter.base.seeds import derive_seed, stream
 from teeter.base.version import __version__
-from teeter.datasets.array_files import read_pool
-from teeter.datasets.shards import Shards, open_shards
+from teeter.data.array_files import read_pool
+from teeter.data.shards import Shards, open_shards
 from teeter.distributed.executors import Executor, run_plan
 from teeter.distributed.feature_source import FeatureSource, make_feature_source
 from teeter.distributed.fetch import fetch_features

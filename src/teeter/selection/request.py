@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from teeter.base.seeds import validate_seed
-from teeter.datasets.table_files import TABLE_SUFFIXES
+from teeter.data.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.selection.defaults import (

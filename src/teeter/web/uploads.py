@@ -9,9 +9,8 @@ from pathlib import Path
 
 from fastapi import UploadFile
 
-from teeter.datasets.json_lines import JSONL_SUFFIXES
-from teeter.datasets.parquet_files import require_parquet_size
-from teeter.datasets.table_files import TABLE_SUFFIXES
+from teeter.data.json_lines import JSONL_SUFFIXES
+from teeter.data.table_files import TABLE_SUFFIXES, require_parquet_size
 from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = ["save_upload"]

@@ -16,8 +16,8 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from teeter.datasets.file_checks import parse_errors
-from teeter.datasets.table_files import Column, Table, text_column
+from teeter.data.file_checks import parse_errors
+from teeter.data.table_files import Column, Table, text_column
 from teeter.errors import FileError
 
 __all__ = ["read_arff"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from teeter.data.file_checks import parse_errors
 from teeter.datasets.classes import class_indices_from_text
-from teeter.datasets.file_checks import parse_errors
 from teeter.datasets.image_files import CentreCrop, Fit, Resize
 from teeter.datasets.locate import Layout, MatchedFiles, Reader
 from teeter.datasets.splits import LabelledRows, RawDataset

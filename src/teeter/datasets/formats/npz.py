@@ -14,7 +14,7 @@ from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
 
 if TYPE_CHECKING:
-    from teeter.datasets.array_files import Arrays
+    from teeter.data.array_files import Arrays
 
 __all__ = ["npz_reader"]
 
@@ -29,7 +29,7 @@ def npz_reader(classes: Sequence[str] | int) -> Reader:
     """
 
     def read(files: MatchedFiles) -> RawDataset:
-        from teeter.datasets.array_files import read_arrays  # loads torch
+        from teeter.data.array_files import read_arrays  # loads torch
 
         path = files[0][0]
         arrays = read_arrays(path)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from teeter.data.file_checks import parse_errors
 from teeter.datasets.classes import class_indices_from_array
-from teeter.datasets.file_checks import parse_errors
 from teeter.datasets.locate import MatchedFiles
 from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError

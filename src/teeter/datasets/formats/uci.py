@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teeter.data.file_checks import parse_errors
+from teeter.data.table_features import parse_numbers
+from teeter.data.table_files import Table, read_table
 from teeter.datasets.classes import LETTERS, class_indices_from_text
-from teeter.datasets.file_checks import parse_errors
 from teeter.datasets.formats.arff import read_arff
 from teeter.datasets.locate import MatchedFiles, Reader
 from teeter.datasets.splits import LabelledRows, RawDataset
-from teeter.datasets.table_features import parse_numbers
-from teeter.datasets.table_files import Table, read_table
 from teeter.errors import FileError
 
 __all__ = [

@@ -10,8 +10,8 @@ import pytest
 
 from small_model_shards import IMAGES
 from small_shards import FEATURES, RNG, ROWS, WIDTH, as_lists, select_rows
-from teeter.datasets import shards as shards_module
-from teeter.datasets.shards import open_shards
+from teeter.data import shards as shards_module
+from teeter.data.shards import open_shards
 from teeter.errors import FileError
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")

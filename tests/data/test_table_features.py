@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.datasets.table_features import TableFeatures, encode_table, parse_numbers
-from teeter.datasets.table_files import Table
+from teeter.data.table_features import TableFeatures, encode_table, parse_numbers
+from teeter.data.table_files import Table
 
 CELLS = st.one_of(
     st.text(max_size=3),

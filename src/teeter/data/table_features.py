@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.table_files import Column, Table, is_missing
+from teeter.data.table_files import Column, Table, is_missing
 
 __all__ = ["TableFeatures", "encode_table", "parse_numbers"]
 

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.registry import did_you_mean
-from teeter.datasets.file_checks import parse_errors, require_file
-from teeter.datasets.parquet_files import is_list_type, open_parquet
+from teeter.data.file_checks import parse_errors, require_file
+from teeter.data.table_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError, UnknownNameError
 
 __all__ = ["SHARD_ROWS", "Shard", "Shards", "open_shards"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.datasets.table_files import Table, is_missing, read_table, require_ids
+from teeter.data.table_files import Table, is_missing, read_table, require_ids
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

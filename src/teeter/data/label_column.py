@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from teeter.datasets.table_files import Table, is_missing
+from teeter.data.table_files import Table, is_missing
 from teeter.errors import InputError
 
 __all__ = ["Labels", "read_labels"]

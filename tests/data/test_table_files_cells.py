@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter.datasets.table_files import read_table
+from teeter.data.table_files import read_table
 from teeter.errors import FileError
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from teeter.base import arrays
 from teeter.base.arrays import as_tensor
-from teeter.datasets.array_files import PoolFile, read_head, read_pool
+from teeter.data.array_files import PoolFile, read_head, read_pool
 from teeter.errors import FileError, InputError, UnknownNameError
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from teeter.datasets.table_files import MAX_CELL_LENGTH, MAX_LINE_LENGTH
+from teeter.data.table_files import MAX_CELL_LENGTH, MAX_LINE_LENGTH
 from teeter.errors import FileError
 
 __all__ = ["JSONL_SUFFIXES", "read_json_objects"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from teeter.datasets.label_column import Labels, read_labels
-from teeter.datasets.table_files import Table
+from teeter.data.label_column import Labels, read_labels
+from teeter.data.table_files import Table
 from teeter.errors import InputError, UnknownNameError
 
 

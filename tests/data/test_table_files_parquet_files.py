@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teeter.base import arrays
-from teeter.datasets.parquet_files import read_parquet, require_parquet_size
+from teeter.data.table_files import read_parquet, require_parquet_size
 from teeter.errors import FileError
 
 pyarrow = pytest.importorskip("pyarrow")
