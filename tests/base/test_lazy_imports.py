@@ -17,7 +17,7 @@ PACKAGES = (
     "teeter",
     "teeter.adapters",
     "teeter.campaigns",
-    "teeter.datasets",
+    "teeter.bench.datasets",
     "teeter.distributed",
     "teeter.experiments",
     "teeter.models",

@@ -16,7 +16,7 @@ import pytest
 
 from cli.commands import run_teeter
 from teeter import strategies
-from teeter.datasets import catalogue, load_dataset
+from teeter.bench.datasets import catalogue, load_dataset
 from teeter.errors import PluginError, UnknownNameError
 from teeter.experiments import read_run
 from teeter.experiments.settings import override, setting_named
@@ -32,7 +32,7 @@ BROKEN = {
         "leaves": "teeter_broken.leaves:Mine",
         "a-number": "math:pi",
     },
-    "teeter.datasets": {
+    "teeter.bench.datasets": {
         "lost": "no_such_module:LOST",
         "a-function": "math:sqrt",
         "short": "teeter_broken.short:SHORT",
@@ -118,7 +118,7 @@ def broken(tmp_path: Path) -> Path:
     (site / "teeter_broken" / "leaves.py").write_text("import sys\nsys.exit('no licence found')\n")
 
     (site / "teeter_broken" / "short.py").write_text(
-        "from teeter.datasets import dataset_from_function\nWORD = 'tiny'\n"
+        "from teeter.bench.datasets import dataset_from_function\nWORD = 'tiny'\n"
         "def short():\n    return [[1.0]], [0, 1], [[2.0]], [0]\n"
         "SHORT = dataset_from_function(short, about='', train=1, test=1, shape=(1,), classes=2)\n"
     )
@@ -248,7 +248,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
         "The dataset 'lost' of teeter-broken cannot be loaded"
     )
     assert (
-        "it must be what teeter.datasets.dataset_from_function(...) returns"
+        "it must be what teeter.bench.datasets.dataset_from_function(...) returns"
         in listed_datasets["a-function"]["get"]
     )
     assert listed_datasets["digits"]["found"] == "scikit-learn"
@@ -293,7 +293,7 @@ def test_a_name_of_ours_cannot_be_taken_over(install: Install, tmp_path: Path) -
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: teeter-greedy\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        "[teeter.strategies]\nldm-s = math:pi\n[teeter.datasets]\ndigits = "
+        "[teeter.strategies]\nldm-s = math:pi\n[teeter.bench.datasets]\ndigits = "
         "math:pi\n[teeter.networks]\nmlp = math:pi\n"
     )
 

@@ -14,8 +14,8 @@ import torch
 import teeter
 from teeter.base import seeds
 from teeter.base.seeds import normal, stream, validate_seed
+from teeter.bench.datasets import load_dataset
 from teeter.campaigns import Campaign, Settings
-from teeter.datasets import load_dataset
 from teeter.errors import InputError
 from teeter.experiments.settings import setting_named
 from teeter.models.networks import mlp

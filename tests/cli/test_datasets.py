@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from teeter import datasets
-from teeter.datasets import downloads
-from teeter.datasets.downloads import Download
+from teeter.bench import datasets
+from teeter.bench.datasets import downloads
+from teeter.bench.datasets.downloads import Download
 
 Teeter = Callable[..., Result]
 

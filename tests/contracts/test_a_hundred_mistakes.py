@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader, TensorDataset
 import teeter
 from cli.commands import CommandRunner
 from teeter import Learner, Outputs, TrainingConfig
+from teeter.bench.datasets import load_dataset
 from teeter.campaigns import Campaign, Settings
 from teeter.checks import check_strategy
 from teeter.cli import app
 from teeter.data import read_head, read_pool, read_table
-from teeter.datasets import load_dataset
 from teeter.errors import TeeterError
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from teeter.datasets import names as dataset_names
+from teeter.bench.datasets import names as dataset_names
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.experiments.settings import (
     PAPER_STRATEGIES,

@@ -49,7 +49,7 @@ def list_datasets(
         context.obj = folder
         return
 
-    from teeter.datasets import names
+    from teeter.bench.datasets import names
 
     descriptions = [_describe(name, folder) for name in names()]
     if as_json:
@@ -75,9 +75,9 @@ def get(
     Examples:
       teeter datasets get mnist
     """
-    from teeter.datasets.catalogue import find_spec
-    from teeter.datasets.downloads import fetch_dataset
-    from teeter.datasets.locate import download_folder
+    from teeter.bench.datasets.catalogue import find_spec
+    from teeter.bench.datasets.downloads import fetch_dataset
+    from teeter.bench.datasets.locate import download_folder
 
     # A wrong name is reported before the progress bar appears.
     find_spec(name)
@@ -110,9 +110,9 @@ def get(
 
 def _describe(name: str, folder: Path | None) -> dict[str, Any]:
     """Return a dataset's entry in the list. Its keys are those of the JSON output."""
-    from teeter.datasets.catalogue import find_spec, locate_dataset
-    from teeter.datasets.locate import download_folder
-    from teeter.datasets.urls import MANUAL_DOWNLOADS
+    from teeter.bench.datasets.catalogue import find_spec, locate_dataset
+    from teeter.bench.datasets.downloads import MANUAL_DOWNLOADS
+    from teeter.bench.datasets.locate import download_folder
     from teeter.errors import PluginError
 
     try:

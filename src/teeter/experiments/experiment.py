@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from teeter.base.seeds import stream
-from teeter.datasets.loading import load_dataset
-from teeter.datasets.splits import LabelledRows, make_long_tailed, take
+from teeter.bench.datasets.loading import load_dataset
+from teeter.bench.datasets.splits import LabelledRows, make_long_tailed, take
 from teeter.errors import InputError
 from teeter.experiments.peak_memory import peak_memory
 from teeter.experiments.results import PHASES, Cell, Round
@@ -35,7 +35,7 @@ class Experiment:
 
     Args:
         setting: what to run.
-        folder: where datasets are looked for. Default: as ``teeter.datasets`` does.
+        folder: where datasets are looked for. Default: as ``teeter.bench.datasets`` does.
         device: where networks are trained.
 
     Attributes:

@@ -73,7 +73,7 @@ def run_setting(
         repetitions: the number of repetitions. Default: that of the setting.
         rounds: the number of the last round. Default: that of the setting's final labels.
         device: where networks are trained. Default: a GPU if there is one.
-        folder: where datasets are looked for. Default: as ``teeter.datasets`` does.
+        folder: where datasets are looked for. Default: as ``teeter.bench.datasets`` does.
         executor: runs groups of cells in workers. Default: all run in this process.
         trackers: get every round once, and first those that were recorded before.
         on_step: called with the number of finished rounds and of all rounds.

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from teeter.bench.datasets.classes import class_indices_from_array, class_indices_from_text
+from teeter.bench.datasets.images import CentreCrop, Fit, Resize
+from teeter.bench.datasets.locate import Layout, MatchedFiles, Reader
+from teeter.bench.datasets.splits import LabelledRows, RawDataset
 from teeter.data.file_checks import parse_errors
-from teeter.datasets.classes import class_indices_from_text
-from teeter.datasets.image_files import CentreCrop, Fit, Resize
-from teeter.datasets.locate import Layout, MatchedFiles, Reader
-from teeter.datasets.splits import LabelledRows, RawDataset
 from teeter.errors import FileError
 
 __all__ = [
@@ -27,7 +27,9 @@ __all__ = [
     "IMAGENET_LAYOUTS",
     "TINY_IMAGENET_FIT",
     "TINY_IMAGENET_LAYOUTS",
+    "image_table_layouts",
 ]
+
 
 TINY_IMAGENET_FIT = Resize(64)
 """The published size."""
@@ -284,6 +286,45 @@ def _image_rows(
     paths: Sequence[str | Path], labels: npt.NDArray[np.int64], fit: Fit
 ) -> LabelledRows:
     """Return image files, which stay on disk, with their class indices."""
-    from teeter.datasets.image_datasets import ImageFiles
+    from teeter.bench.datasets.images import ImageFiles
 
     return LabelledRows(ImageFiles(paths, fit), labels)
+
+
+def image_table_layouts(
+    test: str, classes: Sequence[str] | int, channels: int, fit: Fit, *, stream: bool
+) -> list[Layout]:
+    """Return the layouts of train*.parquet and ``test``*.parquet, in a folder called data or not.
+
+    Args:
+        test: how the names of the test files begin.
+        classes: the class names, or their number. Names in the files replace them.
+        channels: 1 for grey images, 3 for colour.
+        fit: brings each image to the same size.
+        stream: leave the images in their files and decode them one at a time. Otherwise all are
+            decoded at once.
+    """
+
+    def read(files: MatchedFiles) -> RawDataset:
+        from teeter.bench.datasets.images import ParquetImages
+
+        parts = []
+        class_names = None
+        for paths in files:
+            images = ParquetImages(paths, channels, fit)
+            allowed = images.classes or classes
+            label_column = images.read_labels()
+            labels = class_indices_from_array(label_column, "labels", allowed, paths[0])
+
+            inputs = images if stream else images.decode_all()
+            parts.append(LabelledRows(inputs, labels))
+            class_names = class_names or images.classes
+
+        train, test_rows = parts
+        return RawDataset(train, test_rows, class_names)
+
+    layouts = []
+    for folder in ("", "data/"):
+        patterns = (f"{folder}train*.parquet", f"{folder}{test}*.parquet")
+        layouts.append(Layout(patterns, read, identifies_dataset=False))
+    return layouts

@@ -20,8 +20,8 @@ from small_datasets import (
     write_idx,
     write_mnist,
 )
-from teeter.datasets import load_dataset
-from teeter.datasets.formats.idx import read_idx
+from teeter.bench.datasets import load_dataset
+from teeter.bench.datasets.formats.arrays import read_idx
 from teeter.errors import FileError
 
 

@@ -23,10 +23,9 @@ from types import SimpleNamespace
 import pytest
 
 from small_datasets import write_cifar10, write_mnist
-from teeter.datasets import downloads, urls
-from teeter.datasets.archives import unpack
-from teeter.datasets.downloads import fetch_dataset, fetch_file
-from teeter.datasets.urls import Remote
+from teeter.bench.datasets import downloads
+from teeter.bench.datasets import downloads as urls
+from teeter.bench.datasets.downloads import Remote, fetch_dataset, fetch_file, unpack
 from teeter.errors import FileError, UnknownNameError
 
 CONTENT = bytes(range(256)) * 4096
@@ -253,7 +252,7 @@ def test_what_needs_an_account_or_no_file_or_has_no_name(tmp_path: Path) -> None
 
 
 def test_every_dataset_can_be_fetched_or_says_why_not() -> None:
-    from teeter.datasets import names
+    from teeter.bench.datasets import names
 
     assert {*urls.REMOTES, *urls.OPENML_IDS, *urls.MANUAL_DOWNLOADS, "digits"} == set(names())
     for files in urls.REMOTES.values():

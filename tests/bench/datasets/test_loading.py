@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 
 from small_datasets import bytes_of, write_mnist
-from teeter import datasets
-from teeter.datasets import load_dataset, locate
-from teeter.datasets.catalogue import find_spec, locate_dataset
+from teeter.bench import datasets
+from teeter.bench.datasets import load_dataset, locate
+from teeter.bench.datasets.catalogue import find_spec, locate_dataset
 from teeter.errors import FileError, InputError, UnknownNameError
 
 
@@ -114,7 +114,7 @@ def test_the_cache_is_where_each_system_keeps_such_things(
         "win32": "local/teeter/datasets",
     }
     for system, end in ends.items():
-        monkeypatch.setattr("teeter.datasets.locate.sys.platform", system)
+        monkeypatch.setattr("teeter.bench.datasets.locate.sys.platform", system)
         assert locate.cache_folder().as_posix().endswith(end)
 
 

@@ -21,29 +21,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from teeter.base.registry import Plugins, did_you_mean
-from teeter.datasets import classes
-from teeter.datasets.formats.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
-from teeter.datasets.formats.idx import IDX_FILES, read_idx_files
-from teeter.datasets.formats.image_folders import (
+from teeter.bench.datasets import classes
+from teeter.bench.datasets.formats.arrays import (
+    CIFAR10_FILES,
+    CIFAR100_FILES,
+    IDX_FILES,
+    SVHN_FILES,
+    npz_reader,
+    read_cifar10,
+    read_cifar100,
+    read_idx_files,
+    read_svhn,
+)
+from teeter.bench.datasets.formats.image_folders import (
     FOOD101_FIT,
     FOOD101_LAYOUTS,
     IMAGENET_FIT,
     IMAGENET_LAYOUTS,
     TINY_IMAGENET_FIT,
     TINY_IMAGENET_LAYOUTS,
+    image_table_layouts,
 )
-from teeter.datasets.formats.npz import npz_reader
-from teeter.datasets.formats.parquet_images import image_table_layouts
-from teeter.datasets.formats.svhn import SVHN_FILES, read_svhn
-from teeter.datasets.formats.uci import (
+from teeter.bench.datasets.formats.uci import (
     ISOLET_DROPPED_COLUMNS,
     read_isolet_files,
     read_letter_file,
     table_reader,
 )
-from teeter.datasets.image_files import Fit, Resize
-from teeter.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
-from teeter.datasets.splits import (
+from teeter.bench.datasets.images import Fit, Resize
+from teeter.bench.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
+from teeter.bench.datasets.splits import (
     LabelledRows,
     RawDataset,
     SplitFunction,
@@ -146,11 +153,11 @@ def locate_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> Locat
 
 plugins: Plugins[DatasetSpec] = Plugins(
     "dataset",
-    "teeter.datasets",
+    "teeter.bench.datasets",
     is_valid=lambda loaded: isinstance(loaded, DatasetSpec),
-    expected="what teeter.datasets.dataset_from_function(...) returns",
+    expected="what teeter.bench.datasets.dataset_from_function(...) returns",
 )
-"""Datasets of other packages, from the entry-point group ``teeter.datasets``."""
+"""Datasets of other packages, from the entry-point group ``teeter.bench.datasets``."""
 
 
 def _npz_layouts(class_names: Sequence[str] | int, *stems: str) -> tuple[Layout, ...]:

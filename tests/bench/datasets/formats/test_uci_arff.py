@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.io import arff
 
+from teeter.bench.datasets.formats.uci import read_arff
 from teeter.data.table_files import Table
-from teeter.datasets.formats.arff import read_arff
 from teeter.errors import FileError
 
 LETTER = """% a comment

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from teeter.datasets.catalogue import DatasetSpec
-from teeter.datasets.classes import class_indices_from_array
-from teeter.datasets.locate import Layout
-from teeter.datasets.splits import LabelledRows, RawDataset, published_split
+from teeter.bench.datasets.catalogue import DatasetSpec
+from teeter.bench.datasets.classes import class_indices_from_array
+from teeter.bench.datasets.locate import Layout
+from teeter.bench.datasets.splits import LabelledRows, RawDataset, published_split
 from teeter.errors import InputError, PluginError, TeeterError
 
 __all__ = ["dataset_from_function"]
@@ -27,7 +27,7 @@ def dataset_from_function(
 ) -> DatasetSpec:
     """Return a dataset that a function loads, to be named by an entry point.
 
-    The name of the entry point, in the group ``teeter.datasets``, becomes the dataset's name.
+    The name of the entry point, in the group ``teeter.bench.datasets``, becomes the dataset's name.
 
     Args:
         load: returns x_train, y_train, x_test and y_test: arrays of rows, and of class indices

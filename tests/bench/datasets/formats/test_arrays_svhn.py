@@ -13,7 +13,7 @@ from small_datasets import (
     bytes_of,
     write_svhn,
 )
-from teeter.datasets import load_dataset
+from teeter.bench.datasets import load_dataset
 from teeter.errors import FileError
 
 

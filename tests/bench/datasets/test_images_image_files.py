@@ -14,8 +14,8 @@ import torch
 
 from small_datasets import bytes_of, picture, write_picture, write_picture_table
 from teeter import Learner
-from teeter.datasets import load_dataset
-from teeter.datasets.image_files import CentreCrop, Resize, image_pixels, open_image
+from teeter.bench.datasets import load_dataset
+from teeter.bench.datasets.images import CentreCrop, Resize, image_pixels, open_image
 from teeter.errors import FileError
 from teeter.models.inputs import batches, materialize, take_rows
 from teeter.models.networks import mlp

@@ -13,7 +13,7 @@ from small_datasets import (
     write_cifar10,
     write_cifar100,
 )
-from teeter.datasets import load_dataset
+from teeter.bench.datasets import load_dataset
 from teeter.errors import FileError
 
 

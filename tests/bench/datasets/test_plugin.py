@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from teeter.datasets import DatasetSplit, catalogue, dataset_from_function, load_dataset
+from teeter.bench.datasets import DatasetSplit, catalogue, dataset_from_function, load_dataset
 from teeter.errors import FileError, InputError, PluginError
 
 

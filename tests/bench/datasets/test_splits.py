@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import TensorDataset
 
-from teeter.datasets import LabelledRows, make_long_tailed
-from teeter.datasets.splits import hold_out, shuffle, split_at, take
+from teeter.bench.datasets import LabelledRows, make_long_tailed
+from teeter.bench.datasets.splits import hold_out, shuffle, split_at, take
 from teeter.errors import InputError
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from teeter.datasets.splits import RawDataset
+from teeter.bench.datasets.splits import RawDataset
 from teeter.errors import FileError
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from teeter.datasets import load_dataset
+from teeter.bench.datasets import load_dataset
 from teeter.errors import FileError
 
 RNG = np.random.default_rng(0)

@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tarfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from teeter.datasets.archives import unpack
-from teeter.datasets.catalogue import find_spec, locate_dataset
-from teeter.datasets.loading import load_dataset
-from teeter.datasets.locate import download_folder
-from teeter.datasets.urls import MANUAL_DOWNLOADS, OPENML_IDS, REMOTES, Remote
+from teeter.bench.datasets.catalogue import find_spec, locate_dataset
+from teeter.bench.datasets.loading import load_dataset
+from teeter.bench.datasets.locate import download_folder
+from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError
 
-__all__ = ["Download", "fetch_dataset", "fetch_file"]
+__all__ = [
+    "MANUAL_DOWNLOADS",
+    "OPENML_IDS",
+    "REMOTES",
+    "Download",
+    "Remote",
+    "fetch_dataset",
+    "fetch_file",
+    "unpack",
+]
+
 
 _OPENML_URL = "https://api.openml.org/api/v1/json/data/{}"
 _TIMEOUT_SECONDS = 60.0
@@ -56,7 +69,7 @@ def fetch_dataset(
     """Download the files of a dataset, unpack them and check that they can be read.
 
     Args:
-        name: one of ``teeter.datasets.names()``.
+        name: one of ``teeter.bench.datasets.names()``.
         folder: where to create the dataset's folder. By default it is the folder named by the
             environment variable TEETER_DATA, or the cache.
         progress: called as each file is received.
@@ -246,3 +259,160 @@ def _md5(path: Path) -> str:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
     return digest.hexdigest()
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a .zip or .tar.gz file into ``folder``, all of it or nothing.
+
+    Files and folders of the same name in ``folder`` are replaced. The standard library keeps paths
+    inside: zipfile removes ``..`` and writes links as plain files, and tarfile's data filter
+    refuses paths that lead outside, devices and pipes.
+
+    Raises:
+        FileError: if the archive is damaged or unsafe, or does not fit on the disk.
+    """
+    with (
+        TemporaryDirectory(dir=folder, prefix=".unpacking-") as name,
+        parse_errors(archive, "archive file"),
+    ):
+        staging = Path(name)
+        if archive.suffix == ".zip":
+            _extract_zip(archive, staging)
+        else:
+            _extract_tar(archive, staging)
+
+        # Reached only if everything was unpacked. The staging folder is on the same disk, so this
+        # renames and copies nothing.
+        for path in sorted(staging.iterdir()):
+            _replace(folder / path.name, path)
+
+
+def _extract_zip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as file:
+        # The directory at the end of a .zip file tells all sizes before anything is written.
+        size = sum(entry.file_size for entry in file.infolist())
+        _require_space(archive, size, folder)
+        file.extractall(folder)
+
+
+def _extract_tar(archive: Path, folder: Path) -> None:
+    def filter_member(member: tarfile.TarInfo, destination: str) -> tarfile.TarInfo | None:
+        # No published dataset has links, and they are how past data filters were outwitted.
+        if member.issym() or member.islnk():
+            raise FileError(f"{archive} is not safe to unpack: {member.name!r} is a link.")
+
+        # The sizes in a compressed tar file are known only as it is read.
+        _require_space(archive, member.size, folder)
+        return tarfile.data_filter(member, destination)
+
+    try:
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter=filter_member)
+    except tarfile.FilterError as error:
+        raise FileError(f"{archive} is not safe to unpack: {error}.") from None
+
+
+def _require_space(archive: Path, size: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise FileError(
+            f"Cannot unpack {archive}: it needs {size / 1e9:,.1f} GB, "
+            f"but only {free / 1e9:,.1f} GB are free."
+        )
+
+
+def _replace(target: Path, source: Path) -> None:
+    """Move ``source`` to ``target``. A link in the way is removed, not followed."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+
+    source.replace(target)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to download."""
+
+    url: str
+    md5: str | None
+    """Its published checksum, or None if none is published."""
+    name: str = ""
+    """The name to save it under. By default it is the last part of the URL."""
+
+    @property
+    def file(self) -> str:
+        """The name that the file is saved under."""
+        if self.name:
+            return self.name
+        return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether the file is to be unpacked."""
+        return self.file.endswith((".tar.gz", ".zip"))
+
+
+OPENML_IDS = {"openml-6": 6, "openml-156": 156, "openml-44135": 44135}
+"""The ids of datasets from OpenML, whose API tells their address and checksum."""
+
+_MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+
+REMOTES: dict[str, tuple[Remote, ...]] = {
+    "mnist": (
+        Remote(f"{_MNIST_URL}/train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        Remote(f"{_MNIST_URL}/train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+        Remote(f"{_MNIST_URL}/t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+        Remote(f"{_MNIST_URL}/t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+    ),
+    "fashion-mnist": (
+        Remote(f"{_FASHION_URL}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        Remote(f"{_FASHION_URL}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+        Remote(f"{_FASHION_URL}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+        Remote(f"{_FASHION_URL}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+    ),
+    "cifar10": (
+        Remote(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "c32a1d4ab5d03f1284b67883e8d87530",
+        ),
+    ),
+    "cifar100": (
+        Remote(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+            "03b5dce01913d631647c71ecec9e9cb8",
+        ),
+    ),
+    "svhn": (
+        Remote(
+            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+            "e26dedcc434d2e4c54c9b2d4a06d8373",
+        ),
+        Remote(
+            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+            "eb5a983be6a315427106f1b164d9cef3",
+        ),
+    ),
+    "tiny-imagenet": (
+        Remote(
+            "http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"
+        ),
+    ),
+    "food101": (
+        Remote(
+            "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz", "85eeb15f3717b99a5da872d97d918f87"
+        ),
+    ),
+}
+"""The files of each dataset."""
+
+MANUAL_DOWNLOADS = {
+    "imagenet": (
+        "ImageNet needs an account at https://image-net.org: download ILSVRC2012_img_train.tar, "
+        "ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz, and unpack them to train/CLASS/, "
+        "val/ and ILSVRC2012_devkit_t12/ in {home}"
+    ),
+}
+"""Instructions for datasets that cannot be downloaded automatically."""

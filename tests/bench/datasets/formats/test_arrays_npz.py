@@ -15,7 +15,7 @@ from small_datasets import (
     as_fractions,
     bytes_of,
 )
-from teeter.datasets import load_dataset
+from teeter.bench.datasets import load_dataset
 from teeter.errors import FileError
 from teeter.models.inputs import materialize
 

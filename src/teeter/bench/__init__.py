@@ -1,0 +1,1 @@
+"""For researchers: named datasets, experiments and their analysis."""
