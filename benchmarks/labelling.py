@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.plot_style import save_figure
-from teeter.analysis.plots import plot_curves
 from teeter.base.arrays import describe_device
 from teeter.base.version import __version__, commit
+from teeter.bench.analysis.plot_style import save_figure
+from teeter.bench.analysis.plots import plot_curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -28,8 +28,8 @@ from reproduction.shared_runs import (
     judge_leads,
     make_leads_table,
 )
-from teeter.analysis.cross_dataset import performance_profile
-from teeter.analysis.table_formats import ReportTable, format_number
+from teeter.bench.analysis.cross_dataset import performance_profile
+from teeter.bench.analysis.table_formats import ReportTable, format_number
 
 __all__ = ["BADGE_ONE", "BEST_SHARE", "CLUSTER_MARGIN", "LDM_ALONE", "OPEN_QUESTION"]
 
@@ -94,7 +94,7 @@ def _make_shares_table(shares: Mapping[str, float]) -> ReportTable:
 
 def draw_best_shares(measurement: Measurement) -> list[Drawing]:
     """Draw the shares as bars."""
-    from teeter.analysis.plot_style import line_style, new_figure, style_axes
+    from teeter.bench.analysis.plot_style import line_style, new_figure, style_axes
 
     shares: Mapping[str, float] = measurement.numbers["shares"]
     ranked = sorted(shares, key=lambda name: shares[name])  # the first bar is at the bottom

@@ -21,7 +21,7 @@ from reproduction.disc import (
     sample_disc,
 )
 from reproduction.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
-from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plot_style import new_figure, style_axes
 from teeter.strategies.api import ldm
 
 __all__ = ["FIGURE_1"]

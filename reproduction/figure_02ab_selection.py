@@ -26,10 +26,10 @@ from reproduction.item import (
     make_table,
     significantly_below,
 )
-from teeter.analysis.plot_style import line_style, new_figure
-from teeter.analysis.plots import plot_curves
-from teeter.analysis.statistics import gain_over
-from teeter.analysis.table_formats import format_number
+from teeter.bench.analysis.plot_style import line_style, new_figure
+from teeter.bench.analysis.plots import plot_curves
+from teeter.bench.analysis.statistics import gain_over
+from teeter.bench.analysis.table_formats import format_number
 from teeter.strategies.api import select
 
 __all__ = ["FIGURE_2AB"]

@@ -32,8 +32,8 @@ from reproduction.study_data import (
     load_study_data,
     tsne_2d,
 )
-from teeter.analysis.plot_style import line_style, new_figure
 from teeter.base.seeds import stream
+from teeter.bench.analysis.plot_style import line_style, new_figure
 from teeter.models.inputs import take_rows
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import select

@@ -46,28 +46,28 @@ from reproduction.shared_runs import (
     read_run_if_any,
     run_settings,
 )
-from teeter.analysis.cross_dataset import (
+from teeter.bench.analysis.cross_dataset import (
     PenaltyMatrix,
     PerformanceProfile,
     penalty_matrix,
     performance_profile,
 )
-from teeter.analysis.paper_results import PaperDelta
-from teeter.analysis.report.tables import (
+from teeter.bench.analysis.paper_results import PaperDelta
+from teeter.bench.analysis.report.tables import (
     accuracy_table,
     cross_dataset_table,
     paper_accuracy_table,
     penalties_table,
 )
-from teeter.analysis.run_comparison import RunComparison, compare_strategies
-from teeter.analysis.table_formats import (
+from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.table_formats import (
     MISSING,
     ReportTable,
     format_mean_and_std,
     format_number,
 )
+from teeter.bench.experiments import PAPER_STRATEGIES, Setting, setting_named, setting_names
 from teeter.errors import InputError
-from teeter.experiments import PAPER_STRATEGIES, Setting, setting_named, setting_names
 
 __all__ = [
     "FIGURE_4",
@@ -281,7 +281,7 @@ def _find_outdone(penalties: PenaltyMatrix) -> list[str]:
 
 def draw_cross_dataset(measurement: Measurement) -> list[Drawing]:
     """Draw the profiles and the penalties."""
-    from teeter.analysis.plots import plot_penalties, plot_profile
+    from teeter.bench.analysis.plots import plot_penalties, plot_profile
 
     numbers = measurement.numbers
     profiles = {}

@@ -32,9 +32,9 @@ from reproduction.item import (
     format_p,
     make_table,
 )
-from teeter.analysis.plot_style import new_figure
-from teeter.analysis.statistics import paired_t
-from teeter.analysis.table_formats import ReportTable
+from teeter.bench.analysis.plot_style import new_figure
+from teeter.bench.analysis.statistics import paired_t
+from teeter.bench.analysis.table_formats import ReportTable
 from teeter.strategies.api import ldm, select
 
 __all__ = ["FIGURE_10"]

@@ -33,8 +33,8 @@ from reproduction.item import (
     make_table,
 )
 from reproduction.study_data import last_layer, load_study_data
-from teeter.analysis.plot_style import new_figure, style_axes
-from teeter.analysis.table_formats import ReportTable
+from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.table_formats import ReportTable
 from teeter.kernels.ldm import (
     default_rays,
     ldm_by_rays,

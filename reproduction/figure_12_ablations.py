@@ -38,9 +38,9 @@ from reproduction.shared_runs import (
     make_leads_table,
     run_settings,
 )
-from teeter.analysis.run_comparison import RunComparison
-from teeter.analysis.table_formats import format_number
-from teeter.experiments import Setting, setting_named
+from teeter.bench.analysis.run_comparison import RunComparison
+from teeter.bench.analysis.table_formats import format_number
+from teeter.bench.experiments import Setting, setting_named
 
 __all__ = [
     "FIGURE_12",

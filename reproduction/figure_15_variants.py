@@ -35,10 +35,10 @@ from reproduction.shared_runs import (
     make_digits_setting,
     run_settings,
 )
-from teeter.analysis.run_comparison import RunComparison
-from teeter.analysis.statistics import critical_value, gain_over
-from teeter.analysis.table_formats import ReportTable, format_number
-from teeter.experiments import Setting, setting_named
+from teeter.bench.analysis.run_comparison import RunComparison
+from teeter.bench.analysis.statistics import critical_value, gain_over
+from teeter.bench.analysis.table_formats import ReportTable, format_number
+from teeter.bench.experiments import Setting, setting_named
 
 __all__ = ["FIGURE_15", "make_variants"]
 
@@ -268,7 +268,7 @@ def _make_variants_table(rows: list[dict[str, Any]]) -> ReportTable:
 
 def draw_variants(measurement: Measurement) -> list[Drawing]:
     """Draw the difference of each variant to the paper's choice, with a panel for each choice."""
-    from teeter.analysis.plot_style import new_figure, style_axes
+    from teeter.bench.analysis.plot_style import new_figure, style_axes
 
     rows = measurement.numbers["choices"]
     figure = new_figure(9.5, 3.4)

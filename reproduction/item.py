@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.statistics import paired_t
-from teeter.analysis.table_formats import ReportTable, format_number, format_p_value
+from teeter.bench.analysis.statistics import paired_t
+from teeter.bench.analysis.table_formats import ReportTable, format_number, format_p_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

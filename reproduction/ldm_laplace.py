@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from teeter.base.seeds import derive_seed
+from teeter.bench.experiments.settings import Setting
 from teeter.errors import InputError, MissingOutputError
-from teeter.experiments.settings import Setting
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import default_rays, ldm_by_rays, ray_directions
 from teeter.kernels.seeding import ldm_seeding

@@ -17,7 +17,8 @@ from markupsafe import Markup
 
 from reproduction.item import HOLDS, IN_PART, NOT, VERDICTS, Drawing, Item, Measurement
 from reproduction.results import NOT_COMPUTED, ItemResult, read_results
-from teeter.analysis.report.render import (
+from teeter.base.files import atomic_write
+from teeter.bench.analysis.report.render import (
     Block,
     CodeBlock,
     DetailsBlock,
@@ -28,7 +29,6 @@ from teeter.analysis.report.render import (
     TableBlock,
     render_page,
 )
-from teeter.base.files import atomic_write
 from teeter.errors import InputError, TeeterError
 
 __all__ = ["write_page"]

@@ -32,8 +32,8 @@ from reproduction.disc import (
     sample_disc,
 )
 from reproduction.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
-from teeter.analysis.plot_style import new_figure, style_axes
-from teeter.analysis.table_formats import ReportTable
+from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.table_formats import ReportTable
 
 __all__ = ["PROPOSITION_1", "PROPOSITION_2", "PROPOSITION_3", "bound_miss_probability"]
 

@@ -25,11 +25,11 @@ from typing import Any
 import torch
 
 from reproduction.item import VERDICTS, Item, Measurement, StudyConfig, to_json_value
-from teeter.analysis.table_formats import ReportTable
 from teeter.base.arrays import choose_device, describe_device
 from teeter.base.files import atomic_write
 from teeter.base.threads import limit_threads
 from teeter.base.version import __version__, commit
+from teeter.bench.analysis.table_formats import ReportTable
 from teeter.errors import FileError, TeeterError
 
 __all__ = ["NOT_COMPUTED", "ItemResult", "compute_items", "read_result", "read_results"]

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from reproduction.item import Array, Drawing, Measurement, StudyConfig, decide_verdict, format_p
-from teeter.analysis.run_comparison import RunComparison, compare_strategies
-from teeter.analysis.statistics import Gain, gain_over
-from teeter.analysis.table_formats import ReportTable, format_number, format_p_value
+from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.statistics import Gain, gain_over
+from teeter.bench.analysis.table_formats import ReportTable, format_number, format_p_value
+from teeter.bench.experiments import Run, RunFolder, Setting, read_run, run_setting, setting_named
 from teeter.errors import TeeterError
-from teeter.experiments import Run, RunFolder, Setting, read_run, run_setting, setting_named
 
 __all__ = [
     "LDM_S",
@@ -300,7 +300,7 @@ def find_unbeaten(
 
 def draw_runs(measurement: Measurement) -> list[Drawing]:
     """Draw, for each run, what strategies gain over Random as labels are added."""
-    from teeter.analysis.plots import plot_gains
+    from teeter.bench.analysis.plots import plot_gains
 
     drawings = []
     for name, run in measurement.numbers["runs"].items():

@@ -17,7 +17,7 @@ from teeter.base.arrays import choose_device
 from teeter.base.seeds import stream
 from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.splits import LabelledRows, take
-from teeter.experiments.settings import Setting, setting_named
+from teeter.bench.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
 from teeter.models.network_registry import build_network_like
 from teeter.models.outputs import Outputs

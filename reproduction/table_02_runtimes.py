@@ -22,10 +22,10 @@ from reproduction.figure_04_benchmark import (
 )
 from reproduction.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
 from reproduction.shared_runs import LDM_S, read_run_if_any, run_settings
-from teeter.analysis.run_comparison import RunComparison, compare_strategies
-from teeter.analysis.table_formats import MISSING, ReportTable, format_duration, format_number
+from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.table_formats import MISSING, ReportTable, format_duration, format_number
+from teeter.bench.experiments import Setting
 from teeter.errors import InputError
-from teeter.experiments import Setting
 
 __all__ = ["ENSEMBLE_TIME", "LDM_TIME", "TABLE_2", "measure_minutes"]
 

@@ -33,8 +33,8 @@ from reproduction.disc import (
 )
 from reproduction.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
 from reproduction.propositions import FALSE_ALARM, bound_miss_probability
-from teeter.analysis.plot_style import new_figure, style_axes
-from teeter.analysis.table_formats import ReportTable, format_number
+from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.table_formats import ReportTable, format_number
 from teeter.strategies.api import ldm
 
 __all__ = ["COROLLARY_1", "THEOREM_1"]

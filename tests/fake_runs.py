@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from teeter.experiments.results import Round, Run
-from teeter.experiments.settings import Setting
+from teeter.bench.experiments.results import Round, Run
+from teeter.bench.experiments.settings import Setting
 
 LIFTS = {
     "ldm-s": 0.047,

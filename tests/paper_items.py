@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reproduction.item import HOLDS, Drawing, Item, Measurement, StudyConfig, to_json_value
-from teeter.analysis.plot_style import new_figure
-from teeter.analysis.table_formats import ReportTable
+from teeter.bench.analysis.plot_style import new_figure
+from teeter.bench.analysis.table_formats import ReportTable
 
 
 def measure_two_values(config: StudyConfig) -> Measurement:

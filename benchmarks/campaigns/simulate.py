@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from teeter.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
+from teeter.bench.analysis.statistics import Gain, LabelSaving, gain_over, saving_over
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.encoders import AUTO, ContentKind, Encoder, Encoding, encoders, make_encoder
 

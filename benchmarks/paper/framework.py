@@ -29,8 +29,8 @@ from torch import Generator, Tensor, nn
 from teeter.base.arrays import describe_device
 from teeter.base.seeds import stream
 from teeter.base.version import __version__, commit
-from teeter.experiments.experiment import Experiment
-from teeter.experiments.settings import setting_named
+from teeter.bench.experiments.experiment import Experiment
+from teeter.bench.experiments.settings import setting_named
 from teeter.models.network_registry import build_network_like
 from teeter.training import FitJob, TrainingConfig, batched, fit_jobs
 

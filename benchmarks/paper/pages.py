@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from teeter.analysis import paper_results
-from teeter.analysis.plots import plot_gains
-from teeter.analysis.run_comparison import RunComparison, compare_strategies
-from teeter.analysis.statistics import gain_over
-from teeter.experiments import read_run
-from teeter.experiments.results import Curves
+from teeter.bench.analysis import paper_results
+from teeter.bench.analysis.plots import plot_gains
+from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.statistics import gain_over
+from teeter.bench.experiments import read_run
+from teeter.bench.experiments.results import Curves
 
 ROOT = Path(__file__).parents[2]
 RUNS = Path(__file__).parent / "runs"

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from teeter.analysis.run_comparison import compare_strategies
-from teeter.analysis.statistics import gain_over
 from teeter.base.arrays import choose_device, describe_device
 from teeter.base.version import __version__, commit
-from teeter.experiments import run_setting
-from teeter.experiments.settings import Setting, setting_named
+from teeter.bench.analysis.run_comparison import compare_strategies
+from teeter.bench.analysis.statistics import gain_over
+from teeter.bench.experiments import run_setting
+from teeter.bench.experiments.settings import Setting, setting_named
 
 REPETITIONS = 5
 BASELINE = "random"

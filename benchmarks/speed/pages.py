@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from teeter.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plot_style import new_figure, style_axes
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"

@@ -26,8 +26,8 @@ from sklearn.linear_model import LogisticRegression
 import teeter
 from teeter.base.arrays import describe_device
 from teeter.bench.datasets import LabelledRows, load_dataset, make_long_tailed
+from teeter.bench.experiments import read_run, setting_named
 from teeter.campaigns import Settings
-from teeter.experiments import read_run, setting_named
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.analysis.statistics import gain_over, labels_to_reach, saving_over
+from teeter.bench.analysis.statistics import gain_over, labels_to_reach, saving_over
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

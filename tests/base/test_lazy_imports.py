@@ -19,7 +19,7 @@ PACKAGES = (
     "teeter.campaigns",
     "teeter.bench.datasets",
     "teeter.distributed",
-    "teeter.experiments",
+    "teeter.bench.experiments",
     "teeter.models",
     "teeter.selection",
     "teeter.training",

@@ -17,9 +17,9 @@ import pytest
 from cli.commands import run_teeter
 from teeter import strategies
 from teeter.bench.datasets import catalogue, load_dataset
+from teeter.bench.experiments import read_run
+from teeter.bench.experiments.settings import override, setting_named
 from teeter.errors import PluginError, UnknownNameError
-from teeter.experiments import read_run
-from teeter.experiments.settings import override, setting_named
 from teeter.model_files import save_model
 from teeter.models import network_registry
 from teeter.strategies.base import registry

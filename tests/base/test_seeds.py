@@ -15,9 +15,9 @@ import teeter
 from teeter.base import seeds
 from teeter.base.seeds import normal, stream, validate_seed
 from teeter.bench.datasets import load_dataset
+from teeter.bench.experiments.settings import setting_named
 from teeter.campaigns import Campaign, Settings
 from teeter.errors import InputError
-from teeter.experiments.settings import setting_named
 from teeter.models.networks import mlp
 from teeter.selection.request import SelectionRequest
 

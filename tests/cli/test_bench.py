@@ -12,8 +12,8 @@ import pytest
 import torch
 from typer.testing import Result
 
+from teeter.bench.experiments import read_run, runner, tracking
 from teeter.cli.bench import _sentences
-from teeter.experiments import read_run, runner, tracking
 from teeter.strategies.base import Context, Strategy, registry
 
 Teeter = Callable[..., Result]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teeter.analysis.statistics import Gain
+from teeter.bench.analysis.statistics import Gain
+from teeter.bench.demo import DemoResult, DemoRow
 from teeter.cli.demo import _sentences
-from teeter.demo import DemoResult, DemoRow
 
 
 def make_result(repetitions: int, gain: Gain) -> DemoResult:

@@ -13,12 +13,12 @@ import typer
 
 from cli.commands import CommandRunner
 from fake_runs import fake_accuracy, fake_run
-from teeter import experiments
-from teeter.analysis import report as reports
-from teeter.analysis.report import Report
+from teeter.bench import experiments
+from teeter.bench.analysis import report as reports
+from teeter.bench.analysis.report import Report
+from teeter.bench.experiments import Run
 from teeter.cli.errors import Commands
 from teeter.cli.report import report
-from teeter.experiments import Run
 
 pytestmark = pytest.mark.xdist_group("report")  # one worker, so one drawing
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from small_shards import ldm_values
+from teeter.bench.experiments.runner import run_setting
+from teeter.bench.experiments.settings import setting_named
 from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan
 from teeter.errors import InputError
-from teeter.experiments.runner import run_setting
-from teeter.experiments.settings import setting_named
 from teeter.model_files import save_model
 from teeter.models.network_registry import build_network
 from teeter.selection import select_from_shards

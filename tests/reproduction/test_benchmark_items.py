@@ -37,10 +37,10 @@ from reproduction.table_02_runtimes import (
     measure_minutes,
     read_solo_minutes,
 )
-from teeter.analysis import paper_results
+from teeter.bench.analysis import paper_results
+from teeter.bench.experiments import Setting, run_setting
 from teeter.checks import check_strategy
 from teeter.errors import FileError, InputError, TeeterError
-from teeter.experiments import Setting, run_setting
 
 TINY = {"initial": 20, "query": 10, "final": 40, "epochs": 3, "repetitions": 2, "pool": 60}
 """Values of a setting that runs in seconds."""

@@ -20,7 +20,7 @@ from teeter.cli.report import report
 from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:
-    from teeter.experiments import Run, Setting
+    from teeter.bench.experiments import Run, Setting
 
 __all__ = ["bench"]
 
@@ -135,8 +135,8 @@ def run(
         # Importing torch takes seconds: the progress bar is on by then.
         import torch
 
+        from teeter.bench.experiments import make_tracker, override, run_setting
         from teeter.distributed.executors import make_executor
-        from teeter.experiments import make_tracker, override, run_setting
 
         changes = dict(_parse_change(text) for text in change or [])
         # A run folder is known by its setting: the same command finds it and continues.
@@ -186,7 +186,7 @@ def list_settings(
     as_json: Annotated[bool, typer.Option("--json", help="Print all values as JSON.")] = False,
 ) -> None:
     """List the settings that teeter bench run accepts."""
-    from teeter.experiments import setting_named, setting_names
+    from teeter.bench.experiments import setting_named, setting_names
     from teeter.models.network_registry import network_names
 
     settings = [setting_named(name) for name in setting_names()]
@@ -222,8 +222,8 @@ def rounds(
 ) -> None:
     """Write all rounds of a run, with their picks, as one table."""
     with spinner("Reading"):
-        from teeter.analysis.export import rounds_to_csv, write_rounds
-        from teeter.experiments import read_run
+        from teeter.bench.analysis.table_formats import rounds_to_csv, write_rounds
+        from teeter.bench.experiments import read_run
 
         result = read_run(run)
         if out is not None:
@@ -241,7 +241,7 @@ def _find_setting(name: str) -> Setting:
         FileError: if it is a file of another kind, or cannot be read.
         UnknownNameError: if no setting has this name.
     """
-    from teeter.experiments import read_setting, setting_named
+    from teeter.bench.experiments import read_setting, setting_named
 
     path = Path(name)
     if path.suffix == ".toml":

@@ -10,7 +10,7 @@ import typer
 from teeter.cli.output import progress
 
 if TYPE_CHECKING:
-    from teeter.demo import DemoResult
+    from teeter.bench.demo import DemoResult
 
 __all__ = ["demo"]
 
@@ -26,8 +26,8 @@ def demo(
     """Compare strategies on handwritten digits, and show the picks on a page."""
     with progress("Learning digits", as_lines=True) as on_step:
         # Importing torch and matplotlib takes seconds: the progress bar is on by then.
-        from teeter.demo import DEMO_SETTING, run_demo
-        from teeter.experiments import override
+        from teeter.bench.demo import DEMO_SETTING, run_demo
+        from teeter.bench.experiments import override
 
         setting = override(DEMO_SETTING, {"repetitions": repetitions})
         result = run_demo(out, setting=setting, on_step=on_step)

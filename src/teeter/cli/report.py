@@ -11,7 +11,7 @@ import typer
 from teeter.cli.output import spinner
 
 if TYPE_CHECKING:
-    from teeter.analysis.report import Report
+    from teeter.bench.analysis.report import Report
 
 __all__ = ["report"]
 
@@ -41,8 +41,8 @@ def report(
     """
     with spinner("Comparing"):
         # Importing matplotlib and reading runs may take seconds: the spinner is on by then.
-        from teeter.analysis.report import write_report
-        from teeter.experiments import read_run
+        from teeter.bench.analysis.report import write_report
+        from teeter.bench.experiments import read_run
 
         loaded = [read_run(folder) for folder in runs]
         written = write_report(loaded, out or _default_folder(runs))

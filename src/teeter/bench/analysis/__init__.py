@@ -1,0 +1,69 @@
+"""Compare strategies: statistics over runs and datasets, figures, tables and reports.
+
+Statistics and figures take arrays; ``compare_strategies`` and ``write_report`` take runs of the
+benchmark, as ``teeter.bench.experiments.read_run`` returns them.
+"""
+
+from teeter.bench.analysis.cross_dataset import (
+    PenaltyMatrix,
+    PerformanceProfile,
+    mean_ranks,
+    penalty_matrix,
+    performance_profile,
+)
+from teeter.bench.analysis.plots import (
+    pca_2d,
+    plot_curves,
+    plot_gains,
+    plot_labels,
+    plot_penalties,
+    plot_picks,
+    plot_profile,
+    plot_runtime,
+)
+from teeter.bench.analysis.report import Report, write_report
+from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.statistics import (
+    Gain,
+    LabelSaving,
+    RankCorrelation,
+    gain_over,
+    labels_to_reach,
+    mean_and_std,
+    paired_t,
+    rank_correlation,
+    saving_over,
+)
+from teeter.bench.analysis.table_formats import round_rows, rounds_to_csv, write_rounds
+
+__all__ = [
+    "Gain",
+    "LabelSaving",
+    "PenaltyMatrix",
+    "PerformanceProfile",
+    "RankCorrelation",
+    "Report",
+    "RunComparison",
+    "compare_strategies",
+    "gain_over",
+    "labels_to_reach",
+    "mean_and_std",
+    "mean_ranks",
+    "paired_t",
+    "pca_2d",
+    "penalty_matrix",
+    "performance_profile",
+    "plot_curves",
+    "plot_gains",
+    "plot_labels",
+    "plot_penalties",
+    "plot_picks",
+    "plot_profile",
+    "plot_runtime",
+    "rank_correlation",
+    "round_rows",
+    "rounds_to_csv",
+    "saving_over",
+    "write_report",
+    "write_rounds",
+]

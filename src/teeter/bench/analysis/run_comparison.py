@@ -1,0 +1,350 @@
+"""Compare the strategies of one run, with each other and with the paper.
+
+``compare_strategies`` reads the curves of a run and leaves out what cannot be compared. Its notes
+say what, for the readers of a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.bench.analysis import paper_results
+from teeter.bench.analysis.plot_style import HIGHLIGHTED
+from teeter.bench.analysis.statistics import (
+    FloatArray,
+    Gain,
+    LabelSaving,
+    RankCorrelation,
+    gain_over,
+    rank_correlation,
+    saving_over,
+)
+
+if TYPE_CHECKING:
+    from teeter.bench.experiments.results import Curves, Run
+
+__all__ = ["BASELINE", "RunComparison", "compare_strategies"]
+
+BoolArray = npt.NDArray[np.bool_]
+
+BASELINE = "random"
+"""The strategy that gains and savings are measured against."""
+
+_FAILURES_NAMED = 4
+"""Failed repetitions that a note names; it counts the rest."""
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What a run says about its strategies, the most accurate over the rounds first."""
+
+    run: Run
+    name: str
+    """Name of the run in a report."""
+    labelled: FloatArray
+    """Labels at each round, shape (T,)."""
+    accuracy: dict[str, FloatArray]
+    """Accuracies by strategy, shape (R, T)."""
+    minutes: dict[str, dict[str, FloatArray]]
+    """Minutes of each repetition by strategy and phase, summed over rounds, shape (R,)."""
+    memory: dict[str, float]
+    """Peak memory by strategy, in bytes."""
+    notes: tuple[str, ...]
+    """What readers must know: what is missing, unfinished or left out. One sentence each."""
+
+    @property
+    def repetitions(self) -> int:
+        """Number of repetitions compared."""
+        if not self.accuracy:
+            return 0
+
+        return len(next(iter(self.accuracy.values())))
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is a round after the first; before it, no strategy has picked anything."""
+        return self.repetitions > 0 and len(self.labelled) > 1
+
+    @cached_property
+    def time_unit(self) -> tuple[str, float]:
+        """Unit of times in a report, and how many of it make a minute.
+
+        Runs of less than two minutes are shown in seconds, unless the paper's minutes stand beside
+        them.
+        """
+        longest = 0.0
+        for phases in self.minutes.values():
+            total = sum(float(minutes.mean()) for minutes in phases.values())
+            longest = max(longest, total)
+
+        if self.paper_minutes or longest >= 2:
+            return "minutes", 1.0
+
+        return "seconds", 60.0
+
+    def mean_accuracy(self, strategy: str) -> float:
+        """Return the mean accuracy in percent over repetitions and all rounds but the first."""
+        later_rounds = self.accuracy[strategy][:, 1:]
+        return 100 * float(later_rounds.mean())
+
+    @cached_property
+    def gains(self) -> dict[str, Gain]:
+        """Gain over Random of every other strategy; empty without Random."""
+        return self._gains_over(BASELINE)
+
+    @cached_property
+    def gains_over_ldm_s(self) -> dict[str, Gain]:
+        """Gain over LDM-S of every other strategy; empty without LDM-S."""
+        return self._gains_over(HIGHLIGHTED)
+
+    def _gains_over(self, baseline: str) -> dict[str, Gain]:
+        """Return the gain of every other strategy over ``baseline``; none if it was not run."""
+        if not self.comparable or baseline not in self.accuracy:
+            return {}
+
+        gains = {}
+        for name, runs in self.accuracy.items():
+            if name != baseline:
+                gains[name] = gain_over(runs, self.accuracy[baseline])
+
+        return gains
+
+    @cached_property
+    def savings(self) -> dict[str, LabelSaving]:
+        """Labels that every other strategy needs to reach Random's final accuracy."""
+        if not self.comparable or BASELINE not in self.accuracy:
+            return {}
+
+        savings = {}
+        baseline = self.accuracy[BASELINE]
+        for name, runs in self.accuracy.items():
+            if name != BASELINE:
+                savings[name] = saving_over(self.labelled, runs, baseline)
+
+        return savings
+
+    @cached_property
+    def paper_deltas(self) -> dict[str, paper_results.PaperDelta]:
+        """The paper's gains over Random; empty if it does not have this setting."""
+        if not self.run.setting.paper:
+            return {}
+
+        return paper_results.deltas(self.run.setting.paper)
+
+    @cached_property
+    def paper_accuracy(self) -> dict[str, dict[int, float]]:
+        """The paper's accuracies in percent, by strategy and number of labels."""
+        if not self.run.setting.paper:
+            return {}
+
+        return paper_results.accuracy(self.run.setting.paper)
+
+    @cached_property
+    def paper_minutes(self) -> dict[str, float]:
+        """The paper's minutes per run; empty if this run has fewer rounds than the paper's."""
+        dataset = self.run.setting.paper
+        if not dataset or len(self.labelled) == 0:
+            return {}
+        # A run that is stopped early has less to train, so its time cannot stand beside theirs.
+        if self.labelled[-1] < _final_labels(self.run):
+            return {}
+
+        return paper_results.minutes(dataset)
+
+    @cached_property
+    def paper_rank_correlation(self) -> RankCorrelation | None:
+        """How similarly this run and the paper order the strategies by their gains."""
+        ours = {name: gain.mean for name, gain in self.gains.items()}
+        theirs = {name: delta.mean for name, delta in self.paper_deltas.items()}
+        return rank_correlation(ours, theirs)
+
+
+def compare_strategies(run: Run, name: str | None = None) -> RunComparison:
+    """Compare the strategies of a run, finished or not.
+
+    Rounds and repetitions that not all strategies have, and accuracies that are not numbers, are
+    left out. The notes of the result say which.
+
+    Args:
+        run: the run, as ``read_run`` returns it.
+        name: name of the run in a report; that of its setting by default.
+    """
+    curves = run.curves()
+    strategies, repetitions, notes_on_values = _select_finite(curves)
+
+    # From the run as a whole to single values. Readers see the notes in this order.
+    notes = list(_notes_on_run(run))
+    notes += _notes_on_gaps(run, curves)
+    notes += notes_on_values
+
+    if len(repetitions) == 1:
+        notes.append(
+            "With a single repetition there is no spread and no test, so any difference "
+            "may be due to chance."
+        )
+    if strategies and len(curves.labelled) < 2:
+        notes.append(
+            "Only the initial round is finished. Nothing has been picked yet, so there is "
+            "nothing to compare."
+        )
+    if strategies and BASELINE not in strategies:
+        notes.append(
+            "Random was not run, so gains over Random and saved labels cannot be computed."
+        )
+    if not strategies:
+        notes.append("There is no round to compare.")
+
+    accuracy = {strategy: curves.accuracy[strategy][repetitions] for strategy in strategies}
+
+    # All have the same number of repetitions and rounds, so sums order as means do.
+    def total_accuracy(strategy: str) -> float:
+        return float(accuracy[strategy][:, 1:].sum())
+
+    ranked = sorted(strategies, key=total_accuracy, reverse=True)
+
+    minutes: dict[str, dict[str, FloatArray]] = {}
+    memory = {}
+    for strategy in ranked:
+        minutes[strategy] = {}
+        for phase, seconds in curves.seconds[strategy].items():
+            seconds_by_repetition = seconds[repetitions].sum(axis=1)
+            minutes[strategy][phase] = seconds_by_repetition / 60
+
+        # The peak counts even in repetitions that are left out: the memory was needed.
+        peaks = curves.peak_memory[strategy]
+        memory[strategy] = float(np.max(peaks, initial=0))
+
+    return RunComparison(
+        run=run,
+        name=name or run.setting.name,
+        labelled=curves.labelled,
+        accuracy={strategy: accuracy[strategy] for strategy in ranked},
+        minutes=minutes,
+        memory=memory,
+        notes=tuple(notes),
+    )
+
+
+def _select_finite(curves: Curves) -> tuple[list[str], list[int], list[str]]:
+    """Choose the strategies and repetitions whose accuracies are all finite.
+
+    Strategies without a complete repetition are dropped. Of the rest, the repetitions that are
+    complete for every strategy remain. If no repetition is, the strategies with the most complete
+    repetitions are kept. If those do not share one either, only the first of them is.
+
+    Returns:
+        The strategies, the repetitions, and notes on what was left out.
+    """
+    # (R,) for each strategy: whether all rounds of a repetition have an accuracy.
+    complete: dict[str, BoolArray] = {}
+    for name, runs in curves.accuracy.items():
+        if runs.size > 0:
+            is_finite = np.isfinite(runs)
+            complete[name] = np.asarray(is_finite.all(axis=1))
+
+    strategies = [name for name in complete if complete[name].any()]
+    shared = _complete_in_all(complete, strategies)
+
+    # No repetition is complete for all: prefer the strategies that lose the least.
+    if strategies and not shared.any():
+        counts = {name: int(complete[name].sum()) for name in strategies}
+        most = max(counts.values())
+        strategies = [name for name in strategies if counts[name] == most]
+        shared = _complete_in_all(complete, strategies)
+
+        if not shared.any():
+            strategies = strategies[:1]
+            shared = complete[strategies[0]]
+
+    notes = []
+    for name in complete:
+        if name not in strategies:
+            sentence = f"{name} is left out, because some of its accuracies are not numbers."
+            notes.append(sentence)
+
+    if not shared.all():
+        dropped_repetitions = np.flatnonzero(~shared)
+        dropped = ", ".join(f"repetition {index}" for index in dropped_repetitions)
+        notes.append(f"Left out because some accuracies are not numbers: {dropped}.")
+
+    return strategies, np.flatnonzero(shared).tolist(), notes
+
+
+def _complete_in_all(complete: dict[str, BoolArray], strategies: list[str]) -> BoolArray:
+    """Return, for each repetition, whether it is complete for all these strategies."""
+    if not strategies:
+        return np.zeros(0, dtype=bool)
+
+    by_strategy = [complete[name] for name in strategies]
+    return np.asarray(np.logical_and.reduce(by_strategy))
+
+
+def _notes_on_run(run: Run) -> Iterator[str]:
+    """Say what limits all results of a run: its setting, its end and its failures."""
+    if run.setting.quick:
+        yield (
+            "This is a quick setting for trying things out. Its numbers cannot be compared with "
+            "the paper's."
+        )
+    elif run.setting.paper is None:
+        yield "The paper has no numbers for this setting."
+
+    if not run.finished:
+        yield "The run is not finished, so the results may change."
+    if run.is_shortened:
+        yield f"The run ends at round {run.last_round} of {run.setting.rounds}, as requested."
+
+    if run.failures:
+        failed = [f"{strategy}, repetition {repetition}" for strategy, repetition in run.failures]
+        listed = "; ".join(failed[:_FAILURES_NAMED])
+        unnamed = len(failed) - _FAILURES_NAMED
+        if unnamed > 0:
+            listed += f" and {unnamed} more"
+        yield f"Failed before the end: {listed}."
+
+
+def _notes_on_gaps(run: Run, curves: Curves) -> Iterator[str]:
+    """Say which strategies, rounds and repetitions are missing from the curves."""
+    missing = [name for name in run.strategies if name not in curves.accuracy]
+    if missing:
+        yield f"Strategies without a finished round: {', '.join(missing)}."
+
+    if len(curves.labelled) > 0:
+        last_compared = float(curves.labelled[-1])
+
+        finished = [entry.labelled for entry in run.rounds]
+        last_finished = max(finished, default=0)
+        if last_finished > last_compared:
+            yield (
+                f"Some strategies have reached {last_finished:,} labels. Only the rounds that "
+                f"all strategies have finished are compared, up to {last_compared:,.0f} labels."
+            )
+
+        final = _final_labels(run)
+        if run.setting.paper and last_compared < final:
+            yield (
+                f"The paper's runs go to {final:,} labels and its gains are means over all rounds. "
+                f"Our runs end at {last_compared:,.0f} labels, so our gains and the paper's are "
+                f"not quite comparable."
+            )
+
+    # Curves have the same repetitions for every strategy: those that all have started.
+    any_curves = next(iter(curves.accuracy.values()), ())
+    compared = len(any_curves)
+    if compared < run.repetitions:
+        yield (
+            f"Only {compared} of {run.repetitions} repetitions are compared: those that every "
+            f"strategy has started."
+        )
+
+
+def _final_labels(run: Run) -> int:
+    """Return the number of labels in the last round of a run's setting."""
+    setting = run.setting
+    return setting.initial + setting.query * setting.rounds

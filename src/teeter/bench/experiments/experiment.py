@@ -1,0 +1,296 @@
+"""An experiment: the rows of a setting, whose labels are known, and learners that ask for them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from teeter.base.seeds import stream
+from teeter.bench.datasets.loading import load_dataset
+from teeter.bench.datasets.splits import LabelledRows, make_long_tailed, take
+from teeter.bench.experiments.results import PHASES, Cell, Round
+from teeter.bench.experiments.settings import Setting
+from teeter.errors import InputError
+from teeter.learner import Learner
+from teeter.models.network_registry import build_network_like
+
+__all__ = [
+    "Experiment",
+    "Peak",
+    "initial_rows",
+    "peak_memory",
+]
+
+
+RowArray = npt.NDArray[np.int64]
+
+_MAX_DEVICE_BYTES = 16 << 30
+"""A dataset of at most this size is moved to a GPU as a whole."""
+
+
+class Experiment:
+    """The rows of a setting, the same for all its cells.
+
+    It plays the annotator: it knows every label, and a learner gets those it asks for.
+
+    Args:
+        setting: what to run.
+        folder: where datasets are looked for. Default: as ``teeter.bench.datasets`` does.
+        device: where networks are trained.
+
+    Attributes:
+        train: the pool, with all its labels.
+        test: the rows that networks are evaluated on.
+        validation: the rows that choose the best epoch, if the setting has any.
+        classes: the number of classes.
+    """
+
+    def __init__(self, setting: Setting, folder: Path | None, device: torch.device) -> None:
+        split = load_dataset(
+            setting.dataset,
+            folder=folder,
+            validation=setting.validation,
+            seed=setting.seed,
+            embeddings=setting.embeddings,
+        )
+        # Thin out the classes first: a sample of a long-tailed set is long-tailed too.
+        train = split.train
+        if setting.imbalance > 1:
+            train = make_long_tailed(train, imbalance=setting.imbalance, seed=setting.seed)
+        train = _draw_rows(train, setting.train, stream(setting.seed, "train"))
+
+        # Not the setting's seed: all seeds are compared on the same test rows.
+        test = _draw_rows(split.test, setting.test, stream(0, "test"))
+
+        self.setting = setting
+        self.device = device
+        self.train = _move_to_device(train, device)
+        self.test = _move_to_device(test, device)
+        self.validation: LabelledRows | None = None
+        if split.validation is not None:
+            self.validation = _move_to_device(split.validation, device)
+        self.classes = len(split.classes)
+
+    def require_runnable(self, rounds: int) -> None:
+        """Check that the network takes the rows, and that there are enough rows to ask about.
+
+        Raises:
+            InputError: if not.
+        """
+        # Building one, with any seed, is the check: it raises if the shapes do not fit.
+        build_network_like(self.setting.network, self.train.inputs, self.classes, 0)
+
+        needed = self.setting.initial + rounds * self.setting.query
+        if needed > len(self.train):
+            raise InputError(
+                f"{self.setting.name} needs {needed} training rows, but there are only "
+                f"{len(self.train)}: lower final."
+            )
+
+    def make_learner(self, cell: Cell) -> Learner:
+        """Return the learner of a cell with its initial labels.
+
+        All strategies of a repetition start with the same labels and the same network.
+        """
+        setting = self.setting
+
+        # By the repetition alone, so that strategies are paired: the same start for each of them.
+        seed = stream(setting.seed, "repetition", cell.repetition).initial_seed()
+
+        def build_network(network_seed: int) -> nn.Module:
+            return build_network_like(
+                setting.network,
+                self.train.inputs,
+                self.classes,
+                network_seed,
+            )
+
+        validation = None
+        if self.validation is not None:
+            validation = (self.validation.inputs, self.validation.labels)
+
+        learner = Learner(
+            build_network,
+            self.train.inputs,
+            setting.strategy(cell.strategy),
+            classes=self.classes,
+            seed=seed,
+            training=setting.training,
+            validation=validation,
+            pool_size=setting.pool,
+            device=self.device,
+        )
+
+        balanced = None
+        if setting.balanced:
+            balanced = self.train.labels
+        rows = initial_rows(len(self.train), setting.initial, seed, balanced=balanced)
+        learner.tell(rows, self.train.labels[rows])
+        return learner
+
+    def evaluate_and_ask(self, learner: Learner, cell: Cell, number: int) -> Round:
+        """Evaluate a fitted learner on the test rows, and ask it which rows to label next.
+
+        In the last round of the setting, it is not asked.
+        """
+        # Without training, whose memory would hide that of most strategies.
+        picks: list[int] = []
+        with peak_memory(self.device) as peak:
+            evaluation = learner.evaluate(self.test.inputs, self.test.labels)
+            labelled = len(learner.pool.labelled)
+            if number < self.setting.rounds:
+                picks = learner.ask(self.setting.query).tolist()
+
+        seconds = {}
+        for phase in PHASES:
+            # Microseconds: more digits would only make the files longer.
+            seconds[phase] = round(learner.seconds.get(phase, 0.0), 6)
+
+        return Round(
+            strategy=cell.strategy,
+            repetition=cell.repetition,
+            number=number,
+            labelled=labelled,
+            accuracy=evaluation.accuracy,
+            loss=evaluation.loss,
+            picks=tuple(picks),
+            seconds=seconds,
+            peak_memory=peak.bytes,
+            validation=learner.validation_accuracy,
+            vote=evaluation.vote,
+        )
+
+    def tell_labels(self, learner: Learner, result: Round) -> None:
+        """Tell a learner the labels of the rows that it picked in a round."""
+        rows = list(result.picks)
+        learner.tell(rows, self.train.labels[rows])
+
+
+def initial_rows(
+    size: int, count: int, seed: int, *, balanced: npt.NDArray[np.int64] | None = None
+) -> RowArray:
+    """Draw the rows that are labelled first.
+
+    Args:
+        size: the number of rows in the pool.
+        count: how many to draw.
+        seed: decides which.
+        balanced: (size,) the class of every row. If given, all classes get equally many rows, as
+            far as they have them.
+
+    Returns:
+        (count,) rows.
+
+    Raises:
+        InputError: if there are fewer than ``count`` rows.
+
+    Example:
+        >>> sorted(initial_rows(3, 3, seed=0).tolist())
+        [0, 1, 2]
+    """
+    if not 1 <= count <= size:
+        raise InputError(f"Cannot begin with {count} of {size} rows: ask for 1 to {size}.")
+
+    # NumPy's generator, not torch's: committed results depend on these rows.
+    generator = np.random.default_rng(stream(seed, "initial").initial_seed())
+    order = generator.permutation(size).astype(np.int64)
+
+    if balanced is not None:
+        # First the first row of every class, then the second of every class, and so on.
+        rank = _rank_in_class(balanced[order])
+        order = order[np.argsort(rank, kind="stable")]
+    return order[:count]
+
+
+def _rank_in_class(classes: npt.NDArray[np.int64]) -> RowArray:
+    """Return, for each entry, how many entries before it have the same class."""
+    rank = np.empty_like(classes)
+    for label in np.unique(classes):
+        positions = np.flatnonzero(classes == label)
+        rank[positions] = np.arange(len(positions))
+    return rank
+
+
+def _draw_rows(rows: LabelledRows, count: int | None, generator: torch.Generator) -> LabelledRows:
+    """Draw ``count`` rows without changing their order, or return all."""
+    if count is None or count >= len(rows):
+        return rows
+
+    order = torch.randperm(len(rows), generator=generator).numpy()
+    drawn = np.sort(order[:count])
+    return take(rows, drawn)
+
+
+def _move_to_device(rows: LabelledRows, device: torch.device) -> LabelledRows:
+    """Move rows to a device, if they are a tensor that fits."""
+    inputs = rows.inputs
+    # Images on disk, or kept as bytes, are converted row by row and moved batch by batch.
+    if not isinstance(inputs, torch.Tensor) or not inputs.is_floating_point():
+        return rows
+    if inputs.nbytes > _MAX_DEVICE_BYTES:
+        return rows
+    return replace(rows, inputs=inputs.to(device))
+
+
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+
+_RESET_PEAK = "5"
+"""What Linux takes in ``clear_refs`` to reset the peak of the resident memory."""
+
+
+@dataclass
+class Peak:
+    """The peak memory of a block, once the block has ended."""
+
+    bytes: int = 0
+    """0 if the operating system does not report it."""
+
+
+@contextmanager
+def peak_memory(device: torch.device) -> Iterator[Peak]:
+    """Measure the peak memory of the block: of a GPU, or of the whole process on a CPU.
+
+    Args:
+        device: a CUDA device counts the memory allocated by torch, any other device the resident
+            memory of this process.
+
+    Yields:
+        A ``Peak`` that is filled in when the block ends.
+    """
+    peak = Peak()
+
+    if device.type == "cuda":
+        # Counts torch's own allocations, so other processes on the GPU do not matter.
+        torch.cuda.reset_peak_memory_stats(device)
+        yield peak
+        peak.bytes = int(torch.cuda.max_memory_allocated(device))
+        return
+
+    # Without the reset, the peak would be that of the process since its start.
+    with contextlib.suppress(OSError):
+        _CLEAR_REFS.write_text(_RESET_PEAK, encoding="utf-8")
+    yield peak
+    peak.bytes = _peak_resident_bytes()
+
+
+def _peak_resident_bytes() -> int:
+    """Return the peak resident memory of this process, or 0 if the system does not report it."""
+    try:
+        status = _STATUS.read_text(encoding="utf-8")
+    except OSError:
+        return 0
+
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            kibibytes = int(line.split()[1])
+            return kibibytes * 1024
+    return 0

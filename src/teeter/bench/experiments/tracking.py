@@ -1,0 +1,358 @@
+"""Trackers: send every round to TensorBoard, or to your own code, as soon as it is recorded.
+
+The run folder holds all rounds anyway. A tracker shows them elsewhere while a run is going on, and
+may be added to a run later: it then gets the earlier rounds first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from teeter.base.registry import Plugins, did_you_mean
+from teeter.bench.experiments.results import PHASES, Round, round_to_row
+from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
+
+if TYPE_CHECKING:
+    from teeter.bench.experiments.settings import Setting
+    from teeter.learner import Learner
+    from teeter.training import Evaluation
+
+__all__ = [
+    "COLUMNS",
+    "RoundKey",
+    "TensorBoardTracker",
+    "Tracker",
+    "TrackerSet",
+    "learner_row",
+    "make_tracker",
+    "round_key",
+]
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+COLUMNS = (
+    "setting",
+    "started",
+    "strategy",
+    "repetition",
+    "round",
+    "dataset",
+    "labelled",
+    "accuracy",
+    "loss",
+    "validation",
+    "vote",
+    *(f"{phase}_seconds" for phase in PHASES),
+    "peak_memory",
+    "picks",
+)
+"""The keys of a row."""
+
+
+class RoundKey(NamedTuple):
+    """What identifies a round among the rounds of many runs."""
+
+    setting: str
+    started: str
+    """When the run was started for the first time."""
+    strategy: str
+    repetition: int
+    round: int
+
+
+class Tracker(Protocol):
+    """Receives rounds, one after the other.
+
+    A tracker that raises an exception is disabled for the rest of the run, and the run continues.
+    """
+
+    def begin(self) -> Collection[RoundKey]:
+        """Get ready, and return the rounds that were written before: they are not sent again."""
+
+    def write(self, row: Row) -> None:
+        """Write a round. The row has a value, or None, for each of ``COLUMNS``."""
+
+    def end(self) -> None:
+        """Close files and connections."""
+
+
+def round_key(row: Row) -> RoundKey:
+    """Return which round a row is.
+
+    Example:
+        >>> key = round_key({"setting": "digits", "strategy": "margin", "round": 2})
+        >>> key.strategy, key.repetition, key.round
+        ('margin', 0, 2)
+    """
+    return RoundKey(
+        setting=str(row.get("setting") or ""),
+        started=str(row.get("started") or ""),
+        strategy=str(row.get("strategy") or ""),
+        repetition=int(row.get("repetition") or 0),
+        round=int(row["round"]),
+    )
+
+
+def learner_row(
+    learner: Learner, evaluation: Evaluation, *, setting: str = "", repetition: int = 0
+) -> Row:
+    """Return the last fit of your own learner as a row for a tracker.
+
+    Args:
+        learner: a fitted learner.
+        evaluation: what its ``evaluate`` returned.
+        setting: a name for the experiment.
+        repetition: the number of the repetition, if there are several.
+
+    Returns:
+        a value, or None, for each of ``COLUMNS``.
+    """
+    values: dict[str, Any] = {
+        "setting": setting,
+        "strategy": learner.strategy.name,
+        "repetition": repetition,
+        "round": learner.rounds - 1,
+        "labelled": len(learner.training_rows),
+        "accuracy": evaluation.accuracy,
+        "loss": evaluation.loss,
+        "validation": learner.validation_accuracy,
+        "vote": evaluation.vote,
+    }
+    for phase, seconds in learner.seconds.items():
+        values[f"{phase}_seconds"] = seconds
+
+    # Trackers get the same columns from a learner as from a run, some of them empty.
+    return {name: values.get(name) for name in COLUMNS}
+
+
+class TrackerSet:
+    """The trackers of one run. Each gets every round once, and its errors do not stop the run.
+
+    Use it as a context manager, which begins the trackers and ends them.
+    """
+
+    def __init__(self, trackers: Sequence[Tracker], setting: Setting, started: str) -> None:
+        self._trackers = trackers
+        self._setting = setting
+        self._started = started
+
+        # The trackers that work, each with the rounds that it has.
+        self._active: list[tuple[Tracker, set[RoundKey]]] = []
+
+    def __enter__(self) -> TrackerSet:
+        # Not guarded: a tracker that cannot begin is a mistake to fix before hours of training.
+        self._active = []
+        try:
+            for tracker in self._trackers:
+                written_before = set(tracker.begin())
+                self._active.append((tracker, written_before))
+        except BaseException:
+            # Python does not call __exit__ if __enter__ raises.
+            self._end_trackers()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end_trackers()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is a tracker that has not failed."""
+        return bool(self._active)
+
+    def write(self, result: Round) -> None:
+        """Send a round to all trackers that do not have it yet."""
+        if not self.is_active:
+            return
+
+        values = {"started": self._started, **round_to_row(self._setting, result)}
+        row = {name: values.get(name) for name in COLUMNS}
+        key = round_key(row)
+
+        working = []
+        for tracker, written in self._active:
+            if key in written:
+                working.append((tracker, written))
+                continue
+            try:
+                tracker.write(row)
+            except Exception as error:  # The rounds are safe in the run folder.
+                reason = str(error).rstrip(".") or type(error).__name__
+                logger.warning(
+                    "Tracker %s failed and was disabled: %s. Rerun the command to send the "
+                    "remaining rounds.",
+                    _name(tracker),
+                    reason,
+                )
+            else:
+                written.add(key)
+                working.append((tracker, written))
+        self._active = working
+
+    def catch_up(self, rounds: Iterable[Round]) -> None:
+        """Send rounds that were recorded earlier or by other processes."""
+        for result in sorted(rounds, key=lambda result: result.number):
+            self.write(result)
+
+    def _end_trackers(self) -> None:
+        # Trackers that failed before were removed from the list: they are not ended.
+        for tracker, _ in self._active:
+            try:
+                tracker.end()
+            except Exception as error:
+                logger.warning(
+                    "Tracker %s failed while it was being closed: %s", _name(tracker), error
+                )
+
+
+def _name(tracker: Tracker) -> str:
+    return type(tracker).__name__
+
+
+class TensorBoardTracker:
+    """Write rounds for TensorBoard: every number as a curve over the number of labels.
+
+    Needs the extra ``track``.
+
+    Args:
+        folder: what ``tensorboard --logdir`` shows. It gets a folder for each run, and in it one
+            for each cell, which is a strategy in one repetition.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._writers: dict[Path, Any] = {}
+
+    def begin(self) -> Collection[RoundKey]:
+        """Return the rounds that the event files hold.
+
+        Raises:
+            MissingExtraError: if TensorBoard is not installed.
+        """
+        _summary_writer_class()  # raises if TensorBoard is missing
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        keys: list[RoundKey] = []
+        for cell_file in sorted(self.folder.glob("*/*/cell.json")):
+            # 0 means all: by default, TensorBoard reads a sample of the events.
+            folder = str(cell_file.parent)
+            events = EventAccumulator(folder, size_guidance={"scalars": 0}).Reload()
+            if "round" not in events.Tags()["scalars"]:
+                continue
+
+            cell = json.loads(cell_file.read_text(encoding="utf-8"))
+            for event in events.Scalars("round"):
+                key = round_key({**cell, "round": event.value})
+                keys.append(key)
+        return keys
+
+    def write(self, row: Row) -> None:
+        """Write every number of a round."""
+        writer = self._writer(row)
+        for name, value in row.items():
+            is_key = name in ("repetition", "labelled", "round")
+            if isinstance(value, int | float) and not is_key:
+                writer.add_scalar(name, value, row["labelled"])
+
+        # Last, because begin takes it as the sign that the round is complete.
+        writer.add_scalar("round", row["round"], row["labelled"])
+        writer.flush()
+
+    def end(self) -> None:
+        """Close the event files."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+    def _writer(self, row: Row) -> Any:
+        key = round_key(row)
+        run_name = f"{key.setting}-{key.started}".strip("-") or "run"
+        # Windows allows no colons in names, and a slash would make another folder.
+        run_folder = run_name.replace(":", "").replace("/", "-")
+        cell_folder = f"{key.strategy}-{key.repetition}".replace("/", "-")
+        folder = self.folder / run_folder / cell_folder
+
+        if folder not in self._writers:
+            folder.mkdir(parents=True, exist_ok=True)
+
+            # Event files hold numbers only: ``begin`` reads from here which cell they belong to.
+            cell = {name: row.get(name) for name in RoundKey._fields if name != "round"}
+            cell_file = folder / "cell.json"
+            cell_file.write_text(json.dumps(cell), encoding="utf-8")
+
+            writer_class = _summary_writer_class()
+            self._writers[folder] = writer_class(str(folder))
+        return self._writers[folder]
+
+
+def _summary_writer_class() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtraError(
+            "TensorBoard is not installed: pip install 'teeter[track]'."
+        ) from None
+    return SummaryWriter
+
+
+_BUILT_IN: dict[str, Callable[[str], Tracker]] = {"tensorboard": TensorBoardTracker}
+
+plugins: Plugins[Callable[[str], Tracker]] = Plugins(
+    "tracker",
+    "teeter.trackers",
+    is_valid=callable,
+    expected="a class that takes the text after the colon",
+)
+"""Trackers of other packages, from the entry-point group ``teeter.trackers``."""
+
+
+def make_tracker(text: str) -> Tracker:
+    """Return the tracker that a text describes.
+
+    Args:
+        text: ``KIND:TARGET``. The kind is ``tensorboard``, whose target is a folder, or the name of
+            a plugin.
+
+    Raises:
+        InputError: if the text is not of that form.
+        UnknownNameError: if there is no such kind.
+        PluginError: if the plugin cannot be loaded.
+
+    Example:
+        >>> make_tracker("tensorboard:board").folder.name
+        'board'
+    """
+    kind, _, target = text.partition(":")
+    kinds = list(dict.fromkeys([*_BUILT_IN, *plugins.names()]))
+    if not target:
+        raise InputError(
+            f"Cannot track to {text!r}: write KIND:TARGET, as in tensorboard:FOLDER. "
+            f"Kinds: {', '.join(kinds)}."
+        )
+
+    if kind in _BUILT_IN:
+        return _BUILT_IN[kind](target)
+    if kind not in kinds:
+        hint = did_you_mean(kind, kinds)
+        raise UnknownNameError(f"No tracker is called {kind!r}. {hint}")
+
+    try:
+        return plugins.get(kind)(target)
+    except PluginError:
+        raise
+    except Exception as error:  # Another package's code may raise anything.
+        raise PluginError(
+            f"The tracker {kind!r} of {plugins.package(kind)} cannot be created: {error}."
+        ) from error
