@@ -19,7 +19,7 @@ from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.splits import LabelledRows, take
 from teeter.bench.experiments.settings import Setting, setting_named
 from teeter.learner import Learner
-from teeter.models.network_registry import build_network_like
+from teeter.models.networks import build_network_like
 from teeter.models.outputs import Outputs
 
 __all__ = ["StudyData", "last_layer", "last_layer_features", "load_study_data", "tsne_2d"]

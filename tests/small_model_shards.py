@@ -13,7 +13,7 @@ import pytest
 import teeter
 from small_shards import write_shards
 from teeter.distributed.executors import LocalExecutor
-from teeter.models.network_registry import build_network
+from teeter.models.networks import build_network
 from teeter.selection import Selection, select_from_shards
 
 ROWS, SHAPE, CLASSES = 1000, (1, 8, 8), 4

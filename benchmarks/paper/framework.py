@@ -31,7 +31,7 @@ from teeter.base.seeds import stream
 from teeter.base.version import __version__, commit
 from teeter.bench.experiments.experiment import Experiment
 from teeter.bench.experiments.settings import setting_named
-from teeter.models.network_registry import build_network_like
+from teeter.models.networks import build_network_like
 from teeter.training import FitJob, TrainingConfig, batched, fit_jobs
 
 CASES = {

@@ -48,7 +48,7 @@ def write_pool(folder: Path, rows: int, width: int, classes: int, rows_per_file:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from teeter.model_files import save_model
+    from teeter.models.model_files import save_model
     from teeter.models.networks import mlp
 
     generator = np.random.default_rng(0)

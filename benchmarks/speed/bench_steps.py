@@ -21,7 +21,7 @@ from measure import describe_setup, measure_seconds, save_result
 from torch import nn
 
 from teeter.bench.experiments import setting_named
-from teeter.models.network_registry import build_network_like
+from teeter.models.networks import build_network_like
 from teeter.training import FitJob, batched
 from teeter.training.config import make_optimizer
 

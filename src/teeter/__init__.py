@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from teeter.classifier import Classifier, load_classifier
     from teeter.client import connect
     from teeter.learner import Learner
-    from teeter.model_files import save_model
+    from teeter.models.model_files import save_model
     from teeter.models.observe import observe
     from teeter.models.outputs import Outputs
     from teeter.strategies.api import ldm, scores, select
@@ -54,7 +54,7 @@ __getattr__, __dir__ = import_lazily(
         "classifier": ["Classifier", "load_classifier"],
         "client": ["connect"],
         "learner": ["Learner"],
-        "model_files": ["save_model"],
+        "models.model_files": ["save_model"],
         "models.observe": ["observe"],
         "models.outputs": ["Outputs"],
         "strategies.api": ["ldm", "scores", "select"],

@@ -24,7 +24,8 @@ from teeter.base.arrays import choose_device
 from teeter.base.files import load_weights, merge_arrays, read_state, split_arrays, write_state
 from teeter.base.seeds import seeded_global_rng, stream, validate_seed
 from teeter.errors import FileError, InputError, TeeterError
-from teeter.label_encoding import (
+from teeter.models.inputs import count_rows, flat_rows, take_rows
+from teeter.models.label_encoding import (
     as_list,
     as_row_indices,
     class_array,
@@ -32,7 +33,6 @@ from teeter.label_encoding import (
     encode_labels,
     is_whole_numbers,
 )
-from teeter.models.inputs import count_rows, flat_rows, take_rows
 from teeter.models.observe import is_estimator, is_estimator_class, is_network, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES

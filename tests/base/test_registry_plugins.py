@@ -20,8 +20,8 @@ from teeter.bench.datasets import catalogue, load_dataset
 from teeter.bench.experiments import read_run
 from teeter.bench.experiments.settings import override, setting_named
 from teeter.errors import PluginError, UnknownNameError
-from teeter.model_files import save_model
-from teeter.models import network_registry
+from teeter.models import networks as network_registry
+from teeter.models.model_files import save_model
 from teeter.strategies.base import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "write_a_strategy.md"

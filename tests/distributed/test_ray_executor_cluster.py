@@ -20,8 +20,8 @@ from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import setting_named
 from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan
 from teeter.errors import InputError
-from teeter.model_files import save_model
-from teeter.models.network_registry import build_network
+from teeter.models.model_files import save_model
+from teeter.models.networks import build_network
 from teeter.selection import select_from_shards
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]

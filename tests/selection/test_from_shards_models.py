@@ -29,7 +29,7 @@ from teeter.data.shards import open_shards
 from teeter.distributed import executors, fetch
 from teeter.distributed.executors import LocalExecutor, Task
 from teeter.errors import FileError, InputError
-from teeter.models.network_registry import build_network
+from teeter.models.networks import build_network
 from teeter.selection import from_shards, select_from_file, select_from_shards
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")

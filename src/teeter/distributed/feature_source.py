@@ -16,7 +16,7 @@ from teeter.base.threads import limit_threads
 from teeter.data.array_files import Head, read_head
 from teeter.data.shards import Shards
 from teeter.errors import FileError, InputError
-from teeter.model_files import SavedModel, file_digest, read_model
+from teeter.models.model_files import SavedModel, file_digest, read_model
 from teeter.models.outputs import Outputs
 
 __all__ = ["FeatureSource", "LoadedSource", "make_feature_source"]

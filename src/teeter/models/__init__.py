@@ -25,8 +25,16 @@ from teeter.base.lazy_imports import import_lazily
 if TYPE_CHECKING:
     from teeter.models.inputs import BatchedInputs, batches, count_rows, take_rows
     from teeter.models.linear_head import fit_head
-    from teeter.models.network_registry import build_network, network_names
-    from teeter.models.networks import k_cnn, linear, mlp, resnet_18, s_cnn, wrn_16_8
+    from teeter.models.networks import (
+        build_network,
+        k_cnn,
+        linear,
+        mlp,
+        network_names,
+        resnet_18,
+        s_cnn,
+        wrn_16_8,
+    )
     from teeter.models.outputs import OUTPUTS, Outputs
     from teeter.models.posterior import dropout_logits, stacked_logits
     from teeter.models.torch_model import find_head
@@ -59,8 +67,16 @@ __getattr__, __dir__ = import_lazily(
     {
         "inputs": ["BatchedInputs", "batches", "count_rows", "take_rows"],
         "linear_head": ["fit_head"],
-        "network_registry": ["build_network", "network_names"],
-        "networks": ["k_cnn", "linear", "mlp", "resnet_18", "s_cnn", "wrn_16_8"],
+        "networks": [
+            "build_network",
+            "k_cnn",
+            "linear",
+            "mlp",
+            "network_names",
+            "resnet_18",
+            "s_cnn",
+            "wrn_16_8",
+        ],
         "outputs": ["OUTPUTS", "Outputs"],
         "posterior": ["dropout_logits", "stacked_logits"],
         "torch_model": ["find_head"],

@@ -20,7 +20,7 @@ from teeter.bench.experiments.results import PHASES, Cell, Round
 from teeter.bench.experiments.settings import Setting
 from teeter.errors import InputError
 from teeter.learner import Learner
-from teeter.models.network_registry import build_network_like
+from teeter.models.networks import build_network_like
 
 __all__ = [
     "Experiment",

@@ -16,8 +16,8 @@ from torch import nn
 import teeter
 from teeter.base.files import read_state, write_state
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.model_files import file_digest, read_model, save_model
-from teeter.models.network_registry import build_network
+from teeter.models.model_files import file_digest, read_model, save_model
+from teeter.models.networks import build_network
 
 NETWORKS = [
     ("linear", (5,), {}),
@@ -168,7 +168,7 @@ def test_a_network_that_scales_its_last_layer_cannot_be_written(
         network.register_forward_hook(lambda module, rows, logits: 30 * logits)
         return network
 
-    monkeypatch.setattr("teeter.model_files.build_network", build_scaled)
+    monkeypatch.setattr("teeter.models.model_files.build_network", build_scaled)
     path = tmp_path / "m.safetensors"
     with pytest.raises(InputError, match="mlp scales or shifts the output of its last layer '7'"):
         save_model(path, build_scaled("mlp", (20,), 4), "mlp", shape=(20,), classes=4)
