@@ -18,7 +18,7 @@ from teeter.base.seeds import stream
 from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.splits import LabelledRows, take
 from teeter.bench.experiments.settings import Setting, setting_named
-from teeter.learner import Learner
+from teeter.learner.learner import Learner
 from teeter.models.networks import build_network_like
 from teeter.models.outputs import Outputs
 

@@ -33,7 +33,7 @@ from teeter.base.arrays import choose_device, describe_device
 from teeter.base.version import commit
 from teeter.encoders import ContentKind, make_encoder
 from teeter.encoders import encoders as registry
-from teeter.learner import Learner
+from teeter.learner.learner import Learner
 
 sys.path.append(str(Path(__file__).parents[2]))
 

@@ -37,7 +37,7 @@ from teeter.campaigns.saved_models import scale_features
 from teeter.campaigns.selection import choose_picks
 from teeter.campaigns.training import train_model
 from teeter.encoders import make_encoder
-from teeter.learner import Learner
+from teeter.learner.learner import Learner
 
 sys.path.append(str(Path(__file__).parents[2]))
 

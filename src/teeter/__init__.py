@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.classifier import Classifier, load_classifier
     from teeter.client import connect
-    from teeter.learner import Learner
+    from teeter.learner.learner import Learner
     from teeter.models.model_files import save_model
     from teeter.models.observe import observe
     from teeter.models.outputs import Outputs
@@ -53,7 +53,7 @@ __getattr__, __dir__ = import_lazily(
         "campaigns.campaign": ["Campaign"],
         "classifier": ["Classifier", "load_classifier"],
         "client": ["connect"],
-        "learner": ["Learner"],
+        "learner.learner": ["Learner"],
         "models.model_files": ["save_model"],
         "models.observe": ["observe"],
         "models.outputs": ["Outputs"],

@@ -25,7 +25,7 @@ from teeter.campaigns.classifiers import (
     head_factory,
     ignore_few_labels_warning,
 )
-from teeter.learner import Learner, fit_learners
+from teeter.learner.learner import Learner, fit_learners
 from teeter.training import TrainingConfig
 
 __all__ = [

@@ -39,7 +39,7 @@ from teeter.errors import StoreError
 if TYPE_CHECKING:
     from torch import nn
 
-    from teeter.learner import Learner
+    from teeter.learner.learner import Learner
 
 __all__ = [
     "PICKING",

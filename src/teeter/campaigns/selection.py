@@ -21,7 +21,7 @@ from teeter.campaigns.enums import PickArm
 from teeter.campaigns.results import SuspectLabel
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.training import labelled_items, load_learner, load_picker, predict_rows
-from teeter.learner import Learner
+from teeter.learner.learner import Learner
 
 __all__ = ["choose_picks", "find_suspects"]
 

@@ -35,7 +35,7 @@ from teeter.campaigns.saved_models import (
     scale_features,
 )
 from teeter.errors import InputError
-from teeter.learner import Learner
+from teeter.learner.learner import Learner
 from teeter.strategies.api import make_strategy
 
 if TYPE_CHECKING:

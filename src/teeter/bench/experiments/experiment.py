@@ -19,7 +19,7 @@ from teeter.bench.datasets.splits import LabelledRows, make_long_tailed, take
 from teeter.bench.experiments.results import PHASES, Cell, Round
 from teeter.bench.experiments.settings import Setting
 from teeter.errors import InputError
-from teeter.learner import Learner
+from teeter.learner.learner import Learner
 from teeter.models.networks import build_network_like
 
 __all__ = [

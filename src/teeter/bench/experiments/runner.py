@@ -34,7 +34,7 @@ from teeter.bench.experiments.settings import Setting
 from teeter.bench.experiments.tracking import Tracker, TrackerSet
 from teeter.distributed.executors import Executor, Task, run_plan
 from teeter.errors import InputError, TeeterError
-from teeter.learner import Learner, fit_learners
+from teeter.learner.learner import Learner, fit_learners
 
 __all__ = ["Progress", "run_group", "run_setting"]
 

@@ -19,7 +19,7 @@ from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNam
 
 if TYPE_CHECKING:
     from teeter.bench.experiments.settings import Setting
-    from teeter.learner import Learner
+    from teeter.learner.learner import Learner
     from teeter.training import Evaluation
 
 __all__ = [

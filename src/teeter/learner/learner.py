@@ -24,6 +24,7 @@ from teeter.base.arrays import choose_device
 from teeter.base.files import load_weights, merge_arrays, read_state, split_arrays, write_state
 from teeter.base.seeds import seeded_global_rng, stream, validate_seed
 from teeter.errors import FileError, InputError, TeeterError
+from teeter.learner.pool import Pool
 from teeter.models.inputs import count_rows, flat_rows, take_rows
 from teeter.models.label_encoding import (
     as_list,
@@ -38,7 +39,6 @@ from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of, clone_with_seed, require_classifier
 from teeter.models.skorch_model import disable_train_split
-from teeter.pool import Pool
 from teeter.strategies.api import make_strategy, strategy_options
 from teeter.strategies.base import Context, Strategy, registry
 from teeter.training import (

@@ -32,7 +32,7 @@ from example_learners import (
 )
 from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, MissingOutputError, TrainingError
-from teeter.learner import fit_learners
+from teeter.learner.learner import fit_learners
 from teeter.models.networks import mlp
 
 

@@ -1,0 +1,7 @@
+"""The ask-tell loop: pick rows, learn their labels, train, evaluate, save and resume."""
+
+from __future__ import annotations
+
+from teeter.learner.learner import Learner
+
+__all__ = ["Learner"]
