@@ -12,9 +12,9 @@ import pytest
 
 import teeter
 from small_shards import write_shards
-from teeter.distributed.executors import LocalExecutor
 from teeter.models.networks import build_network
 from teeter.selection import Selection, select_from_shards
+from teeter.selection.executors import LocalExecutor
 
 ROWS, SHAPE, CLASSES = 1000, (1, 8, 8), 4
 RNG = np.random.default_rng(0)

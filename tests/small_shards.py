@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from teeter.distributed.executors import LocalExecutor
 from teeter.selection import Selection, select_from_shards
+from teeter.selection.executors import LocalExecutor
 
 ROWS, WIDTH, CLASSES = 1200, 6, 4
 RNG = np.random.default_rng(0)

@@ -14,14 +14,14 @@ from teeter.base.lazy_imports import import_lazily
 from teeter.campaigns import Campaign, Settings
 
 PACKAGES = (
+    "teeter.selection",
     "teeter",
     "teeter.adapters",
     "teeter.campaigns",
     "teeter.bench.datasets",
-    "teeter.distributed",
     "teeter.bench.experiments",
     "teeter.models",
-    "teeter.selection",
+    "teeter.data",
     "teeter.training",
 )
 

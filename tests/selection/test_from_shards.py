@@ -21,12 +21,11 @@ from small_shards import FEATURES, HEAD, ROWS, WIDTH, as_lists, ldm_values, sele
 from teeter.base.seeds import derive_seed, stream
 from teeter.data import shards as shards_module
 from teeter.data.shards import open_shards
-from teeter.distributed import executors, scoring
-from teeter.distributed.executors import LocalExecutor, Task, make_executor
 from teeter.errors import FileError, InputError, UnknownNameError
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
-from teeter.selection import from_shards, select_from_shards
+from teeter.selection import executors, from_shards, scoring, select_from_shards
+from teeter.selection.executors import LocalExecutor, Task, make_executor
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")

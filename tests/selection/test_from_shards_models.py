@@ -26,11 +26,10 @@ from small_model_shards import (
 from small_shards import ldm_values
 from teeter.data import shards as shards_module
 from teeter.data.shards import open_shards
-from teeter.distributed import executors, fetch
-from teeter.distributed.executors import LocalExecutor, Task
 from teeter.errors import FileError, InputError
 from teeter.models.networks import build_network
-from teeter.selection import from_shards, select_from_file, select_from_shards
+from teeter.selection import executors, fetch, from_shards, select_from_file, select_from_shards
+from teeter.selection.executors import LocalExecutor, Task
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")

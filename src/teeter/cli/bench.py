@@ -136,7 +136,7 @@ def run(
         import torch
 
         from teeter.bench.experiments import make_tracker, override, run_setting
-        from teeter.distributed.executors import make_executor
+        from teeter.selection.executors import make_executor
 
         changes = dict(_parse_change(text) for text in change or [])
         # A run folder is known by its setting: the same command finds it and continues.

@@ -1,8 +1,9 @@
 """Select rows to label from arrays, tables, model files and shards.
 
 A ``SelectionRequest`` becomes candidates, in memory or in shards, then picks, then one
-``Selection`` with its provenance. Importing this package does not load torch: the names below are
-imported when they are first used.
+``Selection`` with its provenance. Shards are scored by an ``Executor``, in local processes or on a
+Ray cluster. Importing this package does not load torch: the names below are imported when they are
+first used.
 """
 
 from __future__ import annotations
@@ -13,15 +14,38 @@ from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.selection.api import run_selection, select_from_file, select_from_shards
+    from teeter.selection.executors import (
+        Executor,
+        LocalExecutor,
+        Task,
+        make_executor,
+        run_plan,
+        run_task,
+    )
+    from teeter.selection.feature_source import FeatureSource, make_feature_source
+    from teeter.selection.fetch import fetch_features
+    from teeter.selection.ray_executor import RayExecutor
     from teeter.selection.request import SelectionRequest
     from teeter.selection.result import Provenance, SelectedRow, Selection
+    from teeter.selection.scoring import ScoringJob
 
 __all__ = [
+    "Executor",
+    "FeatureSource",
+    "LocalExecutor",
     "Provenance",
+    "RayExecutor",
+    "ScoringJob",
     "SelectedRow",
     "Selection",
     "SelectionRequest",
+    "Task",
+    "fetch_features",
+    "make_executor",
+    "make_feature_source",
+    "run_plan",
     "run_selection",
+    "run_task",
     "select_from_file",
     "select_from_shards",
 ]
@@ -30,7 +54,12 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "api": ["run_selection", "select_from_file", "select_from_shards"],
+        "executors": ["Executor", "LocalExecutor", "Task", "make_executor", "run_plan", "run_task"],
+        "feature_source": ["FeatureSource", "make_feature_source"],
+        "fetch": ["fetch_features"],
+        "ray_executor": ["RayExecutor"],
         "request": ["SelectionRequest"],
         "result": ["Provenance", "SelectedRow", "Selection"],
+        "scoring": ["ScoringJob"],
     },
 )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from teeter.distributed.executors import Executor, make_executor
 from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.selection.defaults import (
     DEFAULT_CANDIDATES,
@@ -14,6 +13,7 @@ from teeter.selection.defaults import (
     DEFAULT_STRATEGY,
     DEFAULT_WORK,
 )
+from teeter.selection.executors import Executor, make_executor
 from teeter.selection.from_file import load_candidates
 from teeter.selection.from_shards import open_candidates
 from teeter.selection.request import SelectionRequest, check_count, check_needs

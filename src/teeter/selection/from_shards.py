@@ -28,22 +28,17 @@ from teeter.base.seeds import derive_seed, stream
 from teeter.base.version import __version__
 from teeter.data.array_files import read_pool
 from teeter.data.shards import Shards, open_shards
-from teeter.distributed.executors import Executor, run_plan
-from teeter.distributed.feature_source import FeatureSource, make_feature_source
-from teeter.distributed.fetch import fetch_features
-from teeter.distributed.scoring import (
-    ScoringJob,
-    make_scoring_tasks,
-    read_scores,
-    write_reference,
-)
 from teeter.errors import InputError
 from teeter.kernels.ldm import default_rays
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs
+from teeter.selection.executors import Executor, run_plan
+from teeter.selection.feature_source import FeatureSource, make_feature_source
+from teeter.selection.fetch import fetch_features
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
+from teeter.selection.scoring import ScoringJob, make_scoring_tasks, read_scores, write_reference
 from teeter.strategies.api import build_context
 from teeter.strategies.base import Strategy, TopKStrategy
 from teeter.strategies.ldm import Ldm, LdmS

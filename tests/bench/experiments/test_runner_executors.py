@@ -13,8 +13,8 @@ import pytest
 from teeter.bench.experiments.results import Run
 from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import Setting, setting_named
-from teeter.distributed.executors import LocalExecutor, run_task
 from teeter.errors import UnknownNameError
+from teeter.selection.executors import LocalExecutor, run_task
 
 SETTING = replace(
     setting_named("digits"),

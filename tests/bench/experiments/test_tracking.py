@@ -30,8 +30,8 @@ from teeter.bench.experiments.tracking import (
     plugins,
     round_key,
 )
-from teeter.distributed.executors import make_executor
 from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
+from teeter.selection.executors import make_executor
 
 TINY = replace(
     setting_named("digits"),

@@ -32,9 +32,9 @@ from teeter.bench.experiments.results import Cell, Failure, Round, Run
 from teeter.bench.experiments.run_folder import Manifest, RunFolder, run_lock
 from teeter.bench.experiments.settings import Setting
 from teeter.bench.experiments.tracking import Tracker, TrackerSet
-from teeter.distributed.executors import Executor, Task, run_plan
 from teeter.errors import InputError, TeeterError
 from teeter.learner.learner import Learner, fit_learners
+from teeter.selection.executors import Executor, Task, run_plan
 
 __all__ = ["Progress", "run_group", "run_setting"]
 

@@ -18,17 +18,17 @@ import pytest
 from small_shards import ldm_values
 from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import setting_named
-from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan
 from teeter.errors import InputError
 from teeter.models.model_files import save_model
 from teeter.models.networks import build_network
 from teeter.selection import select_from_shards
+from teeter.selection.executors import LocalExecutor, Task, make_executor, run_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 ray: Any = pytest.importorskip("ray", reason="needs Ray")
 cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="needs Ray")
 
-HERE = "distributed.test_ray_executor_cluster"
+HERE = "selection.test_ray_executor_cluster"
 
 
 MACHINES = 2

@@ -159,7 +159,7 @@ def make_executor(engine: str, workers: int | None = None) -> Executor:
         return LocalExecutor(workers or cores)
 
     if engine == "ray":
-        from teeter.distributed.ray_executor import RayExecutor
+        from teeter.selection.ray_executor import RayExecutor
 
         return RayExecutor(workers)
 

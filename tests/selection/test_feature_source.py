@@ -13,10 +13,9 @@ from small_model_shards import (
 )
 from small_shards import HEAD, select_rows
 from teeter.data.shards import open_shards
-from teeter.distributed import feature_source
-from teeter.distributed.executors import LocalExecutor
 from teeter.errors import FileError, InputError
-from teeter.selection import from_shards
+from teeter.selection import feature_source, from_shards
+from teeter.selection.executors import LocalExecutor
 
 
 def test_a_head_is_looked_at_before_any_work(pool: Path, tmp_path: Path) -> None:

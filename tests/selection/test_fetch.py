@@ -14,8 +14,8 @@ from small_model_shards import (
     select_from,
 )
 from small_shards import select_rows
-from teeter.distributed import executors, fetch
-from teeter.distributed.executors import LocalExecutor, Task
+from teeter.selection import executors, fetch
+from teeter.selection.executors import LocalExecutor, Task
 
 
 def test_features_are_fetched_by_workers_where_much_must_be_read(

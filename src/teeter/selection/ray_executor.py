@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from teeter.distributed.executors import (
+from teeter.errors import MissingExtraError, TeeterError
+from teeter.selection.executors import (
     MAX_ATTEMPTS,
     Task,
     limit_to_one_thread,
     pending_tasks,
     run_task,
 )
-from teeter.errors import MissingExtraError, TeeterError
 
 __all__ = ["RayExecutor"]
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from teeter.base.files import read_state, write_errors, write_state
 from teeter.base.version import __version__
 from teeter.data.shards import Shard, Shards
-from teeter.distributed.executors import MAX_ATTEMPTS, Executor, Task, run_plan
-from teeter.distributed.feature_source import FeatureSource
 from teeter.errors import TeeterError
+from teeter.selection.executors import MAX_ATTEMPTS, Executor, Task, run_plan
+from teeter.selection.feature_source import FeatureSource
 
 __all__ = ["fetch_features", "fetch_shard"]
 
@@ -117,7 +117,7 @@ def _fetch_by_workers(
         rising = np.argsort(rows[positions], kind="stable")
         order = positions[rising]
         task = Task(
-            function="teeter.distributed.fetch:fetch_shard",
+            function="teeter.selection.fetch:fetch_shard",
             arguments={
                 "source": source,
                 "shard": shard,

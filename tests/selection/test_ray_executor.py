@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from teeter.distributed.executors import Task, make_executor
 from teeter.errors import TeeterError
+from teeter.selection.executors import Task, make_executor
 
 
 def test_a_cluster_that_is_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

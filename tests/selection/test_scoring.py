@@ -9,8 +9,8 @@ import pytest
 
 from small_shards import select_rows
 from teeter.data.shards import open_shards
-from teeter.distributed import scoring
 from teeter.errors import FileError
+from teeter.selection import scoring
 
 
 def test_a_file_that_holds_less_than_it_declares_is_refused(pool: Path, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from teeter.base.worker_process import WorkerDiedError
-from teeter.distributed import executors
-from teeter.distributed.executors import LocalExecutor, Task, make_executor, run_plan, run_task
 from teeter.errors import InputError, TeeterError
+from teeter.selection import executors
+from teeter.selection.executors import LocalExecutor, Task, make_executor, run_plan, run_task
 
-TASKS = "distributed.worker_tasks"
+TASKS = "selection.worker_tasks"
 
 
 def make_tasks(function: str, folder: Path, count: int, **arguments: Any) -> list[Task]:

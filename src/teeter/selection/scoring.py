@@ -24,8 +24,6 @@ from teeter.base.files import atomic_open, atomic_write, read_state, write_error
 from teeter.base.threads import prefetch
 from teeter.base.version import __version__
 from teeter.data.shards import Shard, Shards
-from teeter.distributed.executors import Task
-from teeter.distributed.feature_source import FeatureSource, LoadedSource
 from teeter.errors import FileError, InputError
 from teeter.kernels.ldm import (
     Directions,
@@ -35,6 +33,8 @@ from teeter.kernels.ldm import (
     ldm_against_reference,
 )
 from teeter.models.outputs import Outputs
+from teeter.selection.executors import Task
+from teeter.selection.feature_source import FeatureSource, LoadedSource
 from teeter.strategies.api import build_context, make_strategy
 from teeter.strategies.base import TopKStrategy
 
@@ -117,7 +117,7 @@ def make_scoring_tasks(job: ScoringJob, shards: Shards) -> list[Task]:
         content = (job_key + shard.key()).encode()
         name = hashlib.blake2b(content, digest_size=12).hexdigest()
         task = Task(
-            function="teeter.distributed.scoring:score_shard",
+            function="teeter.selection.scoring:score_shard",
             arguments={"folder": str(job.folder), "shard": shard},
             output=str(job.folder / f"{name}.safetensors"),
         )
