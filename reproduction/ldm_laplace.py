@@ -17,8 +17,7 @@ from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import default_rays, ldm_by_rays, ray_directions
 from teeter.kernels.seeding import ldm_seeding
-from teeter.strategies.base import Context, ScoringStrategy, Strategy
-from teeter.strategies.validation import is_count, is_positive
+from teeter.strategies.base import Context, ScoringStrategy, Strategy, is_count, is_positive
 
 __all__ = ["LAPLACE", "LaplaceSetting", "LdmSLaplace"]
 

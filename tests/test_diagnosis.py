@@ -33,7 +33,7 @@ def test_the_extras_of_this_installation_are_found() -> None:
 
 
 def test_encoders_and_what_auto_stands_for_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teeter.encoders.weights.find_spec", lambda module: None)
+    monkeypatch.setattr("teeter.encoders.encoder.find_spec", lambda module: None)
     checks = diagnose().encoders
 
     check_by_name = {check.name: check for check in checks}

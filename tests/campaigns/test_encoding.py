@@ -334,7 +334,7 @@ def test_features_of_your_own_are_not_encoded(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teeter.encoders.weights.find_spec", lambda name: None)
+    monkeypatch.setattr("teeter.encoders.encoder.find_spec", lambda name: None)
     campaign = create(tmp_path, "minilm")
 
     with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[label\]'"):

@@ -11,7 +11,7 @@ from teeter.encoders import names
 
 
 def test_every_encoder_is_listed_with_its_licence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teeter.encoders.weights.find_spec", lambda name: None)
+    monkeypatch.setattr("teeter.encoders.encoder.find_spec", lambda name: None)
 
     rows = json.loads(run_teeter("encoders", "--json").stdout)
 

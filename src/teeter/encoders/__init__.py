@@ -31,7 +31,6 @@ from teeter.encoders.encoder import (
     run_encoder,
 )
 from teeter.encoders.minilm import MiniLMEncoder
-from teeter.encoders.multilingual import MultilingualEncoder
 from teeter.encoders.pixels import PixelEncoder, encode_images
 from teeter.encoders.registry import (
     AUTO,
@@ -47,7 +46,7 @@ from teeter.encoders.registry import (
     resolve_encoder,
     trust_encoder,
 )
-from teeter.encoders.static import StaticEncoder
+from teeter.encoders.static import MultilingualEncoder, StaticEncoder
 from teeter.encoders.table_rows import TableRowEncoder, format_card, parse_card
 from teeter.encoders.tfidf import TfidfEncoder, encode_texts
 

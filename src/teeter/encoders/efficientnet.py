@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from teeter.encoders.encoder import Vectors, checksum_files
+from teeter.encoders.encoder import Vectors, WeightsPackage, checksum_files
 from teeter.encoders.images import ImageEncoder, Pictures
 from teeter.encoders.registry import encoders
-from teeter.encoders.weights import WeightsPackage
 from teeter.errors import FileError
 
 __all__ = ["EFFICIENTNET_PACKAGE", "EfficientNetEncoder"]

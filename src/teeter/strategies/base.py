@@ -1,10 +1,4 @@
-"""The strategy contract: what a strategy sees, what it returns, and how its picks become rows.
-
-A strategy declares the model outputs it ``needs`` and implements ``choose``. It sees a ``Context``:
-the outputs of the candidates, never a model and never the label of an unlabelled row. It answers
-in positions, 0 to N - 1. ``Strategy.select`` alone turns positions into rows of the pool, and
-validates both the request and the answer.
-"""
+"""Checks of option values, shared by the strategies."""
 
 from __future__ import annotations
 
@@ -20,7 +14,35 @@ from teeter.base.registry import Registry
 from teeter.errors import InputError, MissingOutputError, StrategyError
 from teeter.models.outputs import OUTPUTS, Outputs
 
-__all__ = ["Context", "ScoringStrategy", "Strategy", "TopKStrategy", "registry"]
+__all__ = [
+    "Context",
+    "ScoringStrategy",
+    "Strategy",
+    "TopKStrategy",
+    "is_count",
+    "is_number",
+    "is_positive",
+    "registry",
+]
+
+
+def is_count(value: object) -> bool:
+    """Return whether ``value`` is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return bool(value >= 1)
+
+
+def is_number(value: object) -> bool:
+    """Return whether ``value`` is a real number."""
+    if isinstance(value, bool | np.complexfloating):
+        return False
+    return isinstance(value, int | float | np.number)
+
+
+def is_positive(value: object) -> bool:
+    """Return whether ``value`` is a positive, finite number."""
+    return is_number(value) and bool(0 < value < np.inf)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,8 +10,7 @@ from torch import Tensor
 from teeter.errors import InputError
 from teeter.kernels.bald import mutual_information, variation_ratio
 from teeter.kernels.batchbald import batch_bald
-from teeter.strategies.base import Context, ScoringStrategy, TopKStrategy, registry
-from teeter.strategies.validation import is_count
+from teeter.strategies.base import Context, ScoringStrategy, TopKStrategy, is_count, registry
 
 __all__ = ["BatchBald", "Dbal", "Ensemble"]
 

@@ -12,9 +12,8 @@ from torch import Tensor
 from teeter.errors import InputError
 from teeter.kernels.clustering import average_linkage, round_robin
 from teeter.kernels.uncertainty import margin
-from teeter.strategies.base import Context, ScoringStrategy, registry
+from teeter.strategies.base import Context, ScoringStrategy, is_count, registry
 from teeter.strategies.ldm import LdmEstimator, estimate_ldm
-from teeter.strategies.validation import is_count
 
 __all__ = ["ClusterMargin", "ClusterOptions", "LdmClusterMargin"]
 

@@ -13,8 +13,7 @@ from teeter.kernels.distances import Cosine
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
 from teeter.kernels.probcover import probcover, purity_radius
-from teeter.strategies.base import Context, Strategy, registry
-from teeter.strategies.validation import is_count, is_number, is_positive
+from teeter.strategies.base import Context, Strategy, is_count, is_number, is_positive, registry
 
 __all__ = ["CoreSet", "ProbCover", "TypiClust"]
 

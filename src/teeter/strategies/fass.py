@@ -10,9 +10,8 @@ from torch import Tensor
 from teeter.errors import InputError
 from teeter.kernels import uncertainty
 from teeter.kernels.facility_location import facility_location
-from teeter.strategies.base import Context, ScoringStrategy, registry
+from teeter.strategies.base import Context, ScoringStrategy, is_count, registry
 from teeter.strategies.ldm import LdmEstimator, estimate_ldm
-from teeter.strategies.validation import is_count
 
 __all__ = ["CandidateFilter", "Fass", "LdmFass"]
 

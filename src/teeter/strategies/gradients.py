@@ -9,8 +9,7 @@ from torch import Tensor
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.badge import seed_gradients
 from teeter.kernels.bait import Form, bait
-from teeter.strategies.base import Context, Strategy, registry
-from teeter.strategies.validation import is_count, is_positive
+from teeter.strategies.base import Context, Strategy, is_count, is_positive, registry
 
 __all__ = ["Badge", "Bait"]
 

@@ -25,8 +25,14 @@ from teeter.kernels.ldm import (
     paper_sigmas,
 )
 from teeter.kernels.seeding import ldm_seeding
-from teeter.strategies.base import Context, ScoringStrategy, TopKStrategy, registry
-from teeter.strategies.validation import is_count, is_positive
+from teeter.strategies.base import (
+    Context,
+    ScoringStrategy,
+    TopKStrategy,
+    is_count,
+    is_positive,
+    registry,
+)
 
 __all__ = ["DEFAULT_PATIENCE", "Ldm", "LdmEstimator", "LdmS", "estimate_ldm"]
 

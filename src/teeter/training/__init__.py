@@ -26,9 +26,8 @@ from teeter.base.lazy_imports import import_lazily
 if TYPE_CHECKING:
     from teeter.training.config import TrainingConfig
     from teeter.training.diagnosis import explain_unusable_rows
-    from teeter.training.evaluation import Evaluation, evaluate_logits
     from teeter.training.job import FitJob, FitResult, Trainer
-    from teeter.training.loop import fit_estimator, fit_jobs
+    from teeter.training.loop import Evaluation, evaluate_logits, fit_estimator, fit_jobs
 
 __all__ = [
     "Evaluation",
@@ -47,8 +46,7 @@ __getattr__, __dir__ = import_lazily(
     {
         "config": ["TrainingConfig"],
         "diagnosis": ["explain_unusable_rows"],
-        "evaluation": ["Evaluation", "evaluate_logits"],
         "job": ["FitJob", "FitResult", "Trainer"],
-        "loop": ["fit_estimator", "fit_jobs"],
+        "loop": ["Evaluation", "evaluate_logits", "fit_estimator", "fit_jobs"],
     },
 )

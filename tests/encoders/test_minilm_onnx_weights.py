@@ -9,7 +9,7 @@ import pytest
 
 from encoders.tiny_weights import to_onnx
 from teeter.encoders import MiniLMEncoder
-from teeter.encoders.onnx_weights import read_onnx_weights
+from teeter.encoders.minilm import read_onnx_weights
 from teeter.errors import FileError
 
 

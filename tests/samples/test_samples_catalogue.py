@@ -9,7 +9,7 @@ import pytest
 
 from teeter.errors import UnknownNameError
 from teeter.samples import SAMPLES, Sample, find_sample
-from teeter.samples.catalogue import read_items
+from teeter.samples.samples import read_items
 
 PACKAGE = Path(__file__).parents[2] / "src" / "teeter" / "samples"
 

@@ -10,8 +10,7 @@ import pytest
 from teeter.campaigns import Campaign
 from teeter.errors import FileError
 from teeter.samples import SAMPLES, Sample, make_sample, remove_sample, sample_file
-from teeter.samples.build import AUDIT_SET, BATCH, ROUNDS
-from teeter.samples.catalogue import read_items
+from teeter.samples.samples import AUDIT_SET, BATCH, ROUNDS, read_items
 
 
 @pytest.mark.parametrize(
