@@ -29,15 +29,6 @@ from teeter.base.version import __version__
 from teeter.campaigns.agreement import AgreementScore
 from teeter.campaigns.columns import ColumnType, TableColumn
 from teeter.campaigns.consensus import ConsensusLabel
-from teeter.campaigns.db import (
-    Answer,
-    AnswerReceipt,
-    ClassDescription,
-    Decision,
-    ModelUsage,
-    SourceKind,
-    UndoResult,
-)
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import ITEM_FIELDS, refuse_frame
 from teeter.campaigns.results import (
@@ -51,6 +42,15 @@ from teeter.campaigns.results import (
 )
 from teeter.campaigns.snapshot import Agreement, PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
+from teeter.campaigns.store import (
+    Answer,
+    AnswerReceipt,
+    ClassDescription,
+    Decision,
+    ModelUsage,
+    SourceKind,
+    UndoResult,
+)
 from teeter.campaigns.suggestions import PredictionImport, SourceReport
 from teeter.classifier import Prediction
 from teeter.classifier.classifier import require_texts

@@ -23,10 +23,10 @@ import pytest
 from campaigns.fake_label_studio import FAKE_URL, LEGACY_TOKEN, PERSONAL_TOKEN, FakeLabelStudio
 from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.label_studio import LabelStudio, SyncResult
 from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.store import Pick
 
 __all__ = [
     "LabelStudioBackend",

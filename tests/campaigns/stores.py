@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from campaigns.postgres_server import PostgresServer, running_server
-from teeter.campaigns.clock import format_time, utc_now
-from teeter.campaigns.db import CampaignRepository, Database
-from teeter.campaigns.db.campaigns import add_campaign
 from teeter.campaigns.items import parse_items
+from teeter.campaigns.store import CampaignRepository, Database
+from teeter.campaigns.store.clock import format_time, utc_now
+from teeter.campaigns.store.queries.campaigns import add_campaign
 
 STORES = ("sqlite", "postgresql")
 

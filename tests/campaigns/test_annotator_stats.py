@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from teeter.campaigns.annotator_stats import accuracy_of_annotators, pace_of
-from teeter.campaigns.db import Answer
+from teeter.campaigns.store import Answer
 
 
 def test_breaks_do_not_count_as_work() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store import Answer
 from teeter.errors import InputError, UnknownNameError
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)

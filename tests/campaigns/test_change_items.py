@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from teeter.campaigns import Campaign, Settings, change_items
-from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.import_export import read_items
+from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 
 TEXTS = [

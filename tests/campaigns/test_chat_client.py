@@ -17,7 +17,7 @@ from teeter.campaigns.chat_client import (
     normalize_endpoint,
     parse_label,
 )
-from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 CLASSES = ("spam", "ham")

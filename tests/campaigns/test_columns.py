@@ -261,7 +261,7 @@ def test_a_campaign_made_before_columns_gets_them_when_its_file_is_added_again(
 
 
 def test_columns_survive_a_copy_and_a_backup(tmp_path: Path) -> None:
-    from teeter.campaigns.copies import copy_to_location
+    from teeter.campaigns.store.copies import copy_to_location
 
     write_wide_parquet(tmp_path / "wide.parquet")
     campaign = make_campaign(tmp_path / "wide.parquet")

@@ -16,7 +16,7 @@ from teeter.campaigns.consensus import (
     dawid_skene,
     majority_labels,
 )
-from teeter.campaigns.db import Answer
+from teeter.campaigns.store import Answer
 
 CLASSES = ("red", "green", "blue")
 

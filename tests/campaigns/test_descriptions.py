@@ -10,7 +10,6 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.class_names import explain_names
-from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.descriptions import (
     class_texts,
     is_meaningful,
@@ -18,6 +17,7 @@ from teeter.campaigns.descriptions import (
     readable_name,
     validate_description,
 )
+from teeter.campaigns.store import ClassDescription
 from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
 
 SPAM = ClassDescription("Unwanted advertising.", ("Win now!", "Cheap, cheap"))

@@ -17,8 +17,8 @@ from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import shared_server
 from teeter.campaigns import import_items
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.copies import copy_campaign
-from teeter.campaigns.db import Database
+from teeter.campaigns.store import Database
+from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 SETTINGS = Settings(kind="features", control=0.0)
@@ -227,7 +227,7 @@ def test_a_single_item_is_not_a_list_of_items(tmp_path: Path) -> None:
 def test_the_history_has_every_item_and_every_pick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teeter.campaigns.db.items._MOST_IDS_IN_LINE", 7)
+    monkeypatch.setattr("teeter.campaigns.store.queries.items._MOST_IDS_IN_LINE", 7)
     campaign = create_campaign(tmp_path, Settings(kind="features", seed=5), 30)
 
     added = []

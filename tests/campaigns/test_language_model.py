@@ -17,8 +17,8 @@ from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns import chat_client
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import ClassDescription, ModelReply, Suggestion
 from teeter.campaigns.language_model import LanguageModel, StopReason, ask_language_model
+from teeter.campaigns.store import ClassDescription, ModelReply, Suggestion
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 TEXTS = [f"You can win prize {k}" if k % 3 == 0 else f"See you at {k}" for k in range(12)]

@@ -12,12 +12,12 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.classifiers import PseudoExamples, linear_head
-from teeter.campaigns.copies import copy_to_location
 from teeter.campaigns.cross_fitting import cross_fit, out_of_fold
-from teeter.campaigns.db import ClassDescription, Suggestion
 from teeter.campaigns.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, has_faded
 from teeter.campaigns.prior_choice import agrees_beyond_chance, choose_prior
 from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.store import ClassDescription, Suggestion
+from teeter.campaigns.store.copies import copy_to_location
 from teeter.campaigns.training import predict_items
 from teeter.errors import MissingExtraError
 

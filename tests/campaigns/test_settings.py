@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import schema
 from teeter.campaigns.settings import Settings, change_consensus, settings_to_dict
+from teeter.campaigns.store import schema
 from teeter.errors import InputError, UnknownNameError
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import Answer, ShownSuggestion, SourceKind, Suggestion
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.stopping import estimate_accuracy
+from teeter.campaigns.store import Answer, ShownSuggestion, SourceKind, Suggestion
 from teeter.campaigns.suggestions import (
     BLIND_SHARE,
     SourceReport,

@@ -17,7 +17,9 @@ from sqlalchemy import event
 from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, begun, new_store
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import (
+from teeter.campaigns.enums import AnswerKind, PickArm
+from teeter.campaigns.items import parse_items
+from teeter.campaigns.store import (
     Answer,
     BatchOrigin,
     CampaignRepository,
@@ -26,9 +28,7 @@ from teeter.campaigns.db import (
     ItemQuery,
     Pick,
 )
-from teeter.campaigns.db.locks import LockName
-from teeter.campaigns.enums import AnswerKind, PickArm
-from teeter.campaigns.items import parse_items
+from teeter.campaigns.store.locks import LockName
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 ORIGIN = BatchOrigin("ldm-s", seed=0, model_version=0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import ClassDescription
+from teeter.campaigns.store import ClassDescription
 from web.browsers import MARKS, check_accessibility, open_window, page_server, sync_api, wait_until
 from web.servers import make_text_campaign
 

@@ -17,8 +17,8 @@ import pytest
 
 from campaigns.postgres_server import PostgresServer, running_server
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.copies import copy_campaign
-from teeter.campaigns.db import Database
+from teeter.campaigns.store import Database
+from teeter.campaigns.store.copies import copy_campaign
 from teeter.web import campaign_tokens
 from web.servers import TeeterServeProcess, make_text_campaign, serve_campaigns
 

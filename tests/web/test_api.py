@@ -16,8 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store import Answer
 from teeter.web import api
 from teeter.web.background import BackgroundWorker
 from teeter.web.background_requests import (

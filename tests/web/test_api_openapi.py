@@ -12,7 +12,7 @@ from hypothesis.errors import Unsatisfiable
 
 from campaigns.stores import new_place, stores_in_groups
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.copies import copy_to_location
+from teeter.campaigns.store.copies import copy_to_location
 from teeter.web.app import make_app
 from teeter.web.auth import SecurityConfig
 from web.servers import make_text_campaign, use_inline_workers

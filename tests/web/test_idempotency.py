@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns import Campaign
-from teeter.campaigns.copies import copy_to_location
-from teeter.campaigns.db import idempotency
+from teeter.campaigns.store.copies import copy_to_location
+from teeter.campaigns.store.queries import idempotency
 from teeter.errors import StoreError
 from web.labelled_campaigns import AT
 from web.servers import make_text_campaign, serve_campaigns

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns import Campaign
-from teeter.campaigns.db import idempotency
+from teeter.campaigns.store.queries import idempotency
 from teeter.web.metrics import _Metric
 from web.labelled_campaigns import AT
 from web.servers import make_text_campaign, serve_campaigns

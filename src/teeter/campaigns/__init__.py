@@ -14,10 +14,10 @@ from teeter.errors import MissingExtraError
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
-    from teeter.campaigns.db import ClassDescription
     from teeter.campaigns.language_model import LanguageModel
     from teeter.campaigns.people import require_permission
     from teeter.campaigns.stopping import estimate_accuracy
+    from teeter.campaigns.store import ClassDescription
     from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
 
 if find_spec("sqlalchemy") is None:
@@ -41,10 +41,10 @@ __getattr__, __dir__ = import_lazily(
     {
         "agreement": ["prediction_agreement"],
         "campaign": ["Campaign", "Settings"],
-        "db": ["ClassDescription"],
         "language_model": ["LanguageModel"],
         "people": ["require_permission"],
         "stopping": ["estimate_accuracy"],
+        "store": ["ClassDescription"],
         "webhooks": ["add_webhook", "sign_payload", "verify_signature"],
     },
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from teeter.campaigns.db.answers import Answer
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store.queries.answers import Answer
 
 __all__ = ["Disagreement", "find_disagreements"]
 

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
+from teeter.campaigns.store import Answer
 
 __all__ = [
     "BREAK_SECONDS",

@@ -19,28 +19,9 @@ import numpy.typing as npt
 
 from teeter.base.seeds import stream_seed, validate_seed
 from teeter.campaigns.adjudication import Disagreement
-from teeter.campaigns.backup import atomic_file, back_up, restore
 from teeter.campaigns.change_items import change_item, put_back_items, withdraw_items
-from teeter.campaigns.clock import Clock, format_time, utc_now
 from teeter.campaigns.columns import TableColumn, json_value
 from teeter.campaigns.consensus import ConsensusLabel
-from teeter.campaigns.copies import copy_campaign, copy_to_location, restore_to_database
-from teeter.campaigns.db import (
-    Answer,
-    AnswerReceipt,
-    BatchOrigin,
-    CampaignRepository,
-    ClassDescription,
-    Connection,
-    Database,
-    Decision,
-    LockName,
-    Pick,
-    ShownSuggestion,
-    StoredCertificate,
-    UndoResult,
-)
-from teeter.campaigns.db.campaigns import add_campaign, list_campaigns
 from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.encoding import (
     ENOUGH_TO_BEGIN,
@@ -70,14 +51,6 @@ from teeter.campaigns.items import (
     require_valid_unicode,
 )
 from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
-from teeter.campaigns.location import (
-    as_class_name,
-    find_campaign,
-    is_url,
-    split_location,
-    validate_classes,
-    validate_name,
-)
 from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.prior import PriorReader
@@ -115,6 +88,33 @@ from teeter.campaigns.snapshot import (
     measure_agreement,
     read_snapshot,
 )
+from teeter.campaigns.store import (
+    Answer,
+    AnswerReceipt,
+    BatchOrigin,
+    CampaignRepository,
+    ClassDescription,
+    Connection,
+    Database,
+    Decision,
+    LockName,
+    Pick,
+    ShownSuggestion,
+    StoredCertificate,
+    UndoResult,
+)
+from teeter.campaigns.store.backup import atomic_file, back_up, restore
+from teeter.campaigns.store.clock import Clock, format_time, utc_now
+from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
+from teeter.campaigns.store.location import (
+    as_class_name,
+    find_campaign,
+    is_url,
+    split_location,
+    validate_classes,
+    validate_name,
+)
+from teeter.campaigns.store.queries.campaigns import add_campaign, list_campaigns
 from teeter.campaigns.suggestions import (
     PredictionImport,
     SourceReport,

@@ -21,15 +21,6 @@ from teeter.campaigns.columns import (
     replace_cells,
     typed_value,
 )
-from teeter.campaigns.db import (
-    CampaignRepository,
-    Connection,
-    Database,
-    NewRow,
-    StoredEncoding,
-    StoredItem,
-)
-from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.encoding import USER_ENCODER, load_encoder
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items import (
@@ -40,6 +31,15 @@ from teeter.campaigns.items import (
     require_valid_unicode,
 )
 from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import (
+    CampaignRepository,
+    Connection,
+    Database,
+    NewRow,
+    StoredEncoding,
+    StoredItem,
+)
+from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.encoders import Vectors, format_card, parse_card, run_encoder
 from teeter.errors import InputError, UnknownItemError
 

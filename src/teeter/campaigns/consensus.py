@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store import Answer
 
 __all__ = [
     "ConsensusLabel",

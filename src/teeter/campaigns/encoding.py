@@ -16,7 +16,10 @@ from typing import TypeAlias
 import numpy as np
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.db import (
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.results import EncodingResult
+from teeter.campaigns.settings import ROW_ENCODER, Settings
+from teeter.campaigns.store import (
     CampaignRepository,
     Connection,
     Database,
@@ -24,9 +27,6 @@ from teeter.campaigns.db import (
     StoredEncoding,
     StoredItem,
 )
-from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.results import EncodingResult
-from teeter.campaigns.settings import ROW_ENCODER, Settings
 from teeter.campaigns.trust import require_trusted_folder
 from teeter.encoders import (
     AUTO,

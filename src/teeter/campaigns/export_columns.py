@@ -13,7 +13,7 @@ from teeter.campaigns.columns import (
     merge_columns,
     typed_value,
 )
-from teeter.campaigns.db.imported_tables import StoredRow
+from teeter.campaigns.store.queries.imported_tables import StoredRow
 
 __all__ = ["ID_COLUMN", "ExportColumns", "rename_imported"]
 

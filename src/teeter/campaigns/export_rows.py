@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.enums import ItemKind, Labeller
+from teeter.campaigns.store.queries.imported_tables import StoredRow
 
 __all__ = ["ExportRow", "shown_content"]
 

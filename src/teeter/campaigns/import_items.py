@@ -13,9 +13,6 @@ import numpy as np
 
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.consensus import majority_labels
-from teeter.campaigns.db import Answer, CampaignRepository, Connection, Database, StoredItem
-from teeter.campaigns.db.imported_tables import NewRow
-from teeter.campaigns.db.items import Deduplicated, deduplicate
 from teeter.campaigns.encoding import (
     USER_ENCODER,
     PreparedEncoder,
@@ -26,6 +23,9 @@ from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items import Item, quote_id
 from teeter.campaigns.results import ImportResult
 from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.store import Answer, CampaignRepository, Connection, Database, StoredItem
+from teeter.campaigns.store.queries.imported_tables import NewRow
+from teeter.campaigns.store.queries.items import Deduplicated, deduplicate
 from teeter.data.table_files import is_missing
 from teeter.encoders import AUTO, EncoderFunction, Vectors, run_encoder
 from teeter.errors import InputError

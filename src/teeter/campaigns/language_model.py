@@ -25,7 +25,9 @@ from teeter.campaigns.chat_client import (
     estimate_input_tokens,
     normalize_endpoint,
 )
-from teeter.campaigns.db import (
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import (
     CampaignRepository,
     Connection,
     Database,
@@ -36,8 +38,6 @@ from teeter.campaigns.db import (
     StoredItem,
     Suggestion,
 )
-from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.settings import Settings
 from teeter.campaigns.suggestions import validate_source_name
 from teeter.errors import InputError, ServerUnavailableError
 

@@ -24,9 +24,9 @@ from teeter.campaigns.columns import (
     fits_type,
     typed_value,
 )
-from teeter.campaigns.db.imported_tables import StoredRow
 from teeter.campaigns.export_columns import ID_COLUMN, ExportColumns
 from teeter.campaigns.export_rows import ExportRow
+from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.errors import MissingExtraError
 
 __all__ = ["ArrowColumns", "ParquetRows", "choose_arrow_columns", "require_pyarrow"]

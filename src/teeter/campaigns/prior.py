@@ -33,9 +33,9 @@ from teeter.campaigns.enums import ItemKind
 from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.db import CampaignRepository, Connection, Database
     from teeter.campaigns.saved_models import FeatureScaler
     from teeter.campaigns.settings import Settings
+    from teeter.campaigns.store import CampaignRepository, Connection, Database
 
 __all__ = [
     "CLASS_NAMES",

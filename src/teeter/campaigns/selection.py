@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from teeter.base.seeds import stream
 from teeter.campaigns.cross_fitting import out_of_fold
-from teeter.campaigns.db import Pick
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.results import SuspectLabel
 from teeter.campaigns.rounds import RoundSettings, RoundState
+from teeter.campaigns.store import Pick
 from teeter.campaigns.training import labelled_items, load_learner, load_picker, predict_rows
 from teeter.learner.learner import Learner
 

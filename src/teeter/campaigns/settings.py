@@ -11,8 +11,8 @@ from typing import Any
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.classifiers import HEAD_OUTPUTS, ClassifierKind
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import CampaignRepository, Database
 from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.store import CampaignRepository, Database
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 

@@ -28,19 +28,13 @@ from teeter.campaigns.annotator_stats import (
     pace_of,
 )
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod, combine_answers
-from teeter.campaigns.db import (
-    Answer,
-    CampaignRepository,
-    Connection,
-    Decision,
-    StoredItem,
-)
 from teeter.campaigns.enums import AnswerKind, ItemKind, Labeller
 from teeter.campaigns.export_rows import ExportRow
 from teeter.campaigns.feature_quality import compare_encoders, describe_features
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
+from teeter.campaigns.store import Answer, CampaignRepository, Connection, Decision, StoredItem
 
 if TYPE_CHECKING:
     from teeter.campaigns.finish.finishing import CertifiedLabel

@@ -22,7 +22,13 @@ import numpy as np
 
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.db import (
+from teeter.campaigns.enums import AnswerKind, PickArm
+from teeter.campaigns.items import refuse_frame, require_printable
+from teeter.campaigns.prior import CLASS_NAMES
+from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
+from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
+from teeter.campaigns.store import (
     CampaignRepository,
     Connection,
     Database,
@@ -32,13 +38,7 @@ from teeter.campaigns.db import (
     SourceKind,
     Suggestion,
 )
-from teeter.campaigns.enums import AnswerKind, PickArm
-from teeter.campaigns.items import refuse_frame, require_printable
-from teeter.campaigns.location import as_class_name
-from teeter.campaigns.prior import CLASS_NAMES
-from teeter.campaigns.settings import IMPORTED, Settings
-from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
-from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
+from teeter.campaigns.store.location import as_class_name
 from teeter.data.file_checks import require_file
 from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.data.table_files import TABLE_SUFFIXES, is_missing, read_table

@@ -39,7 +39,7 @@ from teeter.learner.learner import Learner
 from teeter.strategies.api import make_strategy
 
 if TYPE_CHECKING:
-    from teeter.campaigns.db import CampaignRepository, Connection
+    from teeter.campaigns.store import CampaignRepository, Connection
 
 __all__ = [
     "ModelFacts",

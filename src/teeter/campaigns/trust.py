@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from teeter.base.files import write_private
-from teeter.campaigns.db import Database
+from teeter.campaigns.store import Database
 from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:

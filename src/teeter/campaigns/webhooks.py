@@ -24,8 +24,8 @@ from datetime import datetime
 
 from teeter.base.outbound_http import PrivateAddressError, require_http_url, send_request
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import LockName
-from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
+from teeter.campaigns.store import LockName
+from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.trust import is_trusted, trust, untrusted_webhook_sentence
 from teeter.errors import InputError, TeeterError
 

@@ -46,10 +46,10 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
-    from teeter.campaigns.db import ClassDescription
     from teeter.campaigns.image_links import ImageFetcher
     from teeter.campaigns.items import Item
     from teeter.campaigns.results import EncodingResult
+    from teeter.campaigns.store import ClassDescription
 
 __all__ = [
     "campaign",
@@ -816,8 +816,8 @@ def backup(
             typer.echo(f"Copied {_hide_password(file)} to {out}.")
             return
 
-        from teeter.campaigns.clock import utc_now
-        from teeter.campaigns.rotating_backups import back_up_and_rotate
+        from teeter.campaigns.store.clock import utc_now
+        from teeter.campaigns.store.rotating_backups import back_up_and_rotate
 
         rotated = back_up_and_rotate(opened, out, keep, utc_now())
 
@@ -880,7 +880,7 @@ def copy_to(
     Examples:
       teeter campaign copy-to reviews.teeter postgresql://ann@server/labels
     """
-    from teeter.campaigns.copies import copy_to_location
+    from teeter.campaigns.store.copies import copy_to_location
 
     with open_campaign(file) as opened, spinner("Copying"):
         location, counts = copy_to_location(opened.database, opened.name, target)
@@ -1288,7 +1288,7 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
     Raises:
         InputError: if ``path`` exists.
     """
-    from teeter.campaigns.location import split_location
+    from teeter.campaigns.store.location import split_location
 
     if path.is_dir():
         is_free = not any(path.iterdir())

@@ -39,7 +39,7 @@ from teeter.cli.output import (
 if TYPE_CHECKING:
     from teeter.campaigns.adjudication import Disagreement
     from teeter.campaigns.campaign import Campaign, Question, SuspectLabel
-    from teeter.campaigns.db import UndoResult
+    from teeter.campaigns.store import UndoResult
 
 __all__ = [
     "Keyboard",

@@ -638,9 +638,9 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
 
     A file is not read if it is older than the campaign. Of a folder, only the names are compared.
     """
-    from teeter.campaigns.clock import format_time
-    from teeter.campaigns.db.campaigns import list_campaigns
     from teeter.campaigns.import_export import read_items
+    from teeter.campaigns.store.clock import format_time
+    from teeter.campaigns.store.queries.campaigns import list_campaigns
     from teeter.encoders.images import find_images
 
     with campaign.database.reading() as connection:

@@ -11,11 +11,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.backup import atomic_file
 from teeter.campaigns.campaign import DEFAULT_ANNOTATOR, Campaign, Settings
-from teeter.campaigns.clock import Clock, utc_now
-from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store import Answer
+from teeter.campaigns.store.backup import atomic_file
+from teeter.campaigns.store.clock import Clock, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [

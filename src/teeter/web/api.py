@@ -17,11 +17,11 @@ from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.campaign import Settings
 from teeter.campaigns.columns import parse_column_filter
-from teeter.campaigns.db import Answer, ItemFilter, ItemQuery, ShownSuggestion
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.import_export import FORMATS
-from teeter.campaigns.location import validate_classes
 from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.store import Answer, ItemFilter, ItemQuery, ShownSuggestion
+from teeter.campaigns.store.location import validate_classes
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import ExportLabels, ItemColumns, MapKind, PredictTexts

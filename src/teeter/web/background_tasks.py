@@ -18,7 +18,6 @@ import numpy.typing as npt
 from teeter.base.threads import limit_threads
 from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import Connection
 from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.image_links import ImageFetcher
@@ -29,6 +28,7 @@ from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature
 from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.store import Connection
 from teeter.classifier import Classifier
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import InputError

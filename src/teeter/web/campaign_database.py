@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.copies import copy_campaign
-from teeter.campaigns.db import Database
-from teeter.campaigns.db.campaigns import list_campaigns
-from teeter.campaigns.location import split_location
+from teeter.campaigns.store import Database
+from teeter.campaigns.store.copies import copy_campaign
+from teeter.campaigns.store.location import split_location
+from teeter.campaigns.store.queries.campaigns import list_campaigns
 from teeter.errors import InputError
 
 __all__ = ["CampaignDatabase"]

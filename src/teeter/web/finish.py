@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from teeter.campaigns.db import StoredCertificate
 from teeter.campaigns.finish.finishing import (
     newest_certificate,
     request_draws,
@@ -14,6 +13,7 @@ from teeter.campaigns.finish.finishing import (
 )
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.finish.promise import MIN_ERROR, PromiseTerms
+from teeter.campaigns.store import StoredCertificate
 from teeter.errors import InputError, UnknownResourceError
 from teeter.web.service import CampaignService
 

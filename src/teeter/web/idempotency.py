@@ -12,9 +12,9 @@ from fastapi import Depends, Header, Request, UploadFile
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
-from teeter.campaigns.db import Connection
-from teeter.campaigns.db.idempotency import RequestState
-from teeter.campaigns.db.locks import new_holder
+from teeter.campaigns.store import Connection
+from teeter.campaigns.store.locks import new_holder
+from teeter.campaigns.store.queries.idempotency import RequestState
 from teeter.errors import InputError, StoreError, TeeterError
 from teeter.web.permissions import current_user, get_workspace
 from teeter.web.service import CampaignService

@@ -16,12 +16,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from teeter.campaigns.change_settings import change_settings
 from teeter.campaigns.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import ClassDescription
-from teeter.campaigns.db.schema import MAX_ROW_ID
 from teeter.campaigns.descriptions import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.enums import ItemKind, Permission
 from teeter.campaigns.items import ITEM_FIELDS
 from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.web.background_requests import AddItems, ChangeItem, ItemColumns, TaskRequest
 from teeter.web.idempotency import Once, RequestConflictError, upload_fingerprint

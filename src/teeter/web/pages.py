@@ -13,12 +13,12 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter.campaigns.columns import ColumnFilter, format_cell
-from teeter.campaigns.db import Answer, ItemFilter, ItemQuery
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.finish.look import CoveragePoint, FinishReport
 from teeter.campaigns.import_export import FORMATS, require_format
 from teeter.campaigns.shared_names import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
+from teeter.campaigns.store import Answer, ItemFilter, ItemQuery
 from teeter.encoders import (
     AUTO,
     ContentKind,

@@ -15,11 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from teeter.campaigns.agreement import AgreementScore
 from teeter.campaigns.columns import ColumnType
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import Answer, Decision, ModelUsage, SourceKind
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.snapshot import PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate
+from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
 from teeter.web.background_requests import Explanation
 
 __all__ = [

@@ -22,17 +22,6 @@ from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
-from teeter.campaigns.db import (
-    Answer,
-    ClassDescription,
-    Connection,
-    ItemFilter,
-    ItemQuery,
-    ModelSummary,
-    Pick,
-    ShownSuggestion,
-    StoredItem,
-)
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import look
 from teeter.campaigns.finish.look import FinishReport
@@ -46,6 +35,17 @@ from teeter.campaigns.snapshot import (
     estimate_model_accuracy,
     measure_agreement,
     read_snapshot,
+)
+from teeter.campaigns.store import (
+    Answer,
+    ClassDescription,
+    Connection,
+    ItemFilter,
+    ItemQuery,
+    ModelSummary,
+    Pick,
+    ShownSuggestion,
+    StoredItem,
 )
 from teeter.campaigns.suggestions import SourceReport, measure_sources, visible_suggestions
 from teeter.errors import FileError, InputError, StoreError, UnknownItemError

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.prior import explain_unused_names
+from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.suggestions import SourceReport
 from teeter.web.schemas import (
     ClassOut,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 
-from teeter.campaigns.db import ClassDescription
 from teeter.campaigns.enums import Permission
+from teeter.campaigns.store import ClassDescription
 from teeter.web.idempotency import Once, upload_fingerprint
 from teeter.web.permissions import current_user, get_workspace, require_permission
 from teeter.web.schemas import (

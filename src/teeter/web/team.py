@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from teeter.campaigns.consensus import ConsensusMethod
-from teeter.campaigns.db import Decision
 from teeter.campaigns.enums import AnswerKind, Permission, Role
 from teeter.campaigns.people import role_allows
 from teeter.campaigns.settings import change_consensus
+from teeter.campaigns.store import Decision
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.web.schemas import (
     AgreementOut,

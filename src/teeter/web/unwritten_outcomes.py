@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from teeter.campaigns.db import Connection
+from teeter.campaigns.store import Connection
 
 __all__ = ["UnwrittenOutcomes", "WriteOutcome"]
 

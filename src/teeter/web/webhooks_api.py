@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.enums import Permission
+from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.webhooks import (
     add_webhook,
     get_webhook,

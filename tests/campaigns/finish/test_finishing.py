@@ -15,10 +15,10 @@ from campaigns.finish.small_campaigns import (
     make_campaign,
 )
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.copies import copy_campaign
-from teeter.campaigns.db import Database
 from teeter.campaigns.finish.certificate import certificate_id, certificate_page
 from teeter.campaigns.finish.look import GroupPromise, wrong_share
+from teeter.campaigns.store import Database
+from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from teeter.campaigns.db import ShownSuggestion
 from teeter.campaigns.label_studio.payloads import Annotation, LabelStudioTask, NewTask, Project
+from teeter.campaigns.store import ShownSuggestion
 
 
 def annotation_with(**fields: Any) -> Annotation:

@@ -27,11 +27,11 @@ from campaigns.label_studio_backends import (
 from campaigns.label_studio_scenarios import SCENARIOS, true_label, valid_answers
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.clock import format_time
-from teeter.campaigns.copies import copy_campaign
-from teeter.campaigns.db import Database, LockName, schema
 from teeter.campaigns.label_studio import LabelStudio
 from teeter.campaigns.label_studio.sync import FULL_READ_INTERVAL
+from teeter.campaigns.store import Database, LockName, schema
+from teeter.campaigns.store.clock import format_time
+from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from teeter.campaigns.db import CampaignRepository, Connection, StoredCertificate
 from teeter.campaigns.finish.certificate import make_certificate
 from teeter.campaigns.finish.freezing import choose_model, freeze, load_finish, store_finish
 from teeter.campaigns.finish.look import (
@@ -23,6 +22,7 @@ from teeter.campaigns.finish.look import (
 from teeter.campaigns.finish.promise import PromiseTerms, StepResult
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
+from teeter.campaigns.store import CampaignRepository, Connection, StoredCertificate
 from teeter.errors import InputError
 
 __all__ = [

@@ -24,7 +24,6 @@ import numpy.typing as npt
 from safetensors.numpy import load, save
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.db import CampaignRepository, Connection, StoredFinish, StoredModel
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
 from teeter.campaigns.finish.promise import (
@@ -36,6 +35,7 @@ from teeter.campaigns.finish.promise import (
     make_steps,
 )
 from teeter.campaigns.saved_models import Arrays, load_arrays
+from teeter.campaigns.store import CampaignRepository, Connection, StoredFinish, StoredModel
 from teeter.errors import InputError
 
 __all__ = [

@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.db import Answer
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.finish.calibration import ReliabilityBin, measure_reliability
 from teeter.campaigns.finish.class_shares import ClassShare, estimate_class_shares
@@ -27,6 +26,7 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     trace_coverage,
 )
+from teeter.campaigns.store import Answer
 
 __all__ = [
     "CoveragePoint",

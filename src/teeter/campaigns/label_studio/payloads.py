@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
-from teeter.campaigns.db import ShownSuggestion
+from teeter.campaigns.store import ShownSuggestion
 
 __all__ = [
     "CHOICES_TAG",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import LockName, ProjectLink
+from teeter.campaigns.store import LockName, ProjectLink
 from teeter.errors import StoreError
 
 __all__ = ["hold_sync_lock", "open_link", "save_project"]

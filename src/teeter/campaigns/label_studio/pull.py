@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.clock import format_time
-from teeter.campaigns.db import Answer, Connection, ImportedAnnotation, ProjectLink
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.label_studio.config import chosen_class
 from teeter.campaigns.label_studio.payloads import Annotation, LabelStudioTask
 from teeter.campaigns.people import require_name
+from teeter.campaigns.store import Answer, Connection, ImportedAnnotation, ProjectLink
+from teeter.campaigns.store.clock import format_time
 from teeter.errors import InputError
 
 __all__ = ["LABEL_STUDIO_ANNOTATOR", "PullSummary", "import_annotations"]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import ImportedAnnotation, Pick, ProjectLink, ShownSuggestion
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.label_studio.client import LabelStudioClient
 from teeter.campaigns.label_studio.payloads import MODEL_VERSION, LabelStudioTask, NewTask
@@ -19,6 +18,7 @@ from teeter.campaigns.label_studio.task_data import (
     upload_images,
 )
 from teeter.campaigns.label_studio.tasks import ProjectTasks
+from teeter.campaigns.store import ImportedAnnotation, Pick, ProjectLink, ShownSuggestion
 from teeter.campaigns.suggestions import measure_sources, visible_suggestions
 
 __all__ = ["ScoredPick", "TaskPusher"]

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.db import ProjectLink
 from teeter.campaigns.label_studio.client import LabelStudioClient, NotFoundError
 from teeter.campaigns.label_studio.config import (
     add_missing_classes,
@@ -35,6 +34,7 @@ from teeter.campaigns.label_studio.pull import (
 )
 from teeter.campaigns.label_studio.push import TaskPusher
 from teeter.campaigns.label_studio.tasks import ProjectTasks
+from teeter.campaigns.store import ProjectLink
 from teeter.errors import InputError, ServerError
 
 if TYPE_CHECKING:

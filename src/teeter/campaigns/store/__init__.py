@@ -1,0 +1,64 @@
+"""The database of a campaign: its schema, its migrations and every query.
+
+``Database`` opens one and ``CampaignRepository`` has the queries of one campaign, by subject.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from teeter.campaigns.store.database import Database
+from teeter.campaigns.store.locks import LockName
+from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, UndoResult
+from teeter.campaigns.store.queries.campaigns import StoredCampaign
+from teeter.campaigns.store.queries.decisions import Decision
+from teeter.campaigns.store.queries.descriptions import ClassDescription
+from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
+from teeter.campaigns.store.queries.finishes import StoredCertificate, StoredFinish
+from teeter.campaigns.store.queries.imported_tables import NewRow
+from teeter.campaigns.store.queries.items import ItemFilter, ItemQuery, StoredItem
+from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation, ProjectLink
+from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
+from teeter.campaigns.store.queries.suggestions import (
+    ModelReply,
+    ModelUsage,
+    ShownSuggestion,
+    Source,
+    SourceKind,
+    Suggestion,
+)
+from teeter.campaigns.store.queries.trained_models import ModelSummary, StoredModel
+from teeter.campaigns.store.repository import CampaignRepository
+
+__all__ = [
+    "Answer",
+    "AnswerReceipt",
+    "BatchOrigin",
+    "CampaignRepository",
+    "ClassDescription",
+    "Connection",
+    "Database",
+    "Decision",
+    "ImportedAnnotation",
+    "ItemFeatures",
+    "ItemFilter",
+    "ItemQuery",
+    "LockName",
+    "ModelReply",
+    "ModelSummary",
+    "ModelUsage",
+    "NewRow",
+    "Pick",
+    "ProjectLink",
+    "ShownSuggestion",
+    "Source",
+    "SourceKind",
+    "StoredCampaign",
+    "StoredCertificate",
+    "StoredEncoding",
+    "StoredFinish",
+    "StoredItem",
+    "StoredModel",
+    "Suggestion",
+    "UndoResult",
+]

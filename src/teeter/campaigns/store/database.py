@@ -1,0 +1,437 @@
+"""A campaign's database: an SQLite file, or PostgreSQL by its URL.
+
+One process writes at a time, and a commit returns when the data is on disk. Readers never wait:
+each sees one state of the database throughout its transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.clock import format_time, utc_now
+from teeter.campaigns.store.error_messages import (
+    damage_message,
+    database_error_message,
+    is_sqlite_busy,
+)
+from teeter.campaigns.store.migrations import (
+    is_campaign_database,
+    is_up_to_date,
+    migrate,
+    require_own_schema,
+)
+from teeter.errors import FileError, InputError, MissingExtraError, StoreError
+
+__all__ = ["Database"]
+
+_WRITE_TIMEOUT = 30
+"""Seconds to wait for another process that is writing."""
+
+_CONNECT_TIMEOUT = 10
+"""Seconds to wait for a PostgreSQL server to accept a connection."""
+
+_LONGEST_PAUSE = 0.005
+"""Seconds between two attempts to lock an SQLite file, at most."""
+
+_ADVISORY_LOCK = 0x7EE7E4
+"""The PostgreSQL advisory lock that the one writer holds."""
+
+_CAMPAIGN_SUFFIX = ".teeter"
+
+_MOST_NAMED_FILES = 5
+
+_SQLITE_HEADER = b"SQLite format 3\0"
+"""How every SQLite file begins that is not empty."""
+
+_ITEM_FILES = {
+    ".csv": "a CSV file",
+    ".tsv": "a TSV file",
+    ".txt": "a text file",
+    ".jsonl": "a JSON lines file",
+    ".ndjson": "a JSON lines file",
+    ".parquet": "a Parquet file",
+    ".npz": "a file of arrays",
+    ".npy": "a file of arrays",
+    ".safetensors": "a file of arrays",
+}
+"""Files of items by their suffix."""
+
+_WRITE_OPTION = "teeter_write_timeout"
+"""The execution option that makes a transaction a writing one, with its timeout as the value."""
+
+
+class Database:
+    """An open database. ``reading()`` and ``writing()`` yield a connection inside a transaction.
+
+    Args:
+        location: a path, or a URL such as ``postgresql://user@host/name``.
+        create: create the database's tables, and the SQLite file, if they do not exist.
+
+    Raises:
+        FileError: the SQLite file cannot be opened or created.
+        StoreError: the location is not a campaign's database, or it cannot be used.
+    """
+
+    def __init__(self, location: str | Path, *, create: bool = False) -> None:
+        self.url = _parse_location(location)
+        self.path: Path | None = None
+        """The SQLite file; None for a server."""
+        if _is_sqlite(self.url) and self.url.database:
+            self.path = Path(self.url.database)
+            _prepare_file(self.path, create=create)
+
+        self.write_timeout: float = _WRITE_TIMEOUT
+        """Seconds to wait for another process that is writing."""
+        self.engine = _create_engine(self.url)
+        self.upgraded: list[str] = []
+        """The migrations that were applied when it was opened."""
+
+        try:
+            self._migrate(create=create)
+        except BaseException:
+            # The caller gets no object to close, not even after Ctrl-C.
+            self.close()
+            raise
+
+        self._file_identity = _file_identity(self.path)
+
+    def _migrate(self, *, create: bool) -> None:
+        # Read first: opening a database that is up to date need not wait for other writers.
+        with self.reading() as connection:
+            if connection.dialect.name == "sqlite":
+                require_own_schema(connection.exec_driver_sql, self.display_url)
+            up_to_date = is_up_to_date(connection)
+            if self.path is None and not is_campaign_database(connection):
+                self._require_unused(connection, create=create)
+
+        if not up_to_date:
+            with self.writing() as connection:
+                self.upgraded = migrate(connection, format_time(utc_now()))
+
+    def _require_unused(self, connection: Connection, *, create: bool) -> None:
+        """Refuse a server's database that is not teeter's and cannot become it."""
+        if not create:
+            raise StoreError(
+                f"There is no campaign in {self.display_url}: create one with teeter campaign new."
+            )
+
+        if set(inspect(connection).get_table_names()) & set(schema.metadata.tables):
+            raise StoreError(
+                f"{self.display_url} has tables of another program with the same names as "
+                f"teeter's tables. Use a separate database for teeter."
+            )
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection that sees one state of the database throughout."""
+        with self._translate_errors(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield the only connection that may write.
+
+        Everything is on disk when the context ends. If it ends with an exception, nothing was
+        written.
+        """
+        engine = self.engine.execution_options(**{_WRITE_OPTION: self.write_timeout})
+        with self._translate_errors(), engine.connect() as connection, connection.begin():
+            yield connection
+
+    @property
+    def display_url(self) -> str:
+        """The path, or the URL without its password, as users may read it."""
+        if self.path is not None:
+            return str(self.path)
+
+        # People type postgresql://, without the driver that _parse_location adds.
+        as_typed = self.url.set(drivername=self.url.get_backend_name())
+        return as_typed.render_as_string(hide_password=True)
+
+    def is_in_place(self) -> bool:
+        """Return whether the file at the path is still the one that was opened.
+
+        A database on a server is always in place.
+        """
+        return self._file_identity == _file_identity(self.path)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise a database's errors as ``StoreError`` with a sentence for the user.
+
+        A value that does not fit is an ``InputError``: trying again does not help.
+        """
+        try:
+            yield
+        except DataError as error:
+            raise InputError(
+                f"{self.display_url} cannot store a value: {str(error.orig).strip().rstrip('.')}."
+            ) from error
+        except DBAPIError as error:
+            message = database_error_message(
+                error, self.display_url, self.url, timeout=self.write_timeout
+            )
+            raise StoreError(message) from error
+        except PoolTimeoutError as error:
+            raise StoreError(
+                f"{self.display_url} is busy: all connections are in use. Try again."
+            ) from error
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{error.object!r} contains a lone surrogate, which cannot be stored as UTF-8. "
+                f"Remove that character."
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            # Only what was read from the database is parsed inside a transaction.
+            raise StoreError(damage_message(self.display_url)) from error
+
+
+def _parse_location(location: str | Path) -> URL:
+    if isinstance(location, Path) or "://" not in location:
+        return URL.create("sqlite", database=str(Path(location).absolute()))
+
+    try:
+        url = make_url(location)
+    except ArgumentError:
+        raise StoreError(
+            "This is not a database URL. Give a file, or a URL such as postgresql://host/name."
+        ) from None
+
+    # SQLAlchemy would use psycopg2 by default, and does not know the name postgres.
+    if url.drivername in ("postgres", "postgresql"):
+        return url.set(drivername="postgresql+psycopg")
+
+    return url
+
+
+def _is_sqlite(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+def _file_identity(path: Path | None) -> tuple[int, int] | None:
+    """Return the device and inode of the file at a path, or None if there is no file."""
+    if path is None:
+        return None
+
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+
+    return status.st_dev, status.st_ino
+
+
+def _prepare_file(path: Path, *, create: bool) -> None:
+    """Refuse a path that cannot be a campaign's file, and create the file of a new campaign."""
+    if path.is_dir():
+        raise FileError(
+            f"{path} is a folder: give a campaign file, or create a campaign from a folder of "
+            f"images with teeter campaign new."
+        )
+
+    if path.exists():
+        if not create and path.stat().st_size == 0:
+            raise FileError(
+                f"{path} is empty, so it is not a campaign. Restore a backup, or create a new "
+                f"campaign."
+            )
+        _require_database_file(path)
+        _require_teeter_file(path)
+        return
+
+    if not create:
+        raise FileError(_explain_missing_file(path))
+
+    if not path.parent.is_dir():
+        raise FileError(f"Cannot create {path}: there is no folder {path.parent}.")
+
+    with suppress(OSError):  # opening the file reports the reason
+        path.touch()
+
+
+def _explain_missing_file(path: Path) -> str:
+    """Say that there is no campaign at a path, and where it may be."""
+    if not path.parent.is_dir():
+        return (
+            f"There is no campaign {path}, because there is no folder {path.parent}. If the "
+            f"campaign was moved, give its new path."
+        )
+
+    names = sorted(campaign.name for campaign in path.parent.glob(f"*{_CAMPAIGN_SUFFIX}"))
+    if names:
+        return (
+            f"There is no campaign {path}. The campaigns in this folder are "
+            f"{', '.join(names[:_MOST_NAMED_FILES])}."
+        )
+    return (
+        f"There is no campaign {path}. If it was moved, give its new path; to create one, run "
+        f"teeter campaign new."
+    )
+
+
+def _require_database_file(path: Path) -> None:
+    """Refuse a file of items, which people give instead of the campaign that was made from it."""
+    kind = _ITEM_FILES.get(path.suffix.lower())
+    if kind is None:
+        return
+
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_SQLITE_HEADER))
+    except OSError:
+        return  # opening the database reports the reason
+
+    # A campaign may have any suffix, and a new one is empty.
+    if not start or start == _SQLITE_HEADER:
+        return
+
+    advice = f"create a campaign from it with teeter campaign new {path} --classes NAMES."
+    campaign = path.with_suffix(_CAMPAIGN_SUFFIX)
+    if campaign.exists():
+        advice = f"did you mean {campaign}?"
+    raise StoreError(f"{path} is {kind}, not a campaign: {advice}")
+
+
+def _require_teeter_file(path: Path) -> None:
+    """Refuse, without changing the file, an SQLite database of another program."""
+    address = f"file:{quote(str(path))}?mode=ro"
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=_WRITE_TIMEOUT)) as connection:
+            tables = {name for (name,) in connection.execute(query)}
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return  # opening the database reports the reason
+
+    if tables and "migrations" not in tables:
+        raise StoreError(f"{path} belongs to another program: give a campaign file.")
+
+
+def _create_engine(url: URL) -> Engine:
+    backend = url.get_backend_name()
+    if backend not in ("sqlite", "postgresql"):
+        raise StoreError(f"Campaigns are stored in SQLite or PostgreSQL, not in {backend}.")
+
+    try:
+        if backend == "sqlite":
+            return _create_sqlite_engine(url)
+        return _create_postgres_engine(url)
+    except NoSuchModuleError:
+        raise StoreError(
+            f"There is no database driver {url.drivername!r}. "
+            "Give a file, or a URL such as postgresql://host/name."
+        ) from None
+    except ImportError as error:
+        raise MissingExtraError(
+            f"This database needs {error.name}: pip install 'teeter[postgres]'."
+        ) from None
+
+
+def _create_sqlite_engine(url: URL) -> Engine:
+    # mode=rw keeps SQLite from creating an empty file where a campaign was moved away.
+    if url.database not in (None, "", ":memory:") and not url.query:
+        address = f"file:{quote(str(url.database))}"
+        url = url.set(
+            database=address,
+            query={"mode": "rw", "uri": "true"},
+        )
+
+    engine = create_engine(url, connect_args={"timeout": _WRITE_TIMEOUT})
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _create_postgres_engine(url: URL) -> Engine:
+    engine = create_engine(
+        url,
+        connect_args={"connect_timeout": _CONNECT_TIMEOUT},
+        # Servers that restart and firewalls close idle connections: test each one before its use.
+        pool_pre_ping=True,
+        pool_size=16,
+        max_overflow=16,
+        pool_recycle=1800,
+    )
+    event.listen(engine, "begin", _begin_postgres)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # _begin_sqlite begins transactions, not the driver
+
+    # The schema may be a stranger's, whose views and triggers must not call risky functions. FULL
+    # syncs the write-ahead log at every commit, so that a commit survives a power failure.
+    settings = ("trusted_schema=OFF", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    for setting in settings:
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    timeout = connection.get_execution_options().get(_WRITE_OPTION)
+    if timeout is None:
+        connection.exec_driver_sql("BEGIN")
+        return
+
+    sqlite_connection: Any = connection.connection.dbapi_connection
+    # _lock_sqlite_file waits itself, so SQLite's busy handler must not.
+    sqlite_connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        if not _lock_sqlite_file(sqlite_connection, timeout):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")  # fails with the reason
+    finally:
+        sqlite_connection.execute(f"PRAGMA busy_timeout = {1000 * _WRITE_TIMEOUT}")
+
+
+def _lock_sqlite_file(connection: sqlite3.Connection, timeout: float) -> bool:
+    """Try to begin a writing transaction until a timeout, and return whether it began.
+
+    SQLite's own busy handler waits longer and longer, so that one of many writers may wait for
+    seconds. Short random pauses treat all alike.
+    """
+    deadline = time.monotonic() + timeout
+
+    while time.monotonic() < deadline:
+        try:
+            # Locks at once: a transaction that begins as a reader may fail at its first write.
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not is_sqlite_busy(error):
+                return False
+            time.sleep(random.uniform(0, _LONGEST_PAUSE))
+        else:
+            return True
+
+    return False
+
+
+def _begin_postgres(connection: Connection) -> None:
+    timeout = connection.get_execution_options().get(_WRITE_OPTION)
+    if timeout is None:
+        # At PostgreSQL's default level, each statement may see a newer state than the one before.
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return
+
+    # Writers wait here for each other, so that none of them sees half of another's changes. The
+    # commit waits for the disk, whatever the server's default is.
+    connection.exec_driver_sql(
+        f"SET LOCAL lock_timeout = '{timeout}s'; SET LOCAL synchronous_commit = on; "
+        f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"
+    )

@@ -1,0 +1,140 @@
+"""Locks that processes take for longer than a transaction.
+
+A lock has a holder and expires, so that a holder that crashed blocks the others only for a while.
+Each acquisition makes a new holder, so that two threads or processes that work for the same
+annotator exclude each other as well.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.schema import LOCKS
+from teeter.campaigns.store.scope import CampaignScope
+
+__all__ = ["LockName", "LockRepository", "has_crashed", "new_holder"]
+
+
+class LockName(StrEnum):
+    """What a lock protects."""
+
+    PICKING = "picking"
+    """Selecting items: one process selects, the others wait and use its picks."""
+    ENCODING = "encoding"
+    """Computing the features of items: one process encodes, the others wait for it."""
+    LABEL_STUDIO = "label_studio"
+    """Creating the campaign's project in Label Studio, and sending tasks to it."""
+    WEBHOOKS = "webhooks"
+    """Sending events to webhooks: one process sends."""
+
+
+class LockRepository:
+    """The locks of a campaign."""
+
+    def __init__(self, scope: CampaignScope) -> None:
+        self._scope = scope
+
+    def acquire(self, connection: Connection, name: LockName, seconds: float) -> str | None:
+        """Take a lock if it is free.
+
+        Args:
+            connection: a connection that may write.
+            name: the lock.
+            seconds: when it expires unless it is released or extended before.
+
+        Returns:
+            The holder, to release or extend the lock with; None if it is taken.
+        """
+        if self.is_taken(connection, name, seconds):
+            return None
+
+        holder = new_holder()
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "name": name,
+            "holder": holder,
+            "expires": self._scope.time_after(seconds),
+        }
+        # An expired lock may still be there.
+        connection.execute(delete(schema.locks).where(self._matches(name)))
+        connection.execute(insert(schema.locks).values(values))
+        return holder
+
+    def is_taken(self, connection: Connection, name: LockName, seconds: float) -> bool:
+        """Return whether a lock is held, by a process that may still be running.
+
+        Args:
+            connection: an open connection.
+            name: the lock.
+            seconds: for how long such a lock is taken. One that expires later than twice that from
+                now was taken before the clock was set back, and does not count.
+        """
+        row = connection.execute(select(schema.locks).where(self._matches(name))).first()
+
+        if row is None or row.expires <= self._scope.now():
+            return False
+
+        if row.expires > self._scope.time_after(2 * seconds):
+            return False
+
+        return not has_crashed(row.holder)
+
+    def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
+        """Let a lock expire in so many seconds from now, if the holder still has it."""
+        expires = self._scope.time_after(seconds)
+        # The lock may have expired meanwhile, and another process may have taken it.
+        held = and_(
+            self._matches(name),
+            LOCKS.holder == holder,
+        )
+        statement = update(schema.locks).where(held).values(expires=expires)
+        connection.execute(statement)
+
+    def release(self, connection: Connection, name: LockName, holder: str) -> None:
+        """Release a lock, if the holder still has it."""
+        held = and_(
+            self._matches(name),
+            LOCKS.holder == holder,
+        )
+        statement = delete(schema.locks).where(held)
+        connection.execute(statement)
+
+    def _matches(self, name: LockName) -> ColumnElement[bool]:
+        return and_(
+            LOCKS.campaign_id == self._scope.campaign_id,
+            LOCKS.name == name,
+        )
+
+
+def new_holder() -> str:
+    """Return a name for this thread of this process, which no other one has."""
+    # The host and process let others see that the holder crashed, the rest tells threads apart.
+    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+
+
+def has_crashed(holder: str) -> bool:
+    """Return whether a holder was a process of this machine that no longer runs.
+
+    It spares a process that is restarted after a crash the wait for its own lock to expire. A
+    process of another machine, or one whose id was reused, counts as running.
+    """
+    host, process_id, _ = holder.rsplit("/", 2)
+
+    # On Windows os.kill would end the process instead of asking for it.
+    if os.name != "posix" or host != socket.gethostname():
+        return False
+
+    try:
+        os.kill(int(process_id), 0)  # signal 0 checks that the process exists
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False  # it runs, for another user
+
+    return False

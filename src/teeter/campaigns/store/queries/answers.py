@@ -1,0 +1,475 @@
+"""The answers of a campaign: recorded, taken back and counted. None is ever deleted or overwritten.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select, update
+
+from teeter.campaigns.enums import AnswerKind, PickState
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries.classes import ClassRepository
+from teeter.campaigns.store.queries.history import HistoryRepository
+from teeter.campaigns.store.queries.items import ItemRepository
+from teeter.campaigns.store.queries.picks import PickRepository
+from teeter.campaigns.store.queries.trained_models import ModelRepository
+from teeter.campaigns.store.schema import ANSWERS, CLASSES, ITEMS
+from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+
+__all__ = ["Answer", "AnswerReceipt", "AnswerRepository", "UndoResult"]
+
+# Statements that every answer executes are built once: building one takes longer than executing it.
+
+_LIVE_ANSWER = (
+    select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
+    .join(schema.items, ITEMS.id == ANSWERS.item_id)
+    .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+    .where(ANSWERS.item_id == bindparam("item"))
+    .where(ANSWERS.annotator == bindparam("annotator"))
+    .where(ANSWERS.live)
+)
+
+_REPLACE_ANSWER = (
+    update(schema.answers)
+    .where(ANSWERS.item_id == bindparam("item"))
+    .where(ANSWERS.annotator == bindparam("by"))
+    .where(ANSWERS.live)
+    .values(live=False)
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an annotator says about an item."""
+
+    item: str
+    annotator: str
+    kind: AnswerKind
+    label: str | None = None
+    """The class, if the kind is a label."""
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class AnswerReceipt:
+    """An answer that is on disk."""
+
+    number: int
+    """The answer's row id."""
+    late: bool = False
+    """Whether the item had been returned to the pool. The answer counts all the same."""
+    asked_now: tuple[str, ...] = ()
+    """For a late answer, the other annotators with whom the item is open now."""
+    recorded: bool = True
+    """False if the same answer was there already, so that nothing was stored."""
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """An answer that was taken back."""
+
+    answer: Answer
+    before: Answer | None
+    """The annotator's earlier answer about the item, which holds again."""
+
+
+class AnswerRepository:
+    """The answers of a campaign.
+
+    An annotator's last answer about an item is live. Earlier ones stay stored and do not count.
+    """
+
+    def __init__(
+        self,
+        scope: CampaignScope,
+        *,
+        items: ItemRepository,
+        classes: ClassRepository,
+        models: ModelRepository,
+        picks: PickRepository,
+        history: HistoryRepository,
+    ) -> None:
+        self._scope = scope
+        self._items = items
+        self._classes = classes
+        self._models = models
+        self._picks = picks
+        self._history = history
+
+    # Recording
+
+    def record(
+        self,
+        connection: Connection,
+        answer: Answer,
+        *,
+        asked_of: str | None = None,
+        at: str | None = None,
+    ) -> AnswerReceipt:
+        """Store an answer and close the pick that it answers.
+
+        Args:
+            connection: a connection that may write.
+            answer: the answer.
+            asked_of: the annotator in whose name the item is open, if it is not the answer's.
+            at: when it was given, as times are stored, if that is not now.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+        """
+        asked_of = asked_of or answer.annotator
+        item = self._items.get(connection, answer.item)
+        class_id = None
+        if answer.kind == AnswerKind.LABEL:
+            class_id = self._classes.row_id(connection, answer.label)
+
+        # At most one answer of an annotator about an item is live, so the earlier one goes first.
+        connection.execute(_REPLACE_ANSWER, {"item": item.row_id, "by": answer.annotator})
+
+        # An answer may come without a pick, from the item's page or an import: it closes none.
+        pick = self._picks.pick_to_answer(connection, item.row_id, asked_of)
+        pick_id, pick_state = pick or (None, None)
+        values = {
+            "item_id": item.row_id,
+            "pick_id": pick_id,
+            "annotator": answer.annotator,
+            "at": at or self._scope.now(),
+            "kind": answer.kind,
+            "class_id": class_id,
+            "comment": answer.comment,
+            "live": True,
+            "undone": False,
+        }
+        number = insert_row(connection, schema.answers, values)
+
+        if pick_id is not None:
+            skipped = answer.kind == AnswerKind.SKIP
+            closed = PickState.SKIPPED if skipped else PickState.ANSWERED
+            self._picks.set_state(connection, pick_id, closed)
+
+        late = pick_state == PickState.RETURNED
+        self._note_answer(connection, answer, number, late=late)
+
+        # The item may be answered without having been asked about, from its page or by a file.
+        self._picks.remove_ready(connection, [item.row_id])
+        self._picks.extend_leases(connection, asked_of)
+        if item.annotators_needed > 1:
+            self._picks.update_missing(connection, [item.row_id])
+
+        # The annotator learns that others have the item now. The answer counts all the same.
+        asked_now = []
+        if late:
+            holders = self._picks.holders(connection, item.row_id)
+            asked_now = [holder for holder in holders if holder != asked_of]
+
+        return AnswerReceipt(number, late, tuple(asked_now))
+
+    def _note_answer(
+        self, connection: Connection, answer: Answer, number: int, *, late: bool
+    ) -> None:
+        detail: dict[str, Any] = {
+            "answer": number,
+            "kind": answer.kind,
+            "label": answer.label,
+            "comment": answer.comment,
+        }
+        if late:
+            detail["late"] = True
+
+        self._history.append(connection, answer.annotator, "answer", answer.item, detail)
+
+    def undo(self, connection: Connection, annotator: str) -> UndoResult | None:
+        """Take back the last answer of an annotator that was not taken back yet.
+
+        Their earlier answer about the item holds again, and the item's pick is open again.
+
+        Returns:
+            The answer, or None if the annotator has none.
+        """
+        last = self._last(connection, annotator)
+        if last is None:
+            return None
+
+        undone = self._take_back(connection, last)
+        if last.pick_id is not None:
+            self._picks.reopen(connection, last.pick_id, last.item_id)
+
+        self._picks.update_missing(connection, [last.item_id])
+        return undone
+
+    def withdraw(self, connection: Connection, number: int) -> UndoResult | None:
+        """Take back an answer by its row id, whatever was answered since.
+
+        The item's pick is open again if no one else answered it, or if it needs several
+        annotators.
+
+        Returns:
+            The answer, or None if it was taken back before.
+        """
+        query = self._select().where(
+            ANSWERS.id == number,
+            ANSWERS.undone.is_(False),
+        )
+        row = connection.execute(query).first()
+        if row is None:
+            return None
+
+        undone = self._take_back(connection, row)
+
+        # An answer that was replaced since changes nothing: its pick stays closed.
+        if row.pick_id is not None and row.live:
+            current = self.for_item(connection, row.item_id)
+            is_answered = any(answer.kind != AnswerKind.SKIP for answer in current)
+            if not is_answered or self._picks.needs_several(connection, row.item_id):
+                self._picks.reopen(connection, row.pick_id, row.item_id)
+
+        self._picks.update_missing(connection, [row.item_id])
+        return undone
+
+    def _take_back(self, connection: Connection, row: Row[Any]) -> UndoResult:
+        """Mark an answer as undone. If it was live, the one before it is live again."""
+        # Never deleted: the history refers to the row.
+        undone = {"undone": True, "live": False}
+        statement = update(schema.answers).where(ANSWERS.id == row.id).values(undone)
+        connection.execute(statement)
+
+        before_query = (
+            self._select()
+            .where(ANSWERS.annotator == row.annotator)
+            .where(ANSWERS.item_id == row.item_id)
+            .where(ANSWERS.undone.is_(False))
+            .order_by(ANSWERS.id.desc())
+            .limit(1)
+        )
+        before = connection.execute(before_query).first()
+        # If the answer was replaced before it was undone, the replacement stays live.
+        if before is not None and row.live:
+            connection.execute(
+                update(schema.answers).where(ANSWERS.id == before.id).values(live=True)
+            )
+
+        self._history.append(connection, row.annotator, "undo", row.key, {"answer": row.id})
+        return UndoResult(_answer(row), None if before is None else _answer(before))
+
+    def find_repeat(self, connection: Connection, answer: Answer) -> int | None:
+        """Return the row id of a live answer that says the same, as if it was sent twice.
+
+        An answer to an open pick is not a repeat: it closes the pick.
+
+        Returns:
+            The row id, or None if the answer is new.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        item = self._items.get(connection, answer.item)
+        values = {"item": item.row_id, "annotator": answer.annotator}
+        row = connection.execute(_LIVE_ANSWER, values).first()
+
+        if row is None or _answer(row) != answer:
+            return None
+        # Asked again and answered the same way: not a repeat, or the item would stay open for ever.
+        if self._picks.is_open(connection, item.row_id, answer.annotator):
+            return None
+        return int(row.id)
+
+    # Reading
+
+    def _in_campaign(self) -> ColumnElement[bool]:
+        # Adding 0 keeps SQLite from reading all items of the campaign by their index first: the
+        # answers are fewer.
+        return ITEMS.campaign_id + 0 == self._scope.campaign_id
+
+    def _select(self) -> Select[Any]:
+        """Select answers with the ids of their items and the names of their classes."""
+        return (
+            select(schema.answers, ITEMS.key, CLASSES.name.label("label"))
+            .join(schema.items, ITEMS.id == ANSWERS.item_id)
+            .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+            .where(self._in_campaign())
+        )
+
+    def _select_columns(self, *columns: Any) -> Select[Any]:
+        """Select columns of the campaign's answers, or functions of them."""
+        joined = schema.answers.join(schema.items, ITEMS.id == ANSWERS.item_id)
+        return select(*columns).select_from(joined).where(self._in_campaign())
+
+    def live(self, connection: Connection) -> list[Answer]:
+        """Return all live answers, in the order in which they were given."""
+        query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
+        rows = connection.execute(query)
+        return [_answer(row) for row in rows]
+
+    def for_item(self, connection: Connection, row_id: int) -> list[Answer]:
+        """Return the live answers about an item, in the order in which they were given."""
+        return self.for_items(connection, [row_id])[row_id]
+
+    def for_items(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, list[Answer]]:
+        """Return the live answers about each item by the items' row ids, oldest first."""
+        by_item: dict[int, list[Answer]] = {row_id: [] for row_id in row_ids}
+
+        for part in chunks(row_ids):
+            query = self._select().where(
+                ANSWERS.item_id.in_(part),
+                ANSWERS.live,
+            )
+            for row in connection.execute(query.order_by(ANSWERS.id)):
+                by_item[row.item_id].append(_answer(row))
+
+        return by_item
+
+    def recent(self, connection: Connection, annotator: str, count: int) -> list[Answer]:
+        """Return the last live answers of an annotator, newest first."""
+        query = (
+            self._select()
+            .where(ANSWERS.live)
+            .where(ANSWERS.annotator == annotator)
+            .order_by(ANSWERS.id.desc())
+            .limit(count)
+        )
+        rows = connection.execute(query)
+        return [_answer(row) for row in rows]
+
+    def last(self, connection: Connection, annotator: str) -> Answer | None:
+        """Return the answer that ``undo`` would take back, or None."""
+        row = self._last(connection, annotator)
+        return None if row is None else _answer(row)
+
+    def _last(self, connection: Connection, annotator: str) -> Row[Any] | None:
+        query = (
+            self._select()
+            .where(ANSWERS.annotator == annotator)
+            .where(ANSWERS.undone.is_(False))
+            .order_by(ANSWERS.id.desc())
+            .limit(1)
+        )
+        return connection.execute(query).first()
+
+    def confirmed_labels(self, connection: Connection) -> dict[str, str]:
+        """Return the labels that an annotator checked and confirmed, by item id."""
+        # Undoing the answer that confirmed a label takes back the confirmation.
+        undone = set()
+        for line in self._history.lines(connection, "undo"):
+            undone.add((line["item"], line["who"], line["answer"]))
+
+        labels = {}
+        for line in self._history.lines(connection, "kept"):
+            if (line["item"], line["who"], line["answer"]) not in undone:
+                labels[line["item"]] = line["label"]
+
+        return labels
+
+    def skipped_items(self, connection: Connection) -> set[str]:
+        """Return the ids of the items that were skipped since the newest model was trained."""
+        skips = self._select().where(
+            ANSWERS.live,
+            ANSWERS.kind == AnswerKind.SKIP,
+        )
+
+        model = self._models.newest_summary(connection)
+        if model is not None:
+            # Models note how many answers there were, not the time: clocks may be set back.
+            row_ids = self._select_columns(ANSWERS.id).order_by(ANSWERS.id)
+            first_newer = connection.scalar(row_ids.offset(model.facts["answers"]).limit(1))
+            if first_newer is None:
+                return set()
+            skips = skips.where(ANSWERS.id >= first_newer)
+
+        rows = connection.execute(skips)
+        return {row.key for row in rows}
+
+    # Counting
+
+    def count(self, connection: Connection) -> int:
+        """Return how many answers were ever given, live or not."""
+        return count_rows(connection, self._select_columns(ANSWERS.id))
+
+    def items_answered_first(self, connection: Connection, count: int) -> set[str]:
+        """Return the ids of the items that the first ``count`` answers were about, but for skips.
+
+        A skip leaves an item as it was.
+        """
+        query = self._select_columns(ITEMS.key, ANSWERS.kind).order_by(ANSWERS.id).limit(count)
+        rows = connection.execute(query)
+        return {row.key for row in rows if row.kind != AnswerKind.SKIP}
+
+    def count_since_newest_model(self, connection: Connection) -> int:
+        """Return how many answers the newest model does not know; 0 without a model."""
+        model = self._models.newest_summary(connection)
+        if model is None:
+            return 0
+        return self.count(connection) - int(model.facts["answers"])
+
+    def count_items_by_kind(self, connection: Connection) -> dict[AnswerKind, int]:
+        """Return how many items have a live answer of each kind, without withdrawn items."""
+        query = (
+            self._select_columns(ANSWERS.kind, func.count(ANSWERS.item_id.distinct()))
+            .where(ANSWERS.live, ITEMS.withdrawn.is_(None))
+            .group_by(ANSWERS.kind)
+        )
+        counts = dict.fromkeys(AnswerKind, 0)
+        for kind, count in connection.execute(query):
+            counts[AnswerKind(kind)] = count
+
+        return counts
+
+    def newest_row_id(self, connection: Connection) -> int:
+        """Return the row id of the newest answer; 0 before the first."""
+        query = self._select_columns(func.max(ANSWERS.id))
+        return int(connection.scalar(query) or 0)
+
+    def count_labels_after(self, connection: Connection, row_id: int) -> int:
+        """Return how many live labels were given after an answer."""
+        query = self._select_columns(ANSWERS.id).where(
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, ANSWERS.id > row_id
+        )
+        return count_rows(connection, query)
+
+    def count_labels_since(self, connection: Connection, time: str) -> int:
+        """Return how many live labels were given since a time, as times are stored."""
+        query = self._select_columns(ANSWERS.id).where(
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, ANSWERS.at > time
+        )
+        return count_rows(connection, query)
+
+    def has_several_annotators(self, connection: Connection, except_for: str) -> bool:
+        """Return whether two or more annotators have answered, not counting one name."""
+        # The index gives the names in all campaigns of the database at once. That is often enough.
+        everywhere = connection.scalars(select(ANSWERS.annotator).distinct())
+        if len(set(everywhere) - {except_for}) < 2:
+            return False
+
+        here = connection.scalars(self._select_columns(ANSWERS.annotator).distinct())
+        return len(set(here) - {except_for}) > 1
+
+    def label_times(self, connection: Connection) -> list[str]:
+        """Return when each live label was given, oldest first."""
+        query = self._select_columns(ANSWERS.at).where(
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL
+        )
+        return list(connection.scalars(query.order_by(ANSWERS.at)))
+
+    def times_by_annotator(self, connection: Connection) -> dict[str, list[str]]:
+        """Return when each annotator gave their answers, in the order in which they were stored."""
+        query = self._select_columns(ANSWERS.annotator, ANSWERS.at).order_by(ANSWERS.id)
+
+        times: dict[str, list[str]] = {}
+        for row in connection.execute(query):
+            times.setdefault(row.annotator, []).append(row.at)
+
+        return times
+
+
+def _answer(row: Row[Any]) -> Answer:
+    return Answer(
+        row.key,
+        row.annotator,
+        AnswerKind(row.kind),
+        row.label,
+        row.comment,
+    )

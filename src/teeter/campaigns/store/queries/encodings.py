@@ -1,0 +1,352 @@
+"""The features of a campaign's items, by the encoder that computed them.
+
+An encoding holds one vector per item, all from one encoder. A campaign may have several encodings:
+the current one, which models see, earlier ones to compare it with, and one that is still being
+computed. The items of a file may be sorted by class, so they are encoded in another order: those
+of an incomplete encoding are spread evenly over all items, and annotators can begin with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    and_,
+    cast,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries.items import ItemRepository, StoredItem
+from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
+from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.errors import InputError, StoreError
+
+__all__ = ["EncodingRepository", "ItemFeatures", "StoredEncoding"]
+
+Vectors = npt.NDArray[np.float32]
+
+_EVEN_SPREAD = (cast(ITEMS.id, BigInteger) * literal(2654435761, BigInteger)) % literal(
+    2**32, BigInteger
+)
+"""An order in which the first items, however many, are spread evenly over all items.
+
+The factor is 2**32 divided by the golden ratio (Knuth's multiplicative hashing).
+"""
+
+
+@dataclass(frozen=True)
+class StoredEncoding:
+    """An encoder of a campaign, and what it has learned."""
+
+    row_id: int
+    encoder: str
+    version: str
+    checksum: str
+    """Checksum of the pretrained weights; empty if there are none."""
+    state: bytes | None
+    """What the encoder learned; None if that was not stored."""
+    fitted_on: int
+    """Number of items that the encoder learned from."""
+    is_current: bool
+    revision: int
+    """Changes whenever vectors are written."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemFeatures:
+    """The features of items, in the order in which the items were added."""
+
+    keys: list[str]
+    """Item ids."""
+    vectors: Vectors
+    """(N, D)."""
+    unreadable: dict[str, str]
+    """By item id, why an item could not be read. Its vector is zero."""
+
+
+class EncodingRepository:
+    """The encodings of a campaign."""
+
+    def __init__(self, scope: CampaignScope, items: ItemRepository) -> None:
+        self._scope = scope
+        self._items = items
+
+    def _in_campaign(self) -> ColumnElement[bool]:
+        return ENCODINGS.campaign_id == self._scope.campaign_id
+
+    def _current_id(self) -> ScalarSelect[Any]:
+        query = select(ENCODINGS.id).where(self._in_campaign(), ENCODINGS.is_current)
+        return query.limit(1).scalar_subquery()
+
+    # Encodings
+
+    def current(self, connection: Connection) -> StoredEncoding | None:
+        """Return the encoding that models see, or None before the first."""
+        query = select(schema.encodings).where(self._in_campaign(), ENCODINGS.is_current)
+        row = connection.execute(query).first()
+        return None if row is None else _stored_encoding(row)
+
+    def all(self, connection: Connection) -> list[StoredEncoding]:
+        """Return all encodings, oldest first."""
+        query = select(schema.encodings).where(self._in_campaign()).order_by(ENCODINGS.id)
+        return [_stored_encoding(row) for row in connection.execute(query)]
+
+    def add(
+        self,
+        connection: Connection,
+        encoder: str,
+        *,
+        version: str = "",
+        checksum: str = "",
+        state: bytes | None = None,
+        fitted_on: int = 0,
+    ) -> StoredEncoding:
+        """Add an encoding without vectors. It is not the current one yet."""
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "encoder": encoder,
+            "version": version,
+            "checksum": checksum,
+            "state": state,
+            "fitted_on": fitted_on,
+            "started": self._scope.now(),
+            "is_current": False,
+            "revision": 0,
+        }
+        row_id = insert_row(connection, schema.encodings, values)
+        row = connection.execute(select(schema.encodings).where(ENCODINGS.id == row_id)).one()
+        return _stored_encoding(row)
+
+    def make_current(self, connection: Connection, row_id: int) -> None:
+        """Let models see an encoding. The current one is kept for comparison."""
+        connection.execute(
+            update(schema.encodings).where(self._in_campaign()).values(is_current=False)
+        )
+        connection.execute(
+            update(schema.encodings).where(ENCODINGS.id == row_id).values(is_current=True)
+        )
+
+    def remove(self, connection: Connection, row_id: int) -> None:
+        """Remove an encoding and its vectors."""
+        # Vectors refer to their encoding, so they are deleted before it.
+        connection.execute(schema.vectors.delete().where(VECTORS.encoding_id == row_id))
+        of_encoding = schema.text_vectors.c.encoding_id == row_id
+        connection.execute(schema.text_vectors.delete().where(of_encoding))
+        connection.execute(schema.encodings.delete().where(ENCODINGS.id == row_id))
+
+    def revision(self, connection: Connection) -> tuple[int, int]:
+        """Return a value that changes whenever the current features change."""
+        query = select(ENCODINGS.id, ENCODINGS.revision).where(
+            self._in_campaign(), ENCODINGS.is_current
+        )
+        row = connection.execute(query).first()
+        return (0, 0) if row is None else (row.id, row.revision)
+
+    # Vectors
+
+    def write(
+        self,
+        connection: Connection,
+        row_id: int,
+        vectors: Mapping[str, Vectors],
+        unreadable: Mapping[str, str] | None = None,
+    ) -> None:
+        """Store the vectors (D,) of items by item id, in place of any they have.
+
+        Args:
+            connection: a connection that may write.
+            row_id: the encoding.
+            vectors: by item id.
+            unreadable: by item id, why an item could not be read.
+        """
+        unreadable = unreadable or {}
+        items = self._items.by_id(connection, list(vectors))
+
+        rows = []
+        for item_id, vector in vectors.items():
+            values = np.ascontiguousarray(vector, dtype=np.float32)
+            row = {
+                "encoding_id": row_id,
+                "item_id": items[item_id].row_id,
+                "vector": values.tobytes(),
+                "error": unreadable.get(item_id),
+            }
+            rows.append(row)
+        if not rows:
+            return
+
+        # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
+        for part in chunks(rows):
+            item_rows = VECTORS.item_id.in_([row["item_id"] for row in part])
+            connection.execute(
+                schema.vectors.delete().where(VECTORS.encoding_id == row_id, item_rows)
+            )
+        connection.execute(insert(schema.vectors), rows)
+        connection.execute(
+            update(schema.encodings)
+            .where(ENCODINGS.id == row_id)
+            .values(revision=ENCODINGS.revision + 1)
+        )
+
+    def replace_item(
+        self, connection: Connection, item: StoredItem, row_id: int, vector: Vectors | None
+    ) -> None:
+        """Replace the vector of an item whose content has changed.
+
+        In the encoding that models see its row must stay, because models know items by their rows.
+        Other encodings lose its vector, and compute it again before they are used.
+
+        Args:
+            connection: a connection that may write.
+            item: the item.
+            row_id: the current encoding.
+            vector: the new features (D,); None if the item had none.
+        """
+        of_others = and_(VECTORS.item_id == item.row_id, VECTORS.encoding_id != row_id)
+        connection.execute(schema.vectors.delete().where(of_others))
+        if vector is not None:
+            self.write(connection, row_id, {item.item_id: vector})
+
+    def missing_items(
+        self, connection: Connection, row_id: int, limit: int | None = None
+    ) -> list[StoredItem]:
+        """Return items without a vector in an encoding, spread evenly over all of them."""
+        query = self._select_missing(row_id).order_by(_EVEN_SPREAD).limit(limit)
+        row_ids = list(connection.scalars(query))
+        return list(self._items.by_row_id(connection, row_ids).values())
+
+    def count_missing(self, connection: Connection, row_id: int) -> int:
+        """Return the number of items without a vector in an encoding."""
+        return count_rows(connection, self._select_missing(row_id))
+
+    def _select_missing(self, row_id: int) -> Select[Any]:
+        has_vector = and_(VECTORS.item_id == ITEMS.id, VECTORS.encoding_id == row_id)
+        return (
+            select(ITEMS.id)
+            .outerjoin(schema.vectors, has_vector)
+            .where(ITEMS.campaign_id == self._scope.campaign_id, VECTORS.item_id.is_(None))
+        )
+
+    def read(
+        self, connection: Connection, row_id: int | None = None, items: Sequence[str] | None = None
+    ) -> ItemFeatures:
+        """Return the features of items in their order.
+
+        Args:
+            connection: an open connection.
+            row_id: the encoding; None for the current one.
+            items: the ids of the items; None for all that have a vector.
+
+        Raises:
+            StoreError: the vectors differ in length, so the database is damaged.
+        """
+        encoding_id = self._current_id() if row_id is None else row_id
+        query = (
+            select(ITEMS.key, VECTORS.vector, VECTORS.error)
+            .join(schema.vectors, VECTORS.item_id == ITEMS.id)
+            .where(VECTORS.encoding_id == encoding_id)
+            .order_by(ITEMS.id)
+        )
+        if items is None:
+            rows = list(connection.execute(query))
+        else:
+            # A database accepts a limited number of parameters in a statement.
+            rows = []
+            for part in chunks(list(items)):
+                rows += connection.execute(query.where(ITEMS.key.in_(part)))
+
+        if not rows:
+            return ItemFeatures([], np.zeros((0, 0), dtype=np.float32), {})
+
+        # The bytes are joined and read as one array, without an array for each of 100,000 rows.
+        lengths = {len(row.vector) for row in rows}
+        if len(lengths) > 1 or lengths.pop() % np.float32().itemsize:
+            raise StoreError(
+                "The campaign is damaged: the features of its items differ in length. Restore a "
+                "backup."
+            )
+
+        joined = np.frombuffer(b"".join(row.vector for row in rows), dtype=np.float32)
+        return ItemFeatures(
+            keys=[row.key for row in rows],
+            vectors=joined.reshape(len(rows), -1),
+            unreadable={row.key: row.error for row in rows if row.error is not None},
+        )
+
+    def vector_of(self, connection: Connection, item_row_id: int) -> Vectors | None:
+        """Return the current features (D,) of an item, or None if it has none."""
+        query = select(VECTORS.vector).where(
+            VECTORS.item_id == item_row_id, VECTORS.encoding_id == self._current_id()
+        )
+        vector = connection.scalar(query)
+        return None if vector is None else np.frombuffer(vector, dtype=np.float32)
+
+    def encoded_row_ids(self, connection: Connection) -> list[int]:
+        """Return the row ids of the items with features: item k is row k of a model's input."""
+        query = (
+            select(VECTORS.item_id)
+            .where(VECTORS.encoding_id == self._current_id())
+            .order_by(VECTORS.item_id)
+        )
+        return list(connection.scalars(query))
+
+    def unreadable(
+        self, connection: Connection, item_row_ids: Sequence[int] | None = None
+    ) -> dict[str, str]:
+        """Return the items of the current encoding that could not be read, and why.
+
+        Args:
+            connection: an open connection.
+            item_row_ids: look only among these items, which is faster than among all.
+        """
+        query = (
+            select(ITEMS.key, VECTORS.error)
+            .join(schema.vectors, VECTORS.item_id == ITEMS.id)
+            .where(VECTORS.encoding_id == self._current_id(), VECTORS.error.is_not(None))
+            .order_by(ITEMS.id)
+        )
+        if item_row_ids is not None:
+            query = query.where(VECTORS.item_id.in_(item_row_ids))
+        return {row.key: row.error for row in connection.execute(query)}
+
+    def require_equal_lengths(self, connection: Connection, row_id: int) -> None:
+        """Refuse vectors of different lengths in an encoding.
+
+        Raises:
+            InputError: the items have features of different lengths.
+        """
+        # Compared in the database, so that no vector has to be read.
+        length = func.length(VECTORS.vector)
+        query = select(length).distinct().where(VECTORS.encoding_id == row_id)
+        sizes = sorted(size // np.float32().itemsize for size in connection.scalars(query))
+
+        if len(sizes) > 1:
+            raise InputError(f"The items' features differ in length: {sizes}.")
+
+
+def _stored_encoding(row: Row[Any]) -> StoredEncoding:
+    return StoredEncoding(
+        row_id=row.id,
+        encoder=row.encoder,
+        version=row.version,
+        checksum=row.checksum,
+        state=row.state,
+        fitted_on=row.fitted_on,
+        is_current=row.is_current,
+        revision=row.revision,
+    )

@@ -1,0 +1,264 @@
+"""The tables that items came from: their columns, and a row for every row of a file.
+
+A file may hold the same text twice. It becomes one item with two rows, so that an export has as
+many rows as the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
+
+from teeter.campaigns.columns import (
+    ColumnFilter,
+    ColumnType,
+    ImportedTable,
+    TableColumn,
+    TableRow,
+    decode_cells,
+    format_cell,
+    merge_columns,
+)
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS
+from teeter.campaigns.store.scope import CampaignScope, chunks, insert_row
+
+__all__ = ["ImportedTableRepository", "NewRow", "StoredRow", "items_with_text"]
+
+_ROWS_AT_ONCE = 500
+"""Rows that are in memory at once. A cell may have megabytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewRow:
+    """A row to store."""
+
+    item_id: str
+    """The id of the item that has its content."""
+    key: str
+    """The id that it came with."""
+    row: TableRow
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRow:
+    """A row of a table, as the database has it."""
+
+    item_id: str
+    key: str
+    """The id that it came with. A duplicate has another id than the item."""
+    table: ImportedTable
+    cells: list[Any]
+
+    def values(self) -> dict[str, Any]:
+        """Return the cells by column."""
+        return dict(zip(self.table.names, self.cells, strict=True))
+
+
+class ImportedTableRepository:
+    """The tables that the items of a campaign came from, and their rows."""
+
+    def __init__(self, scope: CampaignScope) -> None:
+        self._scope = scope
+
+    def add(self, connection: Connection, rows: Sequence[NewRow]) -> None:
+        """Store rows. A row that came before, with the same id and content, is replaced.
+
+        So adding a file twice changes nothing, and adding it with more columns fills them in. Rows
+        without ids of their own are distinguished by their order.
+
+        Args:
+            connection: A connection that may write.
+            rows: The rows, whose items are stored already.
+        """
+        item_row_ids = self._item_row_ids(connection, [row.item_id for row in rows])
+        stored = self._row_ids_by_key(connection, list(set(item_row_ids.values())))
+        table_ids: dict[int, int] = {}
+
+        new_values = []
+        for row in rows:
+            # Tables have no equality of their own: rows of one file share one object.
+            table_id = table_ids.get(id(row.row.table))
+            if table_id is None:
+                table_id = self._find_or_add_table(connection, row.row.table)
+                table_ids[id(row.row.table)] = table_id
+
+            item_row_id = item_row_ids[row.item_id]
+            values = {
+                "table_id": table_id,
+                "item_id": item_row_id,
+                "key": row.key,
+                "cells": row.row.cells,
+            }
+            previous = stored[item_row_id, row.key]
+            if previous:
+                is_row = IMPORTED_ROWS.id == previous.pop(0)
+                connection.execute(update(schema.imported_rows).where(is_row).values(values))
+            else:
+                new_values.append(values)
+
+        for start in range(0, len(new_values), _ROWS_AT_ONCE):
+            part = new_values[start : start + _ROWS_AT_ONCE]
+            connection.execute(insert(schema.imported_rows), part)
+
+    def _item_row_ids(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, int]:
+        row_ids: dict[str, int] = {}
+        for part in chunks(list(dict.fromkeys(item_ids))):
+            query = select(ITEMS.key, ITEMS.id).where(
+                ITEMS.campaign_id == self._scope.campaign_id, ITEMS.key.in_(part)
+            )
+            row_ids.update((row.key, row.id) for row in connection.execute(query))
+        return row_ids
+
+    def _row_ids_by_key(
+        self, connection: Connection, item_row_ids: Sequence[int]
+    ) -> defaultdict[tuple[int, str], list[int]]:
+        """Return the stored rows of items by item and id, each list in the order of the file."""
+        row_ids: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        for part in chunks(item_row_ids):
+            query = (
+                select(IMPORTED_ROWS.id, IMPORTED_ROWS.item_id, IMPORTED_ROWS.key)
+                .where(IMPORTED_ROWS.item_id.in_(part))
+                .order_by(IMPORTED_ROWS.id)
+            )
+            for row in connection.execute(query):
+                row_ids[row.item_id, row.key].append(row.id)
+        return row_ids
+
+    def _find_or_add_table(self, connection: Connection, table: ImportedTable) -> int:
+        """Return the row id of a table. Files with the same columns share one."""
+        described: dict[str, Any] = {
+            "columns": [[column.name, column.type] for column in table.columns],
+            "id": table.id_column,
+        }
+        # Left out if there is none, as in campaigns from before it was stored.
+        if table.text_column is not None:
+            described["text"] = table.text_column
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "added": self._scope.now(),
+            # Escaped, because a name may have characters that PostgreSQL cannot store.
+            "columns": json.dumps(described),
+            "arrow_schema": table.arrow_schema,
+        }
+
+        query = select(IMPORTED_TABLES.id).where(
+            IMPORTED_TABLES.campaign_id == self._scope.campaign_id,
+            IMPORTED_TABLES.columns == values["columns"],
+            IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema),
+        )
+
+        table_id = connection.scalar(query.limit(1))
+        if table_id is None:
+            table_id = insert_row(connection, schema.imported_tables, values)
+        return int(table_id)
+
+    def tables(self, connection: Connection) -> dict[int, ImportedTable]:
+        """Return the tables that still have rows, by row id and in the order of their import."""
+        has_rows = IMPORTED_TABLES.id.in_(select(IMPORTED_ROWS.table_id))
+        query = (
+            select(schema.imported_tables)
+            .where(IMPORTED_TABLES.campaign_id == self._scope.campaign_id, has_rows)
+            .order_by(IMPORTED_TABLES.id)
+        )
+        return {row.id: _imported_table(row) for row in connection.execute(query)}
+
+    def columns(self, connection: Connection) -> list[TableColumn]:
+        """Return the columns of all tables together, in their order."""
+        return merge_columns(list(self.tables(connection).values()))
+
+    def all_rows(self, connection: Connection) -> Iterator[StoredRow]:
+        """Yield all rows in the order of their files. Only a few are in memory at once."""
+        tables = self.tables(connection)
+        query = self._select_rows().order_by(IMPORTED_ROWS.id)
+        streamed = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        for row in streamed:
+            yield _stored_row(row, tables[row.table_id])
+
+    def for_items(
+        self, connection: Connection, item_row_ids: Sequence[int]
+    ) -> dict[int, StoredRow]:
+        """Return the first row of each of the items that have one, by the item's row id."""
+        rows: dict[int, StoredRow] = {}
+        tables = self.tables(connection)
+        for row in self._rows_of(connection, item_row_ids):
+            if row.item_id not in rows:
+                rows[row.item_id] = _stored_row(row, tables[row.table_id])
+        return rows
+
+    def rows_of_item(self, connection: Connection, item_row_id: int) -> list[StoredRow]:
+        """Return all rows of an item, in the order of their files."""
+        tables = self.tables(connection)
+        rows = self._rows_of(connection, [item_row_id])
+        return [_stored_row(row, tables[row.table_id]) for row in rows]
+
+    def matching_items(
+        self,
+        connection: Connection,
+        item_row_ids: Sequence[int],
+        filters: Sequence[ColumnFilter],
+    ) -> set[int]:
+        """Return those of the items that have a row which all filters fit."""
+        matches: set[int] = set()
+        tables = self.tables(connection)
+        for row in self._rows_of(connection, item_row_ids):
+            values = _stored_row(row, tables[row.table_id]).values()
+            if all(_fits(values, column_filter) for column_filter in filters):
+                matches.add(row.item_id)
+        return matches
+
+    def _rows_of(self, connection: Connection, item_row_ids: Sequence[int]) -> Iterator[Row[Any]]:
+        for part in chunks(item_row_ids):
+            query = self._select_rows().where(IMPORTED_ROWS.item_id.in_(part))
+            yield from connection.execute(query.order_by(IMPORTED_ROWS.id))
+
+    def _select_rows(self) -> Select[Any]:
+        return (
+            select(schema.imported_rows, ITEMS.key.label("stored_key"))
+            .join(schema.items, ITEMS.id == IMPORTED_ROWS.item_id)
+            .where(ITEMS.campaign_id == self._scope.campaign_id)
+        )
+
+
+def _fits(values: dict[str, Any], column_filter: ColumnFilter) -> bool:
+    if column_filter.column not in values:
+        return False
+    return format_cell(values[column_filter.column]) == column_filter.value
+
+
+def items_with_text(connection: Connection, text: str, *, ignore_case: bool) -> Select[Any]:
+    """Select the items with a row whose stored cells contain a text.
+
+    It may select too many, never too few: the text is looked for in all cells at once, and in the
+    punctuation between them.
+
+    Args:
+        connection: The connection, which decides how SQL says it.
+        text: The text as people know it.
+        ignore_case: Whether upper and lower case are the same.
+    """
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1]
+    is_in_cells: ColumnElement[bool]
+    if ignore_case:
+        is_in_cells = IMPORTED_ROWS.cells.icontains(escaped, autoescape=True)
+    elif connection.dialect.name == "postgresql":
+        is_in_cells = func.strpos(IMPORTED_ROWS.cells, escaped) > 0
+    else:
+        is_in_cells = func.instr(IMPORTED_ROWS.cells, escaped) > 0
+
+    return select(IMPORTED_ROWS.item_id).where(is_in_cells)
+
+
+def _imported_table(row: Row[Any]) -> ImportedTable:
+    described = json.loads(row.columns)
+    columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
+    return ImportedTable(tuple(columns), row.arrow_schema, described["id"], described.get("text"))
+
+
+def _stored_row(row: Row[Any], table: ImportedTable) -> StoredRow:
+    return StoredRow(row.stored_key, row.key, table, decode_cells(row.cells))

@@ -1,0 +1,586 @@
+"""The items of a campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
+
+from teeter.campaigns.columns import ColumnFilter
+from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
+from teeter.campaigns.items import Item, quote_id, require_valid_unicode
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries.history import HistoryRepository
+from teeter.campaigns.store.queries.imported_tables import items_with_text
+from teeter.campaigns.store.schema import (
+    ANSWERS,
+    CLASSES,
+    DECISIONS,
+    ENCODINGS,
+    ITEMS,
+    PICKS,
+    VECTORS,
+)
+from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows
+from teeter.errors import InputError, UnknownItemError
+
+__all__ = [
+    "Deduplicated",
+    "ItemFilter",
+    "ItemQuery",
+    "ItemRepository",
+    "StoredItem",
+    "deduplicate",
+]
+
+_MOST_COMPARED_IDS = 2000
+"""Item ids that are compared with an unknown one, to suggest the one that was meant."""
+
+_MOST_COMPARED_ITEMS = 2000
+"""Stored items that new ones are compared with one and all."""
+
+# What lines of the history say about a changed item.
+_CHANGED = "item changed"
+_WITHDRAWN = "withdrawn"
+_PUT_BACK = "put back"
+
+_MOST_IDS_IN_LINE = 1000
+"""Item ids in one line of the history."""
+
+_ITEM_BY_ID = select(schema.items).where(
+    ITEMS.campaign_id == bindparam("campaign_id"),
+    ITEMS.key == bindparam("item_id"),
+)
+
+
+@dataclass(frozen=True)
+class StoredItem:
+    """An item as the database has it."""
+
+    row_id: int
+    item_id: str
+    kind: ItemKind
+    content: str | None
+    """The text, or the image's path inside the campaign's folder."""
+    digest: str
+    audit: bool
+    """Whether it is in the audit set: measured with, never trained on."""
+    added: str
+    annotators_needed: int
+    """How many annotators are to answer it."""
+    annotators_missing: int
+    """How many of them have not been asked yet."""
+    withdrawn: str | None = None
+    """When it was taken out of the campaign; None if it is in."""
+
+
+class ItemFilter(StrEnum):
+    """What a list of items can be narrowed to.
+
+    Withdrawn items are listed by ``all`` and ``withdrawn`` only.
+    """
+
+    ALL = "all"
+    LABELLED = "labelled"
+    UNLABELLED = "unlabelled"
+    ASKED = "asked"
+    """Open with an annotator."""
+    SKIPPED = "skipped"
+    UNSURE = "unsure"
+    FLAGGED = "flagged"
+    UNREADABLE = "unreadable"
+    """Items that the current encoder could not read."""
+    WITHDRAWN = "withdrawn"
+
+
+_KIND_OF_FILTER = {
+    ItemFilter.SKIPPED: AnswerKind.SKIP,
+    ItemFilter.UNSURE: AnswerKind.UNSURE,
+    ItemFilter.FLAGGED: AnswerKind.FLAG,
+}
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """Which items to list. The fields narrow the list together."""
+
+    search: str = ""
+    """Part of the text, of the item id or of a column, in upper or lower case."""
+    label: str | None = None
+    """A class that an annotator gave, or that a reviewer decided on."""
+    state: ItemFilter = ItemFilter.ALL
+    after: int | None = None
+    """The row id that the page begins after."""
+    before: int | None = None
+    """The row id that the page ends before."""
+    count: int = 50
+    columns: tuple[ColumnFilter, ...] = ()
+    """Columns whose cells must be equal to a text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Deduplicated:
+    """New items, compared with those of a campaign."""
+
+    new: list[Item] = field(default_factory=list)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    """The id that an item came with, and the id of the stored item with the same content."""
+    all: list[tuple[str, Item]] = field(default_factory=list)
+    """Every item, with the id that it is stored under."""
+
+
+def deduplicate(items: Iterable[Item], stored: Iterable[StoredItem]) -> Deduplicated:
+    """Find the items whose content is new.
+
+    Items of features are compared by their ids too, because equal vectors may be different things.
+
+    Args:
+        items: the items to add.
+        stored: the items of the campaign.
+
+    Raises:
+        InputError: two items have the same id and different contents.
+    """
+    # Contents are compared by their digests: texts may be long, and images are not read again.
+    id_of_content: dict[tuple[str, str], str] = {}
+    for row in stored:
+        id_of_content[_content_key(row.kind, row.digest, row.item_id)] = row.item_id
+
+    taken_ids = set(id_of_content.values())
+    result = Deduplicated()
+
+    for item in items:
+        content = _content_key(item.kind, item.digest, item.key)
+
+        if content in id_of_content:
+            result.duplicates.append((item.key, id_of_content[content]))
+        elif item.key in taken_ids:
+            raise InputError(
+                f"Two different items have the id {quote_id(item.key)}: give each its own id."
+            )
+        else:
+            result.new.append(item)
+            id_of_content[content] = item.key
+            taken_ids.add(item.key)
+
+        result.all.append((id_of_content[content], item))
+
+    return result
+
+
+def _content_key(kind: str, digest: str, item_id: str) -> tuple[str, str]:
+    # A text or an image is the same item under any id. A vector may not be.
+    return (digest, item_id) if kind == ItemKind.FEATURES else (digest, "")
+
+
+class ItemRepository:
+    """The items of a campaign, in the order in which they were added."""
+
+    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
+        self._scope = scope
+        self._history = history
+
+    def _in_campaign(self) -> ColumnElement[bool]:
+        return ITEMS.campaign_id == self._scope.campaign_id
+
+    def all(self, connection: Connection) -> list[StoredItem]:
+        """Return all items in their order."""
+        query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
+        rows = connection.execute(query)
+        return [_stored_item(row) for row in rows]
+
+    def comparable(self, connection: Connection, items: Sequence[Item]) -> list[StoredItem]:
+        """Return the stored items that ``deduplicate`` must compare with: those alike, or all.
+
+        A few items that are added to many must not read all of them.
+        """
+        if self.count(connection) <= _MOST_COMPARED_ITEMS + 4 * len(items):
+            return self.all(connection)
+
+        alike: dict[int, StoredItem] = {}
+        values_of_columns = (
+            (ITEMS.digest, {item.digest for item in items}),
+            (ITEMS.key, {item.key for item in items}),
+        )
+        for column, values in values_of_columns:
+            for part in chunks(sorted(values)):
+                query = select(schema.items).where(self._in_campaign(), column.in_(part))
+                for row in connection.execute(query):
+                    alike[row.id] = _stored_item(row)
+        return [alike[row_id] for row_id in sorted(alike)]
+
+    def count(self, connection: Connection) -> int:
+        """Return the number of items, withdrawn or not."""
+        return count_rows(connection, select(ITEMS.id).where(self._in_campaign()))
+
+    def count_withdrawn(self, connection: Connection) -> int:
+        """Return the number of items that were taken out of the campaign."""
+        is_withdrawn = ITEMS.withdrawn.is_not(None)
+        return count_rows(connection, select(ITEMS.id).where(self._in_campaign(), is_withdrawn))
+
+    def newest_row_id(self, connection: Connection) -> int:
+        """Return the largest row id of an item; it changes whenever items are added.
+
+        Other campaigns of the database count too: their items change it without need, and the index
+        gives it at once.
+        """
+        return int(connection.scalar(select(func.max(ITEMS.id))) or 0)
+
+    def get(self, connection: Connection, item_id: str) -> StoredItem:
+        """Return an item.
+
+        Raises:
+            UnknownItemError: there is no item of that id.
+            InputError: the id is not a string that an item's id can be.
+        """
+        require_valid_unicode(item_id, "item id")
+        values = {"campaign_id": self._scope.campaign_id, "item_id": item_id}
+        row = connection.execute(_ITEM_BY_ID, values).first()
+
+        if row is None:
+            raise UnknownItemError(
+                f"No item is called {quote_id(item_id)}.{self._hint(connection, item_id)}"
+            )
+
+        return _stored_item(row)
+
+    def _hint(self, connection: Connection, item_id: str) -> str:
+        query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
+        # Only some ids are compared: in a campaign of a million items a hint is not worth the time.
+        closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
+        return f" Did you mean {quote_id(closest[0])}?" if closest else ""
+
+    def get_by_row_id(self, connection: Connection, row_id: int) -> StoredItem:
+        """Return an item by its row id.
+
+        Raises:
+            UnknownItemError: the campaign has no item of that row id.
+        """
+        items = self.by_row_id(connection, [row_id])
+
+        if row_id not in items:
+            raise UnknownItemError(f"There is no item with the row id {row_id}.")
+
+        return items[row_id]
+
+    def by_row_id(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, StoredItem]:
+        """Return those of the items that exist, by row id and in their order."""
+        items: dict[int, StoredItem] = {}
+        for part in chunks([row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]):
+            query = select(schema.items).where(
+                self._in_campaign(),
+                ITEMS.id.in_(part),
+            )
+            for row in connection.execute(query.order_by(ITEMS.id)):
+                items[row.id] = _stored_item(row)
+
+        return items
+
+    def by_id(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return those of the items that exist, by item id."""
+        items: dict[str, StoredItem] = {}
+        # No stored id has a NUL character, and PostgreSQL refuses to look for one.
+        for part in chunks([item_id for item_id in item_ids if "\0" not in item_id]):
+            query = select(schema.items).where(
+                self._in_campaign(),
+                ITEMS.key.in_(part),
+            )
+            for row in connection.execute(query):
+                items[row.key] = _stored_item(row)
+
+        return items
+
+    def search(self, connection: Connection, query: ItemQuery) -> list[StoredItem]:
+        """Return a page of items in their order.
+
+        Args:
+            connection: an open connection.
+            query: which items. The page has the items after ``query.after``, or those before
+                ``query.before``, and all of them if there are fewer than ``query.count``. A row id
+                beyond those that a database can have is like one after the last item.
+
+        Raises:
+            InputError: the search has a character that no stored text has.
+        """
+        require_valid_unicode(query.search, "search")
+        require_valid_unicode(query.label or "", "class")
+        for column_filter in query.columns:
+            require_valid_unicode(column_filter.value, "value of a column")
+        conditions = self._conditions(connection, query)
+        statement = select(schema.items).where(self._in_campaign(), *conditions)
+
+        # Backwards from the end of the page, so that the limit keeps the items next to it.
+        if query.before is not None:
+            statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
+            statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
+            last_rows = connection.execute(statement).all()
+            return [_stored_item(row) for row in reversed(last_rows)]
+
+        if query.after is not None:
+            statement = statement.where(ITEMS.id > _clamp_row_id(query.after))
+
+        statement = statement.order_by(ITEMS.id).limit(query.count)
+        rows = connection.execute(statement)
+        return [_stored_item(row) for row in rows]
+
+    def _conditions(self, connection: Connection, query: ItemQuery) -> list[ColumnElement[bool]]:
+        conditions: list[ColumnElement[bool]] = []
+
+        if query.search:
+            # autoescape: a user who searches for 100% means the character, not any text.
+            in_content = ITEMS.content.icontains(query.search, autoescape=True)
+            in_id = ITEMS.key.icontains(query.search, autoescape=True)
+            in_columns = ITEMS.id.in_(items_with_text(connection, query.search, ignore_case=True))
+            conditions.append(or_(in_content, in_id, in_columns))
+
+        # Wider than the filter, too: the text may be in another column.
+        for column_filter in query.columns:
+            # Lists and objects are stored without the spaces that people see.
+            text = "" if column_filter.value[:1] in ("[", "{") else column_filter.value
+            rows = items_with_text(connection, text, ignore_case=False)
+            conditions.append(ITEMS.id.in_(rows))
+
+        # Wider than the label of the item, which the consensus of all answers gives: the caller
+        # narrows it down.
+        if query.label is not None:
+            answered = ITEMS.id.in_(self._items_labelled(schema.answers, query.label))
+            decided = ITEMS.id.in_(self._items_labelled(schema.decisions, query.label))
+            conditions.append(or_(answered, decided))
+
+        if query.state in _KIND_OF_FILTER:
+            conditions.append(ITEMS.id.in_(_items_answered(_KIND_OF_FILTER[query.state])))
+
+        if query.state in (ItemFilter.LABELLED, ItemFilter.UNLABELLED):
+            answered = ITEMS.id.in_(_items_answered(AnswerKind.LABEL))
+            decided = ITEMS.id.in_(_ITEMS_DECIDED)
+            has_label = or_(answered, decided)
+            is_listed = query.state == ItemFilter.LABELLED
+            conditions.append(has_label if is_listed else not_(has_label))
+
+        if query.state == ItemFilter.ASKED:
+            # Ready picks are not listed as asked: no annotator has seen them yet.
+            is_open = PICKS.state == PickState.OPEN
+            conditions.append(ITEMS.id.in_(select(PICKS.item_id).where(is_open)))
+
+        if query.state == ItemFilter.UNREADABLE:
+            current = select(ENCODINGS.id).where(
+                ENCODINGS.campaign_id == self._scope.campaign_id, ENCODINGS.is_current
+            )
+            failed = select(VECTORS.item_id).where(
+                VECTORS.encoding_id.in_(current), VECTORS.error.is_not(None)
+            )
+            conditions.append(ITEMS.id.in_(failed))
+
+        if query.state == ItemFilter.WITHDRAWN:
+            conditions.append(ITEMS.withdrawn.is_not(None))
+        elif query.state != ItemFilter.ALL:
+            conditions.append(ITEMS.withdrawn.is_(None))
+
+        return conditions
+
+    def _items_labelled(self, table: Any, label: str) -> Select[Any]:
+        """Select the items that live answers, or live decisions, give a class."""
+        return (
+            select(table.c.item_id)
+            .join(schema.classes, CLASSES.id == table.c.class_id)
+            .where(table.c.live)
+            .where(CLASSES.name == label)
+            .where(CLASSES.campaign_id == self._scope.campaign_id)
+        )
+
+    def add(
+        self, connection: Connection, items: Iterable[Item], who: str
+    ) -> tuple[list[Item], list[tuple[str, str]]]:
+        """Store the items whose content is new.
+
+        Returns:
+            The new items, and the duplicates: the id each came with and the id of the stored item.
+
+        Raises:
+            InputError: two items have the same id and different contents.
+        """
+        # Compared again inside the write transaction: others may have added items since the caller
+        # did so.
+        items = list(items)
+        result = deduplicate(items, self.comparable(connection, items))
+        now = self._scope.now()
+
+        rows = []
+        for item in result.new:
+            row = {
+                "campaign_id": self._scope.campaign_id,
+                "key": item.key,
+                "kind": item.kind,
+                "content": item.content,
+                "digest": item.digest,
+                "audit": False,
+                "added": now,
+            }
+            rows.append(row)
+        if rows:
+            connection.execute(insert(schema.items), rows)
+
+        self._note_addition(connection, who, result)
+
+        return result.new, result.duplicates
+
+    def _note_addition(self, connection: Connection, who: str, result: Deduplicated) -> None:
+        """Note the new items and the ids that stand for others, in lines that are not too long."""
+        item_ids = [item.key for item in result.new]
+        aliases = [[given, stored] for given, stored in result.duplicates if given != stored]
+
+        for start in range(0, max(len(item_ids), len(aliases)), _MOST_IDS_IN_LINE):
+            part = slice(start, start + _MOST_IDS_IN_LINE)
+            detail = {
+                "items": len(item_ids[part]),
+                "duplicates": len(aliases[part]),
+                "ids": item_ids[part],
+                "same": aliases[part],
+            }
+            self._history.append(connection, who, "added", None, detail)
+
+    def aliases(self, connection: Connection) -> dict[str, str]:
+        """Return the ids that duplicates came with, and the id of the stored item for each."""
+        aliases: dict[str, str] = {}
+        for line in self._history.lines(connection, "added"):
+            aliases.update(line.get("same", ()))  # pairs
+
+        return aliases
+
+    def audit_set(self, connection: Connection) -> set[str]:
+        """Return the ids of the items in the audit set."""
+        query = select(ITEMS.key).where(
+            self._in_campaign(),
+            ITEMS.audit,
+        )
+        return set(connection.scalars(query))
+
+    def add_to_audit_set(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
+        """Hold items out of training, to measure models with."""
+        for part in chunks(item_ids):
+            rows = (self._in_campaign(), ITEMS.key.in_(part))
+            statement = update(schema.items).where(*rows).values(audit=True)
+            connection.execute(statement)
+
+        self._history.append(connection, who, "audit", None, {"items": list(item_ids)})
+
+    def change_content(
+        self, connection: Connection, item: StoredItem, content: str | None, digest: str, who: str
+    ) -> None:
+        """Replace the text of an item. The history has both, so it shows what each answer saw."""
+        is_item = ITEMS.id == item.row_id
+        statement = update(schema.items).where(is_item).values(content=content, digest=digest)
+        connection.execute(statement)
+
+        detail = {"from": item.content, "to": content}
+        self._history.append(connection, who, _CHANGED, item.item_id, detail)
+
+    def newest_change(self, connection: Connection) -> int:
+        """Return a number that grows when a text changes, or items are withdrawn or put back."""
+        return self._history.newest_row_id(connection, (_CHANGED, _WITHDRAWN, _PUT_BACK))
+
+    def with_digest(self, connection: Connection, digest: str) -> list[str]:
+        """Return the ids of the items whose content has a digest."""
+        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.digest == digest)
+        return list(connection.scalars(query.order_by(ITEMS.id)))
+
+    def withdrawn(self, connection: Connection, *, until: str | None = None) -> set[str]:
+        """Return the ids of the items that were taken out of the campaign, until a time or ever."""
+        query = select(ITEMS.key).where(self._in_campaign(), ITEMS.withdrawn.is_not(None))
+        if until is not None:
+            query = query.where(ITEMS.withdrawn <= until)
+        return set(connection.scalars(query))
+
+    def withdraw(
+        self, connection: Connection, item_ids: Sequence[str], who: str, reason: str | None
+    ) -> None:
+        """Take items out of the campaign. They keep their answers, picks and features."""
+        self._set_withdrawn(connection, item_ids, self._scope.now())
+        self._note_items(connection, who, _WITHDRAWN, item_ids, {"reason": reason})
+
+    def put_back(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
+        """Put items that were withdrawn back into the campaign, as they were."""
+        self._set_withdrawn(connection, item_ids, None)
+        self._note_items(connection, who, _PUT_BACK, item_ids, {})
+
+    def last_put_back(self, connection: Connection) -> str | None:
+        """Return when items were last put back, or None if none ever were."""
+        # The latest time, not that of the last line: the clock may have been set back.
+        lines = self._history.lines(connection, _PUT_BACK)
+        return max((str(line["at"]) for line in lines), default=None)
+
+    def _set_withdrawn(
+        self, connection: Connection, item_ids: Sequence[str], at: str | None
+    ) -> None:
+        for part in chunks(item_ids):
+            rows = (self._in_campaign(), ITEMS.key.in_(part))
+            connection.execute(update(schema.items).where(*rows).values(withdrawn=at))
+
+    def _note_items(
+        self,
+        connection: Connection,
+        who: str,
+        what: str,
+        item_ids: Sequence[str],
+        detail: Mapping[str, Any],
+    ) -> None:
+        for start in range(0, len(item_ids), _MOST_IDS_IN_LINE):
+            part = list(item_ids[start : start + _MOST_IDS_IN_LINE])
+            self._history.append(connection, who, what, None, {"items": part, **detail})
+
+    def request_annotators(
+        self, connection: Connection, item_ids: Sequence[str], count: int
+    ) -> None:
+        """Set how many annotators are to answer items."""
+        for part in chunks(item_ids):
+            rows = (self._in_campaign(), ITEMS.key.in_(part))
+            statement = update(schema.items).where(*rows).values(annotators_needed=count)
+            connection.execute(statement)
+
+
+def _clamp_row_id(row_id: int) -> int:
+    """Return the nearest number that databases accept as a row id."""
+    return max(0, min(row_id, schema.MAX_ROW_ID))
+
+
+_ITEMS_DECIDED = select(DECISIONS.item_id).where(DECISIONS.live, DECISIONS.class_id.is_not(None))
+"""The items that a reviewer decided on a class for."""
+
+
+def _items_answered(kind: AnswerKind) -> Select[Any]:
+    """Select the items with a live answer of a kind."""
+    return select(ANSWERS.item_id).where(
+        ANSWERS.live,
+        ANSWERS.kind == kind,
+    )
+
+
+def _stored_item(row: Row[Any]) -> StoredItem:
+    return StoredItem(
+        row_id=row.id,
+        item_id=row.key,
+        kind=ItemKind(row.kind),
+        content=row.content,
+        digest=row.digest,
+        audit=row.audit,
+        added=row.added,
+        annotators_needed=row.annotators_needed,
+        annotators_missing=row.annotators_missing,
+        withdrawn=row.withdrawn,
+    )

@@ -1,0 +1,158 @@
+"""A campaign's projects in Label Studio, and which annotation became which answer.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, update
+
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
+from teeter.campaigns.store.scope import CampaignScope, chunks, insert_row
+
+__all__ = ["ImportedAnnotation", "LabelStudioRepository", "ProjectLink"]
+
+
+@dataclass(frozen=True)
+class ProjectLink:
+    """A campaign's project in Label Studio."""
+
+    id: int
+    """The link's row id."""
+    url: str
+    marker: str
+    """Stands in the project's description, so that the project is found again after a crash."""
+    project_id: int | None
+    """The project's id; None if it was not created yet, or a crash lost the id."""
+
+
+@dataclass(frozen=True)
+class ImportedAnnotation:
+    """What an annotation said when it was imported."""
+
+    task: int
+    kind: AnswerKind
+    label: str | None
+    """The name that its class has now."""
+    at: str
+    """When it was given or last changed, as times are stored."""
+    gone: bool
+    """Whether it was deleted in Label Studio, and its answers were withdrawn."""
+    answers: tuple[int, ...]
+    """The row ids of its answers, oldest first: one for each change of the annotation."""
+
+
+class LabelStudioRepository:
+    """The links of a campaign to projects in Label Studio. The newest is the current one."""
+
+    def __init__(self, scope: CampaignScope) -> None:
+        self._scope = scope
+
+    def current_link(self, connection: Connection) -> ProjectLink | None:
+        """Return the current link, or None if the campaign was never synced."""
+        query = (
+            select(schema.label_studio)
+            .where(LABEL_STUDIO.campaign_id == self._scope.campaign_id)
+            .order_by(LABEL_STUDIO.id.desc())
+            .limit(1)
+        )
+        # Older links stay, because imported annotations refer to them.
+        row = connection.execute(query).first()
+        return None if row is None else ProjectLink(row.id, row.url, row.marker, row.project_id)
+
+    def add_link(self, connection: Connection, url: str, marker: str) -> ProjectLink:
+        """Store a link to a project that is yet to be created."""
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "url": url,
+            "marker": marker,
+            "project_id": None,
+            "created": self._scope.now(),
+        }
+        link_id = insert_row(connection, schema.label_studio, values)
+        return ProjectLink(link_id, url, marker, None)
+
+    def set_project(
+        self, connection: Connection, link: ProjectLink, url: str, project_id: int
+    ) -> ProjectLink:
+        """Store where the project of a link is, and return the link with it."""
+        row = LABEL_STUDIO.id == link.id
+        values = {"url": url, "project_id": project_id}
+        statement = update(schema.label_studio).where(row).values(values)
+        connection.execute(statement)
+        return ProjectLink(link.id, url, link.marker, project_id)
+
+    def imported_annotations(
+        self, connection: Connection, link: ProjectLink
+    ) -> dict[int, ImportedAnnotation]:
+        """Return what was imported from a project, by the annotations' ids in Label Studio."""
+        query = (
+            select(schema.label_studio_answers, ANSWERS.kind, ANSWERS.at, CLASSES.name)
+            .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
+            .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
+            .where(LABEL_STUDIO_ANSWERS.link_id == link.id)
+            .where(LABEL_STUDIO_ANSWERS.campaign_id == self._scope.campaign_id)
+            .order_by(LABEL_STUDIO_ANSWERS.id)
+        )
+
+        # Later rows of an annotation are changes of it: the last one says what it says now.
+        imported: dict[int, ImportedAnnotation] = {}
+        for row in connection.execute(query):
+            earlier = imported.get(row.annotation)
+            earlier_answers = () if earlier is None else earlier.answers
+            imported[row.annotation] = ImportedAnnotation(
+                task=row.task,
+                kind=AnswerKind(row.kind),
+                label=row.name,
+                at=row.at,
+                gone=row.gone,
+                answers=(*earlier_answers, row.answer_id),
+            )
+
+        return imported
+
+    def add_import(
+        self,
+        connection: Connection,
+        link: ProjectLink,
+        *,
+        task: int,
+        annotation: int,
+        answer: int,
+    ) -> None:
+        """Note that an annotation became an answer.
+
+        Args:
+            connection: a connection that may write.
+            link: the project.
+            task: the task's id in Label Studio.
+            annotation: the annotation's id in Label Studio.
+            answer: the answer's row id.
+        """
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "link_id": link.id,
+            "task": task,
+            "annotation": annotation,
+            "answer_id": answer,
+            "gone": False,
+        }
+        insert_row(connection, schema.label_studio_answers, values)
+
+    def mark_deleted(
+        self, connection: Connection, link: ProjectLink, annotations: Sequence[int]
+    ) -> None:
+        """Note that annotations were deleted in Label Studio, and their answers withdrawn."""
+        # Marked, not deleted, like everything that the history refers to.
+        for part in chunks(annotations):
+            rows = (
+                LABEL_STUDIO_ANSWERS.link_id == link.id,
+                LABEL_STUDIO_ANSWERS.annotation.in_(part),
+            )
+            statement = update(schema.label_studio_answers).where(*rows).values(gone=True)
+            connection.execute(statement)

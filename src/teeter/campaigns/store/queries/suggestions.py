@@ -1,0 +1,497 @@
+"""Suggestions: what named sources say about items. They are never labels.
+
+A source is a file of predictions or a language model. A source says at most one thing about an
+item; what it says later replaces what it said before. What stood on the page when an annotator
+answered is stored with the answer and never changes.
+
+All methods work inside the transaction of the connection they are given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, select, update
+
+from teeter.base.registry import did_you_mean
+from teeter.campaigns.enums import PickArm, PickState
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries.classes import ClassRepository
+from teeter.campaigns.store.queries.history import HistoryRepository
+from teeter.campaigns.store.queries.items import ItemRepository, StoredItem
+from teeter.campaigns.store.schema import (
+    ANSWERS,
+    BATCHES,
+    CLASSES,
+    ITEMS,
+    MODEL_REPLIES,
+    PICKS,
+    SHOWN_SUGGESTIONS,
+    SOURCES,
+    SUGGESTIONS,
+)
+from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.errors import UnknownNameError
+
+__all__ = [
+    "ModelReply",
+    "ModelUsage",
+    "ShownSuggestion",
+    "Source",
+    "SourceKind",
+    "Suggestion",
+    "SuggestionRepository",
+]
+
+
+_REMOVED = "removed"
+"""Stored as the kind of a language model that was removed. What it cost must not be forgotten."""
+
+
+class SourceKind(StrEnum):
+    """Where suggestions come from."""
+
+    PREDICTIONS = "predictions"
+    """The predictions of a model, from a file or a program."""
+    LANGUAGE_MODEL = "language model"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of suggestions."""
+
+    name: str
+    kind: SourceKind
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of it, such as the address of a language model."""
+    row_id: int = 0
+    revision: int = 0
+    """Changes whenever its suggestions change."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What a source says about an item."""
+
+    item: str
+    label: str
+    probability: float | None = None
+    """The probability that the source gives the class, if it gives one."""
+    source: str = ""
+    """The name of the source, where it does not follow from the context."""
+
+
+@dataclass(frozen=True)
+class ShownSuggestion:
+    """A suggestion that stood on the page when an annotator answered."""
+
+    source: str
+    label: str
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """What a language model replied about a text, and what it cost."""
+
+    digest: str
+    """Of the model, the prompt and the text."""
+    label: str | None
+    """The class; None if the reply named no class."""
+    input_tokens: int
+    output_tokens: int
+    cost: float
+
+
+@dataclass(frozen=True)
+class ModelUsage:
+    """What a language model has used so far."""
+
+    replies: int
+    invalid: int
+    """Replies that named no class."""
+    input_tokens: int
+    output_tokens: int
+    cost: float
+
+
+class SuggestionRepository:
+    """The sources and suggestions of a campaign."""
+
+    def __init__(
+        self,
+        scope: CampaignScope,
+        *,
+        items: ItemRepository,
+        classes: ClassRepository,
+        history: HistoryRepository,
+    ) -> None:
+        self._scope = scope
+        self._items = items
+        self._classes = classes
+        self._history = history
+
+    # Sources
+
+    def sources(self, connection: Connection) -> list[Source]:
+        """Return all sources, oldest first."""
+        query = (
+            select(schema.sources)
+            .where(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.kind != _REMOVED)
+            .order_by(SOURCES.id)
+        )
+        return [_source(row) for row in connection.execute(query)]
+
+    def source(self, connection: Connection, name: str) -> Source:
+        """Return a source by its name.
+
+        Raises:
+            UnknownNameError: there is no such source.
+        """
+        sources = {source.name: source for source in self.sources(connection)}
+        if name not in sources:
+            hint = did_you_mean(name, list(sources)) if sources else "There are no sources yet."
+            raise UnknownNameError(f"No source is called {name!r}. {hint}")
+        return sources[name]
+
+    def write_source(self, connection: Connection, source: Source, who: str) -> Source:
+        """Add a source, or replace what is known of the one of that name; return it."""
+        detail = json.dumps(dict(source.detail), ensure_ascii=False)
+        # Removed ones too: a language model that comes back has already used a part of its budget.
+        has_name = and_(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.name == source.name)
+        stored = connection.execute(select(schema.sources).where(has_name)).one_or_none()
+
+        if stored is not None:
+            # A server that asks every few seconds must not fill the history.
+            if stored.kind == source.kind and json.loads(stored.detail) == dict(source.detail):
+                return _source(stored)
+
+            connection.execute(
+                update(schema.sources)
+                .where(SOURCES.id == stored.id)
+                .values(kind=source.kind, detail=detail)
+            )
+        else:
+            values = {
+                "campaign_id": self._scope.campaign_id,
+                "name": source.name,
+                "kind": source.kind,
+                "detail": detail,
+                "added": self._scope.now(),
+                "revision": 0,
+            }
+            insert_row(connection, schema.sources, values)
+
+        line = {"name": source.name, "kind": source.kind, **source.detail}
+        self._history.append(connection, who, "source", None, line)
+        return self.source(connection, source.name)
+
+    def remove_source(self, connection: Connection, source: Source, who: str) -> None:
+        """Remove a source, its suggestions, and the record of where they were shown.
+
+        The replies of a language model and what they cost stay, for its budget.
+        """
+        # Those with foreign keys go before the source that the keys point to.
+        for table in (schema.shown_suggestions, schema.suggestions):
+            connection.execute(delete(table).where(table.c.source_id == source.row_id))
+
+        is_source = SOURCES.id == source.row_id
+        replies = select(MODEL_REPLIES.id).where(MODEL_REPLIES.source_id == source.row_id)
+        # A request may be on its way, so a language model stays even without a reply.
+        if source.kind is SourceKind.LANGUAGE_MODEL or count_rows(connection, replies):
+            removed = {"kind": _REMOVED, "revision": SOURCES.revision + 1}
+            connection.execute(update(schema.sources).where(is_source).values(removed))
+        else:
+            connection.execute(delete(schema.sources).where(is_source))
+        self._history.append(connection, who, "source removed", None, {"name": source.name})
+
+    # Suggestions
+
+    def write(
+        self, connection: Connection, source: Source, suggestions: Sequence[Suggestion]
+    ) -> None:
+        """Store what a source says about items, in place of what it said about them before.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+        """
+        if not suggestions:
+            return
+
+        # Looked up at once: a file may hold 100,000 predictions.
+        items = self._items.by_id(connection, [suggestion.item for suggestion in suggestions])
+        class_ids = self._classes.row_ids(connection)
+        now = self._scope.now()
+
+        rows = []
+        for suggestion in suggestions:
+            # A class may have been renamed since the source was asked.
+            if suggestion.label not in class_ids:
+                class_ids[suggestion.label] = self._classes.row_id(connection, suggestion.label)
+            row = {
+                "campaign_id": self._scope.campaign_id,
+                "source_id": source.row_id,
+                "item_id": items[suggestion.item].row_id,
+                "class_id": class_ids[suggestion.label],
+                "probability": suggestion.probability,
+                "at": now,
+            }
+            rows.append(row)
+
+        # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
+        for part in chunks(rows):
+            item_ids = [row["item_id"] for row in part]
+            replaced = and_(
+                SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(item_ids)
+            )
+            connection.execute(delete(schema.suggestions).where(replaced))
+        connection.execute(insert(schema.suggestions), rows)
+        self._count_revision(connection, source)
+
+    def withdraw(self, connection: Connection, source: Source, items: Sequence[StoredItem]) -> None:
+        """Remove what a source says about some items. What was shown stays recorded."""
+        n_withdrawn = 0
+        for part in chunks([item.row_id for item in items]):
+            withdrawn = and_(SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(part))
+            n_withdrawn += connection.execute(delete(schema.suggestions).where(withdrawn)).rowcount
+        if n_withdrawn:
+            self._count_revision(connection, source)
+
+    def remove_item(self, connection: Connection, item: StoredItem) -> None:
+        """Remove what all sources say about an item, because its content has changed."""
+        for source in self.sources(connection):
+            self.withdraw(connection, source, [item])
+
+    def _count_revision(self, connection: Connection, source: Source) -> None:
+        connection.execute(
+            update(schema.sources)
+            .where(SOURCES.id == source.row_id)
+            .values(revision=SOURCES.revision + 1)
+        )
+
+    def clear(self, connection: Connection, source: Source) -> None:
+        """Remove all suggestions of a source. What was shown to annotators stays recorded."""
+        of_source = SUGGESTIONS.source_id == source.row_id
+        connection.execute(delete(schema.suggestions).where(of_source))
+
+    def _select(self) -> Select[Any]:
+        return (
+            select(
+                ITEMS.key,
+                SUGGESTIONS.item_id,
+                SUGGESTIONS.probability,
+                CLASSES.name.label("label"),
+                SOURCES.name.label("source"),
+            )
+            .join(schema.items, ITEMS.id == SUGGESTIONS.item_id)
+            .join(schema.classes, CLASSES.id == SUGGESTIONS.class_id)
+            .join(schema.sources, SOURCES.id == SUGGESTIONS.source_id)
+            .where(SUGGESTIONS.campaign_id == self._scope.campaign_id)
+        )
+
+    def of_source(self, connection: Connection, source: Source) -> list[Suggestion]:
+        """Return the suggestions of a source, in the order of the items, without withdrawn ones."""
+        query = self._select().where(
+            SUGGESTIONS.source_id == source.row_id, ITEMS.withdrawn.is_(None)
+        )
+        rows = connection.execute(query.order_by(SUGGESTIONS.item_id))
+        return [_suggestion(row) for row in rows]
+
+    def for_items(
+        self, connection: Connection, row_ids: Sequence[int]
+    ) -> dict[str, dict[str, Suggestion]]:
+        """Return the suggestions about items, by item id and then by source."""
+        by_item: dict[str, dict[str, Suggestion]] = {}
+        for part in chunks(row_ids):
+            query = self._select().where(SUGGESTIONS.item_id.in_(part))
+            for row in connection.execute(query):
+                by_item.setdefault(row.key, {})[row.source] = _suggestion(row)
+        return by_item
+
+    def revision(self, connection: Connection) -> tuple[object, ...]:
+        """Return a value that changes whenever a source or its suggestions change."""
+        # With name and time: SQLite gives the id of a removed row to the next one.
+        query = (
+            select(SOURCES.id, SOURCES.name, SOURCES.added, SOURCES.revision)
+            .where(SOURCES.campaign_id == self._scope.campaign_id)
+            .order_by(SOURCES.id)
+        )
+        return tuple(value for row in connection.execute(query) for value in row)
+
+    # What was shown
+
+    def record_shown(self, connection: Connection, answer_id: int, shown: ShownSuggestion) -> None:
+        """Store with an answer which suggestion stood on the page.
+
+        A source that was removed since is ignored: an answer must not be lost for it.
+        """
+        sources = {source.name: source.row_id for source in self.sources(connection)}
+        classes = self._classes.row_ids(connection)
+        if shown.source not in sources or shown.label not in classes:
+            return
+
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "answer_id": answer_id,
+            "source_id": sources[shown.source],
+            "class_id": classes[shown.label],
+        }
+        connection.execute(insert(schema.shown_suggestions).values(values))
+
+    def shown_with_live_answers(
+        self, connection: Connection
+    ) -> dict[tuple[str, str], ShownSuggestion]:
+        """Return what was shown with each live answer, by item id and annotator."""
+        query = (
+            select(
+                ITEMS.key,
+                ANSWERS.annotator,
+                SOURCES.name.label("source"),
+                CLASSES.name.label("label"),
+            )
+            .join(schema.answers, ANSWERS.id == SHOWN_SUGGESTIONS.answer_id)
+            .join(schema.items, ITEMS.id == ANSWERS.item_id)
+            .join(schema.sources, SOURCES.id == SHOWN_SUGGESTIONS.source_id)
+            .join(schema.classes, CLASSES.id == SHOWN_SUGGESTIONS.class_id)
+            .where(SHOWN_SUGGESTIONS.campaign_id == self._scope.campaign_id, ANSWERS.live)
+        )
+
+        shown = {}
+        for row in connection.execute(query):
+            shown[row.key, row.annotator] = ShownSuggestion(row.source, row.label)
+        return shown
+
+    # Language models
+
+    def items_to_ask(
+        self,
+        connection: Connection,
+        source: Source,
+        *,
+        only_urgent: bool = False,
+        again: bool = False,
+    ) -> list[StoredItem]:
+        """Return the items that a source has said nothing about, the most urgent first.
+
+        Urgent are items that measure the source, because they are drawn at random and labelled,
+        and items that annotators have open or will get next.
+
+        Args:
+            connection: an open connection.
+            source: the source.
+            only_urgent: leave out all other items.
+            again: include items that it has said something about.
+        """
+        has_suggestion = and_(
+            SUGGESTIONS.item_id == ITEMS.id, SUGGESTIONS.source_id == source.row_id
+        )
+        query = (
+            select(ITEMS.id)
+            .outerjoin(schema.suggestions, has_suggestion)
+            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.withdrawn.is_(None))
+            .order_by(ITEMS.id)
+        )
+        if not again:
+            query = query.where(SUGGESTIONS.id.is_(None))
+
+        # Asked for by themselves: a server looks for them every few seconds, and they are few.
+        urgent = sorted(self._urgent_row_ids(connection))
+        ordered: list[int] = []
+        for part in chunks(urgent):
+            ordered += connection.scalars(query.where(ITEMS.id.in_(part)))
+        if not only_urgent:
+            is_urgent = set(urgent)
+            row_ids = connection.scalars(query)
+            ordered += [row_id for row_id in row_ids if row_id not in is_urgent]
+
+        items = self._items.by_row_id(connection, ordered)
+        return [items[row_id] for row_id in ordered]
+
+    def _urgent_row_ids(self, connection: Connection) -> set[int]:
+        in_campaign = ITEMS.campaign_id == self._scope.campaign_id
+        measuring = (
+            select(ITEMS.id)
+            .join(schema.answers, and_(ANSWERS.item_id == ITEMS.id, ANSWERS.live))
+            .outerjoin(schema.picks, PICKS.item_id == ITEMS.id)
+            .where(in_campaign, (PICKS.arm == PickArm.CONTROL) | ITEMS.audit)
+        )
+        waiting = (
+            select(PICKS.item_id)
+            .join(schema.batches, BATCHES.id == PICKS.batch_id)
+            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(PICKS.state.in_((PickState.OPEN, PickState.READY)))
+        )
+        return set(connection.scalars(measuring)) | set(connection.scalars(waiting))
+
+    def find_replies(self, connection: Connection, digests: Iterable[str]) -> dict[str, str | None]:
+        """Return the classes of replies that are stored already, by digest."""
+        replies: dict[str, str | None] = {}
+        for part in chunks(list(digests)):
+            query = (
+                select(MODEL_REPLIES.digest, CLASSES.name)
+                .outerjoin(schema.classes, CLASSES.id == MODEL_REPLIES.class_id)
+                .where(MODEL_REPLIES.campaign_id == self._scope.campaign_id)
+                .where(MODEL_REPLIES.digest.in_(part))
+            )
+            for row in connection.execute(query):
+                replies[row.digest] = row.name
+        return replies
+
+    def add_reply(self, connection: Connection, source: Source, reply: ModelReply) -> None:
+        """Store a reply, so that the same text is never paid for twice."""
+        in_campaign = select(MODEL_REPLIES.id).where(
+            MODEL_REPLIES.campaign_id == self._scope.campaign_id
+        )
+        digest = reply.digest
+        # Two processes may have asked about the same text at the same time. Both replies cost.
+        if count_rows(connection, in_campaign.where(MODEL_REPLIES.digest == digest)):
+            same_text = in_campaign.where(MODEL_REPLIES.digest.startswith(digest))
+            digest = f"{digest}-{count_rows(connection, same_text) + 1}"
+
+        class_id = None
+        if reply.label is not None:
+            class_id = self._classes.row_id(connection, reply.label)
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "source_id": source.row_id,
+            "digest": digest,
+            "class_id": class_id,
+            "input_tokens": reply.input_tokens,
+            "output_tokens": reply.output_tokens,
+            "cost": reply.cost,
+            "at": self._scope.now(),
+        }
+        connection.execute(insert(schema.model_replies).values(values))
+
+    def is_registered(self, connection: Connection, source: Source) -> bool:
+        """Return whether a source has not been removed."""
+        return any(stored.row_id == source.row_id for stored in self.sources(connection))
+
+    def usage(self, connection: Connection, source: Source) -> ModelUsage:
+        """Return what a language model has used so far."""
+        query = select(
+            func.count(MODEL_REPLIES.id),
+            func.count(MODEL_REPLIES.class_id),
+            func.coalesce(func.sum(MODEL_REPLIES.input_tokens), 0),
+            func.coalesce(func.sum(MODEL_REPLIES.output_tokens), 0),
+            func.coalesce(func.sum(MODEL_REPLIES.cost), 0.0),
+        ).where(MODEL_REPLIES.source_id == source.row_id)
+        replies, valid, input_tokens, output_tokens, cost = connection.execute(query).one()
+        return ModelUsage(replies, replies - valid, input_tokens, output_tokens, float(cost))
+
+
+def _source(row: Row[Any]) -> Source:
+    return Source(
+        name=row.name,
+        kind=SourceKind(row.kind),
+        detail=json.loads(row.detail),
+        row_id=row.id,
+        revision=row.revision,
+    )
+
+
+def _suggestion(row: Row[Any]) -> Suggestion:
+    return Suggestion(row.key, row.label, row.probability, row.source)

@@ -1,0 +1,395 @@
+"""Webhooks and their deliveries, made from the history of a campaign.
+
+Every change of a campaign writes a line of its history in its own transaction, so the history is an
+outbox already. ``enqueue`` turns the lines after a webhook's last one into deliveries and moves the
+webhook on, in one transaction: a crash before it loses nothing, and a crash after it repeats
+nothing. A delivery stays until its receiver has confirmed it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries.history import HistoryRepository
+from teeter.campaigns.store.schema import ANSWERS, HISTORY, ITEMS, WEBHOOK_DELIVERIES, WEBHOOKS
+from teeter.campaigns.store.scope import CampaignScope, insert_row
+from teeter.errors import UnknownResourceError
+
+__all__ = ["StoredDelivery", "StoredWebhook", "WebhookEvent", "WebhookRepository"]
+
+_LINES_AT_ONCE = 1_000
+"""Lines of the history that are read in one transaction."""
+
+
+class WebhookEvent(StrEnum):
+    """What can be sent to a webhook."""
+
+    LABELLED = "labelled"
+    """An annotator gave an item a class, or a reviewer decided on one."""
+    TRAINED = "trained"
+    PROMISE_REACHED = "promise_reached"
+    """A certificate of the accuracy was issued."""
+    FINISHED = "finished"
+    """Every item has an answer that is not a skip, or was withdrawn."""
+
+
+_EVENT_OF_LINE = {
+    "answer": WebhookEvent.LABELLED,
+    "decided": WebhookEvent.LABELLED,
+    "trained": WebhookEvent.TRAINED,
+    "certificate": WebhookEvent.PROMISE_REACHED,
+}
+"""The event that a line of the history stands for."""
+
+
+@dataclass(frozen=True)
+class StoredWebhook:
+    """Where events of a campaign are sent."""
+
+    row_id: int
+    url: str
+    secret: str
+    """What payloads are signed with."""
+    events: frozenset[WebhookEvent]
+    allow_private: bool
+    """Whether the receiver may be in the server's own network."""
+    created: str
+
+
+@dataclass(frozen=True)
+class StoredDelivery:
+    """An event that is sent to a webhook."""
+
+    row_id: int
+    webhook: StoredWebhook
+    event: WebhookEvent
+    payload: str
+    """JSON."""
+    created: str
+    attempts: int
+    next_attempt: str
+    delivered: str | None
+    given_up: str | None
+    status: int | None
+    """The HTTP status of the last answer."""
+    error: str | None
+    """Why the last attempt failed."""
+
+
+class WebhookRepository:
+    """The webhooks of a campaign, and the events that are sent to them."""
+
+    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
+        self._scope = scope
+        self._history = history
+
+    def add(
+        self,
+        connection: Connection,
+        *,
+        url: str,
+        secret: str,
+        events: Sequence[WebhookEvent],
+        allow_private: bool,
+        who: str,
+    ) -> StoredWebhook:
+        """Add a webhook. It gets the events from now on."""
+        # Before the line below, which is no event of its own.
+        newest = self._history.newest_row_id(connection)
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "url": url,
+            "secret": secret,
+            "events": json.dumps(sorted(set(events))),
+            "allow_private": allow_private,
+            "created": self._scope.now(),
+            "history_id": newest,
+        }
+
+        row_id = insert_row(connection, schema.webhooks, values)
+        self._history.append(connection, who, "webhook added", None, {"webhook": row_id})
+        return self.get(connection, row_id)
+
+    def remove(self, connection: Connection, row_id: int, who: str) -> None:
+        """Remove a webhook. Its deliveries stay on record; those that wait are never sent.
+
+        Raises:
+            UnknownResourceError: There is no such webhook.
+        """
+        self.get(connection, row_id)
+        is_webhook = WEBHOOKS.id == row_id
+        # The secret goes at once: nothing is signed with it any more.
+        values = {"removed": self._scope.now(), "secret": ""}
+        connection.execute(update(schema.webhooks).where(is_webhook).values(values))
+        self._history.append(connection, who, "webhook removed", None, {"webhook": row_id})
+
+    def get(self, connection: Connection, row_id: int) -> StoredWebhook:
+        """Return a webhook.
+
+        Raises:
+            UnknownResourceError: There is no such webhook.
+        """
+        for webhook in self.all(connection):
+            if webhook.row_id == row_id:
+                return webhook
+        raise UnknownResourceError(f"There is no webhook {row_id}.")
+
+    def all(self, connection: Connection) -> list[StoredWebhook]:
+        """Return the webhooks in the order in which they were added."""
+        query = (
+            select(schema.webhooks)
+            .where(WEBHOOKS.campaign_id == self._scope.campaign_id, WEBHOOKS.removed.is_(None))
+            .order_by(WEBHOOKS.id)
+        )
+        return [_stored_webhook(row) for row in connection.execute(query)]
+
+    def has_news(self, connection: Connection) -> bool:
+        """Return whether a webhook has lines of the history before it."""
+        query = select(func.min(WEBHOOKS.history_id)).where(
+            WEBHOOKS.campaign_id == self._scope.campaign_id, WEBHOOKS.removed.is_(None)
+        )
+        oldest = connection.scalar(query)
+        return oldest is not None and oldest < self._history.newest_row_id(connection)
+
+    def enqueue(self, connection: Connection) -> int:
+        """Turn new lines of the history into deliveries, and return how many there are."""
+        count = 0
+        for webhook in self.all(connection):
+            count += self._enqueue_for(connection, webhook)
+        return count
+
+    def _enqueue_for(self, connection: Connection, webhook: StoredWebhook) -> int:
+        last = connection.scalar(select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id))
+        query = (
+            select(schema.history)
+            .where(HISTORY.campaign_id == self._scope.campaign_id, HISTORY.id > last)
+            .order_by(HISTORY.id)
+            .limit(_LINES_AT_ONCE)
+        )
+        lines = connection.execute(query).all()
+        if not lines:
+            return 0
+
+        rows = []
+        may_be_last = False
+        for line in lines:
+            detail = json.loads(line.detail)
+            event = _EVENT_OF_LINE.get(line.what)
+            if event is WebhookEvent.LABELLED or line.what == "withdrawn":
+                may_be_last = True
+            # A skip, a doubt or a flag is an answer too, but gives no label.
+            if event is WebhookEvent.LABELLED and detail.get("label") is None:
+                continue
+            if event in webhook.events:
+                rows.append(self._delivery(webhook, event, line, detail))
+
+        if WebhookEvent.FINISHED in webhook.events and may_be_last:
+            rows += self._finished_delivery(connection, webhook, lines[-1])
+        if rows:
+            connection.execute(insert(schema.webhook_deliveries), rows)
+
+        moved = update(schema.webhooks).where(WEBHOOKS.id == webhook.row_id)
+        connection.execute(moved.values(history_id=lines[-1].id))
+        return len(rows)
+
+    def _delivery(
+        self, webhook: StoredWebhook, event: WebhookEvent, line: Row[Any], detail: dict[str, Any]
+    ) -> dict[str, Any]:
+        payload = {
+            "event": event,
+            "id": f"{webhook.row_id}-{line.id}-{event}",
+            "at": line.at,
+            "by": line.who,
+            "item": line.item,
+            "label": detail.get("label"),
+            "detail": {name: value for name, value in detail.items() if name != "label"},
+        }
+        now = self._scope.now()
+        return {
+            "campaign_id": self._scope.campaign_id,
+            "webhook_id": webhook.row_id,
+            "history_id": line.id,
+            "event": event,
+            # Escaped, because a comment may have characters that PostgreSQL cannot store.
+            "payload": json.dumps(payload),
+            "created": now,
+            "attempts": 0,
+            "next_attempt": now,
+        }
+
+    def _finished_delivery(
+        self, connection: Connection, webhook: StoredWebhook, line: Row[Any]
+    ) -> list[dict[str, Any]]:
+        """Return the delivery that says that nothing is left, unless it was sent already."""
+        if self._has_open_items(connection):
+            return []
+
+        last_finish = connection.scalar(
+            select(func.max(WEBHOOK_DELIVERIES.history_id)).where(
+                WEBHOOK_DELIVERIES.webhook_id == webhook.row_id,
+                WEBHOOK_DELIVERIES.event == WebhookEvent.FINISHED,
+            )
+        )
+        # Items that were added or put back since make it a new end.
+        added = connection.scalar(
+            select(func.max(HISTORY.id)).where(
+                HISTORY.campaign_id == self._scope.campaign_id,
+                HISTORY.what.in_(("added", "put back")),
+            )
+        )
+        if last_finish is not None and last_finish > (added or 0):
+            return []
+        return [self._delivery(webhook, WebhookEvent.FINISHED, line, {})]
+
+    def _has_open_items(self, connection: Connection) -> bool:
+        answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
+        query = (
+            select(ITEMS.id)
+            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.id.not_in(answered))
+            .where(ITEMS.withdrawn.is_(None))
+            .limit(1)
+        )
+        return connection.scalar(query) is not None
+
+    def due(self, connection: Connection, count: int) -> list[StoredDelivery]:
+        """Return deliveries to attempt now, an equal share of each webhook.
+
+        The oldest of a webhook come first. Webhooks take turns, but those with failed attempts come
+        after the others: a receiver that is away takes time at every attempt.
+
+        Args:
+            connection: An open connection.
+            count: The largest number of deliveries, though each webhook has one at least.
+        """
+        failures = self._failed_attempts(connection)
+        if not failures:
+            return []
+
+        share = max(1, count // len(failures))
+        ordered: list[tuple[tuple[int, int], StoredDelivery]] = []
+        for webhook_id, attempts in failures.items():
+            query = (
+                self._select_deliveries()
+                .where(WEBHOOK_DELIVERIES.webhook_id == webhook_id)
+                .where(WEBHOOK_DELIVERIES.delivered.is_(None))
+                .where(WEBHOOK_DELIVERIES.given_up.is_(None))
+                .where(WEBHOOK_DELIVERIES.next_attempt <= self._scope.now())
+                .order_by(WEBHOOK_DELIVERIES.id)
+                .limit(share)
+            )
+            for turn, row in enumerate(connection.execute(query)):
+                ordered.append(((attempts, turn), _stored_delivery(row)))
+
+        ordered.sort(key=lambda pair: pair[0])
+        return [delivery for _, delivery in ordered]
+
+    def _failed_attempts(self, connection: Connection) -> dict[int, int]:
+        """Return the attempts of the deliveries that wait, by webhook."""
+        query = (
+            select(WEBHOOK_DELIVERIES.webhook_id, func.sum(WEBHOOK_DELIVERIES.attempts))
+            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
+            .where(WEBHOOK_DELIVERIES.delivered.is_(None))
+            .where(WEBHOOK_DELIVERIES.given_up.is_(None))
+            .where(WEBHOOKS.removed.is_(None))
+            .group_by(WEBHOOK_DELIVERIES.webhook_id)
+            .order_by(WEBHOOK_DELIVERIES.webhook_id)
+        )
+        return {webhook_id: int(attempts) for webhook_id, attempts in connection.execute(query)}
+
+    def recent(self, connection: Connection, count: int) -> list[StoredDelivery]:
+        """Return the newest deliveries, newest first, also those of removed webhooks."""
+        query = self._select_deliveries().order_by(WEBHOOK_DELIVERIES.id.desc()).limit(count)
+        return [_stored_delivery(row) for row in connection.execute(query)]
+
+    def count_waiting(self, connection: Connection) -> int:
+        """Return how many deliveries are not confirmed and not given up."""
+        query = (
+            select(func.count())
+            .select_from(schema.webhook_deliveries)
+            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
+            .where(WEBHOOK_DELIVERIES.delivered.is_(None))
+            .where(WEBHOOK_DELIVERIES.given_up.is_(None))
+            .where(WEBHOOKS.removed.is_(None))
+        )
+        return int(connection.scalar(query) or 0)
+
+    def _select_deliveries(self) -> Any:
+        webhook_columns = [column.label(f"hook_{column.name}") for column in WEBHOOKS]
+        return (
+            select(schema.webhook_deliveries, *webhook_columns)
+            .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
+        )
+
+    def note_delivered(self, connection: Connection, row_id: int, status: int) -> None:
+        """Note that a receiver has confirmed a delivery."""
+        self._update(connection, row_id, delivered=self._scope.now(), status=status, error=None)
+
+    def note_failure(
+        self,
+        connection: Connection,
+        row_id: int,
+        *,
+        status: int | None,
+        error: str,
+        pause: float | None,
+    ) -> None:
+        """Note that an attempt failed.
+
+        Args:
+            connection: A connection that may write.
+            row_id: The delivery.
+            status: The HTTP status, if there was an answer.
+            error: Why it failed.
+            pause: Seconds until the next attempt; None to give up.
+        """
+        values: dict[str, Any] = {"status": status, "error": error}
+        if pause is None:
+            values["given_up"] = self._scope.now()
+        else:
+            values["next_attempt"] = self._scope.time_after(pause)
+        self._update(connection, row_id, **values)
+
+    def _update(self, connection: Connection, row_id: int, **values: Any) -> None:
+        is_delivery = WEBHOOK_DELIVERIES.id == row_id
+        attempts = WEBHOOK_DELIVERIES.attempts + 1
+        statement = update(schema.webhook_deliveries).where(is_delivery)
+        connection.execute(statement.values(attempts=attempts, **values))
+
+
+def _stored_webhook(row: Row[Any], prefix: str = "") -> StoredWebhook:
+    fields = row._mapping
+    return StoredWebhook(
+        row_id=fields[f"{prefix}id"],
+        url=fields[f"{prefix}url"],
+        secret=fields[f"{prefix}secret"],
+        events=frozenset(WebhookEvent(name) for name in json.loads(fields[f"{prefix}events"])),
+        allow_private=fields[f"{prefix}allow_private"],
+        created=fields[f"{prefix}created"],
+    )
+
+
+def _stored_delivery(row: Row[Any]) -> StoredDelivery:
+    return StoredDelivery(
+        row_id=row.id,
+        webhook=_stored_webhook(row, "hook_"),
+        event=WebhookEvent(row.event),
+        payload=row.payload,
+        created=row.created,
+        attempts=row.attempts,
+        next_attempt=row.next_attempt,
+        delivered=row.delivered,
+        given_up=row.given_up,
+        status=row.status,
+        error=row.error,
+    )

@@ -1,0 +1,114 @@
+"""All queries of one campaign, by subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from teeter.campaigns.store.clock import Clock, utc_now
+from teeter.campaigns.store.locks import LockRepository
+from teeter.campaigns.store.queries.answers import AnswerRepository
+from teeter.campaigns.store.queries.campaigns import StoredCampaign, read_campaign, write_settings
+from teeter.campaigns.store.queries.classes import ClassRepository
+from teeter.campaigns.store.queries.decisions import DecisionRepository
+from teeter.campaigns.store.queries.descriptions import DescriptionRepository
+from teeter.campaigns.store.queries.encodings import EncodingRepository
+from teeter.campaigns.store.queries.finishes import FinishRepository
+from teeter.campaigns.store.queries.history import HistoryRepository
+from teeter.campaigns.store.queries.idempotency import IdempotencyRepository
+from teeter.campaigns.store.queries.imported_tables import ImportedTableRepository
+from teeter.campaigns.store.queries.items import ItemRepository
+from teeter.campaigns.store.queries.label_studio_links import LabelStudioRepository
+from teeter.campaigns.store.queries.people import PeopleRepository
+from teeter.campaigns.store.queries.picks import PickRepository
+from teeter.campaigns.store.queries.suggestions import SuggestionRepository
+from teeter.campaigns.store.queries.trained_models import ModelRepository
+from teeter.campaigns.store.queries.webhooks import WebhookRepository
+from teeter.campaigns.store.scope import CampaignScope
+
+__all__ = ["CampaignRepository"]
+
+
+class CampaignRepository:
+    """The queries of a campaign: ``repository.items.get(connection, "a1")``.
+
+    Every method takes a connection of ``Database.reading()`` or ``Database.writing()`` and works
+    inside its transaction.
+
+    Args:
+        campaign_id: the campaign's row id.
+        clock: returns the current time.
+        lease: minutes after which an unanswered item is reassigned; 0 for never.
+    """
+
+    def __init__(self, campaign_id: int, clock: Clock = utc_now, lease: float = 0) -> None:
+        scope = CampaignScope(campaign_id, clock, timedelta(minutes=lease))
+        self.scope = scope
+
+        # Each gets those it calls, so that the order shows who depends on whom.
+        self.history = HistoryRepository(scope)
+        self.classes = ClassRepository(scope, self.history)
+        self.descriptions = DescriptionRepository(scope, self.classes, self.history)
+        self.items = ItemRepository(scope, self.history)
+        self.tables = ImportedTableRepository(scope)
+        self.encodings = EncodingRepository(scope, self.items)
+        self.models = ModelRepository(scope)
+        self.picks = PickRepository(scope, self.items, self.models, self.history)
+        self.answers = AnswerRepository(
+            scope,
+            items=self.items,
+            classes=self.classes,
+            models=self.models,
+            picks=self.picks,
+            history=self.history,
+        )
+        self.decisions = DecisionRepository(
+            scope,
+            items=self.items,
+            classes=self.classes,
+            picks=self.picks,
+            history=self.history,
+        )
+        self.webhooks = WebhookRepository(scope, self.history)
+        self.suggestions = SuggestionRepository(
+            scope, items=self.items, classes=self.classes, history=self.history
+        )
+        self.finishes = FinishRepository(scope, self.history)
+        self.people = PeopleRepository(scope)
+        self.locks = LockRepository(scope)
+        self.requests = IdempotencyRepository(scope)
+        self.label_studio = LabelStudioRepository(scope)
+
+    def campaign(self, connection: Connection) -> StoredCampaign:
+        """Return the campaign's name, settings and time of creation."""
+        return read_campaign(connection, self.scope.campaign_id)
+
+    def write_settings(self, connection: Connection, settings: str) -> None:
+        """Replace the campaign's settings, given as JSON."""
+        write_settings(connection, self.scope.campaign_id, settings)
+
+    def save_model(
+        self, connection: Connection, weights: bytes, facts: Mapping[str, Any], who: str
+    ) -> int:
+        """Store a trained model, remove what older ones picked ahead, and return its version.
+
+        Args:
+            connection: a connection that may write.
+            weights: the model as a safetensors file.
+            facts: what is known of it. The numbers of answers given and of control items drawn so
+                far are added.
+            who: who trained it, for the history.
+        """
+        # The count tells later which answers the model does not know, whatever clocks say.
+        facts = {
+            **facts,
+            "answers": self.answers.count(connection),
+            "controls": len(self.picks.control_items(connection)),
+        }
+        version = self.models.add(connection, weights, facts)
+        self.picks.remove_outdated(connection)
+        self.history.append(connection, who, "trained", None, {"version": version, **facts})
+        return version

@@ -1,0 +1,71 @@
+"""What all queries of one campaign share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Executable, Select, Table, func, insert, select
+
+from teeter.campaigns.store.clock import Clock, format_time, utc_now
+
+__all__ = [
+    "CampaignScope",
+    "chunks",
+    "count_rows",
+    "insert_row",
+]
+
+
+@dataclass
+class CampaignScope:
+    """The campaign that queries are about, the clock they read and the lease they give."""
+
+    campaign_id: int
+    clock: Clock = utc_now
+    lease: timedelta = timedelta(0)
+    """Time after which an unanswered item is reassigned; zero for never."""
+
+    def now(self) -> str:
+        """Return the current time as it is stored."""
+        return format_time(self.clock())
+
+    def time_after(self, seconds: float) -> str:
+        """Return the time in so many seconds as it is stored."""
+        return format_time(self.clock() + timedelta(seconds=seconds))
+
+    def lease_end(self) -> str | None:
+        """Return when a lease given now expires, as it is stored; None for never."""
+        if not self.lease:
+            return None
+        return format_time(self.clock() + self.lease)
+
+
+Value = TypeVar("Value")
+
+_MOST_VALUES = 500
+"""Values in one ``IN`` list. SQLite limits the number of parameters of a statement."""
+
+
+def chunks(values: Sequence[Value]) -> list[Sequence[Value]]:
+    """Split values into parts that are short enough for an ``IN`` list."""
+    starts = range(0, len(values), _MOST_VALUES)
+    return [values[start : start + _MOST_VALUES] for start in starts]
+
+
+def count_rows(connection: Connection, query: Select[Any]) -> int:
+    """Return the number of rows that a query selects."""
+    return int(connection.scalar(select(func.count()).select_from(query.subquery())) or 0)
+
+
+def insert_row(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
+    """Insert a row into a table with an ``id``, and return its id."""
+    return int(connection.execute(_insert_returning_id(table), dict(values)).scalar_one())
+
+
+@cache
+def _insert_returning_id(table: Table) -> Executable:
+    return insert(table).returning(table.c.id)

@@ -1,0 +1,57 @@
+"""Locations of campaigns: files and URLs, with the name of a campaign after ``#``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+from teeter.campaigns.store.location import is_url, split_location, validate_classes, validate_name
+from teeter.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("location", "place", "name"),
+    [
+        ("reviews.teeter", "reviews.teeter", None),
+        ("reviews.teeter#first", "reviews.teeter", "first"),
+        ("reviews.teeter#", "reviews.teeter", None),
+        ("postgresql://ann:secret@host/reviews", "postgresql://ann:secret@host/reviews", None),
+        ("postgresql://host/reviews#first", "postgresql://host/reviews", "first"),
+    ],
+)
+def test_the_name_follows_the_last_hash(location: str, place: str, name: str | None) -> None:
+    assert split_location(location) == (place, name)
+
+
+def test_a_file_with_a_hash_in_its_name_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a#b.teeter"
+    assert split_location(str(path)) == (str(tmp_path / "a"), "b.teeter")
+
+    path.touch()
+
+    assert split_location(str(path)) == (str(path), None)
+    assert split_location(path) == (path, None)
+
+
+def test_a_path_is_never_a_url() -> None:
+    assert is_url("sqlite:///c.teeter")
+    assert not is_url("c.teeter")
+    assert not is_url(Path("a://b"))
+
+
+def test_names_are_stripped_and_checked() -> None:
+    assert validate_classes([" a ", "b"]) == ["a", "b"]
+    assert validate_classes([0, True, 1.5]) == ["0", "True", "1.5"]
+    with pytest.raises(InputError, match="give two or more different names"):
+        validate_classes(["a", "a "])
+    for first, second in [("Spam", "spam"), ("not  spam", "Not spam"), ("GROSS", "groß")]:
+        with pytest.raises(InputError, match=f"'{first}' and '{second}' differ only in case or sp"):
+            validate_classes([first, "ham", second])
+    with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
+        validate_classes("a,b")
+    with pytest.raises(InputError, match="The classes are a Table: give a list of names"):
+        validate_classes(pyarrow.table({"spam": [1], "ham": [0]}))
+    with pytest.raises(InputError, match="A campaign needs a name"):
+        validate_name("  ")
