@@ -20,9 +20,9 @@ from fastapi.testclient import TestClient
 import teeter
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.columns import ColumnType, TableColumn
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.results import EncodingResult
 from teeter.campaigns.store import ClassDescription, Decision, UndoResult
 from teeter.campaigns.suggestions import SourceReport

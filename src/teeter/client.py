@@ -27,10 +27,10 @@ from teeter.base.files import atomic_write
 from teeter.base.model_servers import RefusedRedirects
 from teeter.base.version import __version__
 from teeter.campaigns.agreement import AgreementScore
-from teeter.campaigns.columns import ColumnType, TableColumn
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.items import ITEM_FIELDS, refuse_frame
+from teeter.campaigns.items.columns import ColumnType, TableColumn
+from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
 from teeter.campaigns.results import (
     EncoderComparison,
     EncodingResult,

@@ -14,7 +14,7 @@ from campaigns.fake_clock import FakeClock
 from campaigns.stores import STORES, new_place
 from campaigns.webhook_receiver import running_receiver
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.missing_images import describe_missing_images
+from teeter.campaigns.items.image_links import describe_missing_images
 from teeter.campaigns.store.copies import copy_to_location
 from teeter.campaigns.trust import find_untrusted, home
 from teeter.campaigns.webhooks import add_webhook, deliver_due, list_deliveries

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.test_export_model import label_texts
+from campaigns.export.test_export_model import label_texts
 from cli.commands import refuse_campaign, run_campaign, run_teeter
 
 

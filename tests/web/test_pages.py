@@ -9,7 +9,8 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from fastapi.testclient import TestClient
 
-from teeter.campaigns import Campaign, import_export, parquet_rows
+from teeter.campaigns import Campaign
+from teeter.campaigns.export import import_export, parquet_rows
 from teeter.campaigns.shortcuts import action_keys
 from web.labelled_campaigns import LabelledCampaign, label_items
 from web.servers import serve_campaigns

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.import_export import read_items
+from teeter.campaigns.export.import_export import read_items
 from web.servers import serve_campaigns
 
 AT = "/api/v1/campaigns/rows"

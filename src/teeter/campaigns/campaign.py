@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from teeter.base.seeds import stream_seed, validate_seed
 from teeter.campaigns.adjudication import Disagreement
-from teeter.campaigns.change_items import change_item, put_back_items, withdraw_items
-from teeter.campaigns.columns import TableColumn, json_value
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.encoding import (
@@ -31,6 +29,7 @@ from teeter.campaigns.encoding import (
     load_encoder,
 )
 from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.export.import_export import require_format, write_export
 from teeter.campaigns.finish.finishing import (
     certified_labels,
     certify_finish,
@@ -41,15 +40,17 @@ from teeter.campaigns.finish.finishing import (
 )
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.finish.promise import PromiseTerms
-from teeter.campaigns.image_links import ImageFetcher, replace_image_links
-from teeter.campaigns.import_export import require_format, write_export
-from teeter.campaigns.import_items import StoredImport, require_kind, store_items
-from teeter.campaigns.items import (
+from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
+from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
+from teeter.campaigns.items.columns import TableColumn, json_value
+from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
+from teeter.campaigns.items.item import (
     parse_items,
     refuse_frame,
     require_printable,
     require_valid_unicode,
 )
+from teeter.campaigns.items.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
 from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
@@ -75,7 +76,6 @@ from teeter.campaigns.settings import (
     settings_from_json,
     settings_to_dict,
 )
-from teeter.campaigns.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     AnnotatorStats,
@@ -1432,7 +1432,7 @@ class Campaign:
         Raises:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
-        from teeter.campaigns.export_model import build_classifier
+        from teeter.campaigns.export.export_model import build_classifier
 
         with self.database.reading() as connection:
             state = self._read_state(connection)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.columns import require_columns
+from teeter.campaigns.items.columns import require_columns
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.errors import InputError

@@ -16,7 +16,7 @@ from typing import Any
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.class_files import name_column
-from teeter.campaigns.items import require_valid_unicode
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import ClassDescription
 from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError, InputError, UnknownNameError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import Permission, Role
-from teeter.campaigns.items import require_printable
+from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import CampaignRepository, Connection, Database
 from teeter.campaigns.store.queries.people import StoredPerson

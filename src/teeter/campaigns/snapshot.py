@@ -29,7 +29,7 @@ from teeter.campaigns.annotator_stats import (
 )
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod, combine_answers
 from teeter.campaigns.enums import AnswerKind, ItemKind, Labeller
-from teeter.campaigns.export_rows import ExportRow
+from teeter.campaigns.export.rows import ExportRow
 from teeter.campaigns.feature_quality import compare_encoders, describe_features
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings

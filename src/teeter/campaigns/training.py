@@ -21,7 +21,7 @@ from teeter.campaigns.cross_fitting import (
     predict_logits,
     seen_classes,
 )
-from teeter.campaigns.export_rows import ExportRow
+from teeter.campaigns.export.rows import ExportRow
 from teeter.campaigns.prior_choice import choose_prior
 from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.saved_models import (

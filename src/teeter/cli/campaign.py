@@ -46,8 +46,8 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
-    from teeter.campaigns.image_links import ImageFetcher
-    from teeter.campaigns.items import Item
+    from teeter.campaigns.items.image_links import ImageFetcher
+    from teeter.campaigns.items.item import Item
     from teeter.campaigns.results import EncodingResult
     from teeter.campaigns.store import ClassDescription
 
@@ -337,7 +337,7 @@ def add(
     Examples:
       teeter campaign add reviews.teeter more_reviews.csv
     """
-    from teeter.campaigns.import_export import read_items
+    from teeter.campaigns.export.import_export import read_items
 
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
@@ -648,7 +648,7 @@ def status(
     The accuracy is measured on items drawn at random, with a 95% confidence interval. After a
     switch to another encoder, the two encoders are compared.
     """
-    from teeter.campaigns.missing_images import describe_missing_images
+    from teeter.campaigns.items.image_links import describe_missing_images
     from teeter.cli.class_counts import format_class_counts
 
     with open_campaign(file) as opened, spinner("Reading"):
@@ -1020,7 +1020,7 @@ def create_campaign(
 
     from teeter.campaigns import Campaign
     from teeter.campaigns.descriptions import require_known_classes
-    from teeter.campaigns.import_export import read_items
+    from teeter.campaigns.export.import_export import read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
@@ -1085,7 +1085,7 @@ def _complete_settings(
 
     What annotators see follows from the source, so there is no option for it.
     """
-    from teeter.campaigns.import_export import detect_kind
+    from teeter.campaigns.export.import_export import detect_kind
 
     if items.is_dir():
         return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
@@ -1122,7 +1122,7 @@ def _report_small_audit(result: ImportResult, settings: Settings) -> None:
 
 
 def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:
-    from teeter.campaigns.image_links import ImageFetcher
+    from teeter.campaigns.items.image_links import ImageFetcher
 
     # Who runs the command owns the credentials of this machine.
     return ImageFetcher(folder, allow_private=allow_private, allow_stores=True)
@@ -1181,7 +1181,7 @@ def _classes_of(items: Sequence[Item]) -> list[str]:
 
 def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     """Say that a file has a column of labels which was not asked for."""
-    from teeter.campaigns.import_export import find_unused_labels
+    from teeter.campaigns.export.import_export import find_unused_labels
 
     unused = find_unused_labels(items)
     if unused is None:

@@ -13,7 +13,7 @@ from teeter.cli.output import pluralize, printable_line, spinner
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.columns import ColumnType
+    from teeter.campaigns.items.columns import ColumnType
 
 __all__ = ["change", "put_back", "rename_class", "withdraw"]
 
@@ -69,7 +69,7 @@ def _split_change(change: str) -> tuple[str, str]:
 
 def _parse_value(value: str, column_type: ColumnType | None) -> Any:
     """Return the value that an option stands for in a column; None as the type of a new one."""
-    from teeter.campaigns.columns import ColumnType
+    from teeter.campaigns.items.columns import ColumnType
 
     if column_type is ColumnType.TEXT and value != "null":
         return value

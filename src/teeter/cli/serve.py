@@ -638,7 +638,7 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
 
     A file is not read if it is older than the campaign. Of a folder, only the names are compared.
     """
-    from teeter.campaigns.import_export import read_items
+    from teeter.campaigns.export.import_export import read_items
     from teeter.campaigns.store.clock import format_time
     from teeter.campaigns.store.queries.campaigns import list_campaigns
     from teeter.encoders.images import find_images
@@ -696,7 +696,7 @@ def _changed_at(path: Path) -> datetime:
 
 def _holds_items(path: Path) -> bool:
     """Return whether a path is a folder or has the suffix of a file of items."""
-    from teeter.campaigns.import_export import ARRAY_SUFFIXES
+    from teeter.campaigns.export.import_export import ARRAY_SUFFIXES
     from teeter.data.json_lines import JSONL_SUFFIXES
     from teeter.data.table_files import TABLE_SUFFIXES
 
@@ -766,7 +766,7 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
 
 def _report_problems(workspace: Workspace, trusted: list[str]) -> None:
     """Say which campaigns are not trusted, and which lack image files."""
-    from teeter.campaigns.missing_images import describe_missing_images
+    from teeter.campaigns.items.image_links import describe_missing_images
     from teeter.campaigns.trust import find_untrusted
 
     # A copy, because other threads open and close campaigns.

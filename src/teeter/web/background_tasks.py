@@ -20,9 +20,9 @@ from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.image_links import ImageFetcher
-from teeter.campaigns.import_export import detect_kind, format_suffix, read_items
-from teeter.campaigns.items import Item
+from teeter.campaigns.export.import_export import detect_kind, format_suffix, read_items
+from teeter.campaigns.items.image_links import ImageFetcher
+from teeter.campaigns.items.item import Item
 from teeter.campaigns.results import ModelInfo
 from teeter.campaigns.rounds import RoundState
 from teeter.campaigns.saved_models import load_arrays, load_temperature

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastapi.responses import FileResponse, Response
 
-from teeter.campaigns.image_formats import SIGNATURE_BYTES, image_suffix
+from teeter.campaigns.items.image_links import SIGNATURE_BYTES, image_suffix
 from teeter.errors import FileError, MissingExtraError
 
 __all__ = ["image_response"]

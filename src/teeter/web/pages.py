@@ -12,10 +12,10 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
-from teeter.campaigns.columns import ColumnFilter, format_cell
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
+from teeter.campaigns.export.import_export import FORMATS, require_format
 from teeter.campaigns.finish.look import CoveragePoint, FinishReport
-from teeter.campaigns.import_export import FORMATS, require_format
+from teeter.campaigns.items.columns import ColumnFilter, format_cell
 from teeter.campaigns.shared_names import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.campaigns.store import Answer, ItemFilter, ItemQuery

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from teeter.campaigns.agreement import AgreementScore
-from teeter.campaigns.columns import ColumnType
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
+from teeter.campaigns.items.columns import ColumnType
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.snapshot import PairAgreement
 from teeter.campaigns.stopping import AccuracyEstimate

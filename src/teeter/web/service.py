@@ -20,15 +20,15 @@ from safetensors.numpy import load
 
 from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.columns import replace_surrogates
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import look
 from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.items.columns import replace_surrogates
+from teeter.campaigns.items.shown_columns import read_shown_columns
 from teeter.campaigns.people import require_name
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.shown_columns import read_shown_columns
 from teeter.campaigns.snapshot import (
     Agreement,
     CampaignSnapshot,

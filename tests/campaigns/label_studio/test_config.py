@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns.label_studio_backends import result_with
-from teeter.campaigns.items import require_printable
+from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.label_studio.config import (
     add_missing_classes,
     build_label_config,

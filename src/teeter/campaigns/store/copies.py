@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Select, Table, delete, func, insert, select, text
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.items import quote_id
+from teeter.campaigns.items.item import quote_id
 from teeter.campaigns.settings import settings_from_json, settings_to_dict
 from teeter.campaigns.store import Database, StoredCampaign, schema
 from teeter.campaigns.store.backup import atomic_file, copy_intact_backup

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.items import require_printable, require_valid_unicode
+from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.store import Database, StoredCampaign
 from teeter.campaigns.store.queries.campaigns import list_campaigns
 from teeter.campaigns.store.queries.classes import require_distinct_names

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.items import require_valid_unicode
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.schema import CLASSES

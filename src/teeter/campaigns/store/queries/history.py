@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
 
-from teeter.campaigns.items import require_valid_unicode
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import HISTORY
 from teeter.campaigns.store.scope import CampaignScope

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
 
-from teeter.campaigns.columns import (
+from teeter.campaigns.items.columns import (
     ColumnFilter,
     ColumnType,
     ImportedTable,

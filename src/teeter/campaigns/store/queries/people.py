@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 
 from teeter.campaigns.enums import Role
-from teeter.campaigns.items import require_valid_unicode
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import PEOPLE
 from teeter.campaigns.store.scope import CampaignScope, insert_row

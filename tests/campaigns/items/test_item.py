@@ -12,12 +12,7 @@ import pytest
 from PIL import Image
 
 from teeter.campaigns import Campaign
-from teeter.campaigns.items import (
-    parse_items,
-    quote_id,
-    read_image_items,
-    require_printable,
-)
+from teeter.campaigns.items.item import parse_items, quote_id, read_image_items, require_printable
 from teeter.errors import FileError, InputError
 
 

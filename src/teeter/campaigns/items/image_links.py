@@ -1,9 +1,4 @@
-"""Images by link: fetched once into the campaign's folder, and shown and encoded from there.
-
-The server fetches, never the browser of an annotator: a link would tell its owner who labels what
-and when, and may need credentials that annotators do not have. A file is stored under the hash of
-its link, so that an import that was interrupted fetches only what is missing.
-"""
+"""Images of a campaign: links that are fetched once, formats, and files that are missing."""
 
 from __future__ import annotations
 
@@ -13,20 +8,61 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import Resolver, send_request
-from teeter.campaigns.image_formats import image_suffix
+from teeter.campaigns.enums import ItemKind
 from teeter.errors import (
     FileError,
+    InputError,
     MissingExtraError,
     PermissionDeniedError,
     ServerError,
     TeeterError,
 )
 
-__all__ = ["ImageFetcher", "is_link", "replace_image_links"]
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
+__all__ = [
+    "SIGNATURE_BYTES",
+    "ImageFetcher",
+    "describe_missing_images",
+    "image_suffix",
+    "is_link",
+    "replace_image_links",
+]
+
+
+SIGNATURE_BYTES = 16
+"""Bytes that tell the format."""
+
+_SUFFIX_BY_SIGNATURE = {
+    b"\x89PNG\r\n\x1a\n": ".png",
+    b"\xff\xd8\xff": ".jpg",
+    b"GIF8": ".gif",
+    b"BM": ".bmp",
+    b"II*\x00": ".tif",
+    b"MM\x00*": ".tif",
+}
+
+
+def image_suffix(content: bytes) -> str | None:
+    """Return the suffix of an image's format, or None if it is not a known one.
+
+    Example:
+        >>> image_suffix(b"GIF89a"), image_suffix(b"<svg>")
+        ('.gif', None)
+    """
+    for signature, suffix in _SUFFIX_BY_SIGNATURE.items():
+        if content.startswith(signature):
+            return suffix
+    # "RIFF", four bytes of length, "WEBP".
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return ".webp"
+    return None
+
 
 MAX_IMAGE_BYTES = 20_000_000
 """The largest image that is fetched."""
@@ -229,3 +265,36 @@ def _link_of(entry: Any) -> str | None:
         content = entry[1]
 
     return content if isinstance(content, str) and is_link(content) else None
+
+
+def describe_missing_images(campaign: Campaign) -> str | None:
+    """Return a sentence about the images of a campaign that are not where they were.
+
+    Returns:
+        How many are missing and where they are expected, or why they are not read; None if none
+        is missing.
+    """
+    try:
+        folder = campaign.image_folder
+    except InputError as error:
+        return str(error)
+    if campaign.settings.kind != ItemKind.IMAGE or folder is None:
+        return None
+
+    with campaign.database.reading() as connection:
+        paths = [item.content or "" for item in campaign.repository.items.all(connection)]
+
+    # A folder that was moved needs other advice, and no look at each of its files.
+    if not folder.is_dir():
+        return (
+            f"The folder of the images is missing: {len(paths):,} image files are expected in "
+            f"{folder}. If the folder was moved or renamed, move it back."
+        )
+
+    missing = [path for path in paths if not (folder / path).is_file()]
+    if not missing:
+        return None
+    return (
+        f"{len(missing):,} of {len(paths):,} image files are missing, such as {missing[0]}: they "
+        f"are expected in {folder}."
+    )

@@ -15,8 +15,8 @@ import pytest
 
 from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import shared_server
-from teeter.campaigns import import_items
 from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.items import add_items
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError, StoreError, UnknownNameError
@@ -350,7 +350,7 @@ def test_a_killed_creation_leaves_no_campaign_and_the_next_one_removes_its_files
             report("writing")
             signal.pause()
 
-        monkeypatch.setattr(import_items, "_extend_audit_set", pause)
+        monkeypatch.setattr(add_items, "_extend_audit_set", pause)
         Campaign.make(path, ("a", "b"), make_items(0, 5), SETTINGS)
 
     assert kill_after(create, 1) == ["writing"]

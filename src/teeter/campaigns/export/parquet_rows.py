@@ -10,22 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, BinaryIO, Self
 
-from teeter.campaigns.arrow_columns import (
+from teeter.campaigns.export.rows import ID_COLUMN, ExportColumns, ExportRow
+from teeter.campaigns.items.arrow_columns import (
     arrow_type_of,
     arrow_values,
     decode_arrow_column,
     encode_arrow_column,
     read_arrow_schema,
 )
-from teeter.campaigns.columns import (
+from teeter.campaigns.items.columns import (
     ColumnType,
     ImportedTable,
     csv_column_type,
     fits_type,
     typed_value,
 )
-from teeter.campaigns.export_columns import ID_COLUMN, ExportColumns
-from teeter.campaigns.export_rows import ExportRow
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.errors import MissingExtraError
 

@@ -20,7 +20,8 @@ from campaigns.wide_tables import (
     write_wide_parquet,
 )
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.columns import (
+from teeter.campaigns.export.import_export import format_suffix, read_items
+from teeter.campaigns.items.columns import (
     ABSENT,
     ColumnType,
     csv_column_type,
@@ -29,7 +30,6 @@ from teeter.campaigns.columns import (
     normalize_cell,
     parse_column_filter,
 )
-from teeter.campaigns.import_export import format_suffix, read_items
 from teeter.errors import InputError, UnknownNameError
 
 ADDED = {

@@ -20,7 +20,7 @@ from teeter.campaigns.encoding import (
     store_encoding,
 )
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.items import Item, quote_id
+from teeter.campaigns.items.item import Item, quote_id
 from teeter.campaigns.results import ImportResult
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.store import Answer, CampaignRepository, Connection, Database, StoredItem

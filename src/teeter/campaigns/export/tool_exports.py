@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from teeter.base.files import atomic_open, atomic_write
-from teeter.campaigns.columns import replace_surrogates
-from teeter.campaigns.export_columns import ExportColumns
-from teeter.campaigns.export_rows import ExportRow, shown_content
+from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
+from teeter.campaigns.items.columns import replace_surrogates
 from teeter.errors import InputError
 
 __all__ = ["CLEANLAB_NEEDS_LABELS", "write_cleanlab", "write_label_studio", "write_spacy"]

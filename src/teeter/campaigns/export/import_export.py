@@ -16,7 +16,17 @@ import numpy as np
 
 from teeter.base.files import LfCsvStream, atomic_open, atomic_write
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.columns import (
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.export.image_folders import write_image_folder
+from teeter.campaigns.export.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
+from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
+from teeter.campaigns.export.tool_exports import (
+    CLEANLAB_NEEDS_LABELS,
+    write_cleanlab,
+    write_label_studio,
+    write_spacy,
+)
+from teeter.campaigns.items.columns import (
     ImportedTable,
     TableRow,
     decode_cells,
@@ -24,20 +34,9 @@ from teeter.campaigns.columns import (
     require_columns,
     rows_from_mappings,
 )
-from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.export_columns import ExportColumns
-from teeter.campaigns.export_rows import ExportRow, shown_content
-from teeter.campaigns.image_folders import write_image_folder
-from teeter.campaigns.image_links import ImageFetcher, is_link
-from teeter.campaigns.items import Item, format_card_cell, parse_items, read_image_items
-from teeter.campaigns.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
-from teeter.campaigns.source_tables import SourceTable, read_source_table
-from teeter.campaigns.tool_exports import (
-    CLEANLAB_NEEDS_LABELS,
-    write_cleanlab,
-    write_label_studio,
-    write_spacy,
-)
+from teeter.campaigns.items.image_links import ImageFetcher, is_link
+from teeter.campaigns.items.item import Item, format_card_cell, parse_items, read_image_items
+from teeter.campaigns.items.source_tables import SourceTable, read_source_table
 from teeter.data.file_checks import require_file
 from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.data.spreadsheet_cells import escape_formula

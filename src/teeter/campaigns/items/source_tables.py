@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from teeter.campaigns.arrow_columns import read_arrow_rows
-from teeter.campaigns.columns import (
+from teeter.campaigns.items.arrow_columns import read_arrow_rows
+from teeter.campaigns.items.columns import (
     ImportedTable,
     TableColumn,
     TableRow,

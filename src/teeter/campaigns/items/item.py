@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import resolve_inside
-from teeter.campaigns.columns import (
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.items.columns import (
     TableRow,
     format_cell,
     normalize_cell,
     replace_surrogates,
     rows_from_mappings,
 )
-from teeter.campaigns.enums import ItemKind
 from teeter.encoders import format_card
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError

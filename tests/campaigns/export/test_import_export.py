@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns.import_export import (
+from teeter.campaigns.export.import_export import (
     FORMATS,
     ExportRow,
     detect_kind,

@@ -8,7 +8,7 @@ import pytest
 
 from cli.commands import invoke_campaign, run_campaign
 from teeter.campaigns import Campaign
-from teeter.campaigns.missing_images import describe_missing_images
+from teeter.campaigns.items.image_links import describe_missing_images
 
 Image = pytest.importorskip("PIL.Image")
 

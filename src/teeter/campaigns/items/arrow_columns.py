@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.campaigns.columns import (
+from teeter.campaigns.items.columns import (
     ColumnType,
     ImportedTable,
     TableColumn,

@@ -22,9 +22,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from teeter.base.files import atomic_open, atomic_write
-from teeter.campaigns.columns import ColumnType, format_cell, replace_surrogates
-from teeter.campaigns.export_columns import ExportColumns, rename_imported
-from teeter.campaigns.export_rows import ExportRow
+from teeter.campaigns.export.rows import ExportColumns, ExportRow, rename_imported
+from teeter.campaigns.items.columns import ColumnType, format_cell, replace_surrogates
 from teeter.errors import FileError
 
 __all__ = ["file_system_name", "write_image_folder"]

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from teeter.campaigns.columns import (
+from teeter.campaigns.encoding import USER_ENCODER, load_encoder
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.items.columns import (
     ABSENT,
     ImportedTable,
     TableRow,
@@ -21,9 +23,7 @@ from teeter.campaigns.columns import (
     replace_cells,
     typed_value,
 )
-from teeter.campaigns.encoding import USER_ENCODER, load_encoder
-from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.items import (
+from teeter.campaigns.items.item import (
     content_digest,
     format_card_cell,
     parse_vector,

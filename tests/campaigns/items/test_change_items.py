@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from teeter.campaigns import Campaign, Settings, change_items
-from teeter.campaigns.import_export import read_items
+from teeter.campaigns import Campaign, Settings
+from teeter.campaigns.export.import_export import read_items
+from teeter.campaigns.items import change_items
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from teeter.campaigns.columns import format_cell, replace_surrogates, require_columns
-from teeter.campaigns.items import Item
+from teeter.campaigns.items.columns import format_cell, replace_surrogates, require_columns
+from teeter.campaigns.items.item import Item
 from teeter.campaigns.store import CampaignRepository, Connection
 
 __all__ = ["MAX_SHOWN_CELL", "read_shown_columns", "require_shown_columns"]

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.image_folders import file_system_name
+from teeter.campaigns.export.image_folders import file_system_name
 from teeter.errors import FileError
 
 

@@ -1,0 +1,1 @@
+"""Write what a campaign holds: rows, formats of other tools, and the model."""
