@@ -24,18 +24,18 @@ import torch
 from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
-from teeter.campaigns.classifiers import (
+from teeter.campaigns.asking.selection import choose_picks
+from teeter.campaigns.descriptions import class_texts
+from teeter.campaigns.enums import PickArm
+from teeter.campaigns.learning.classifiers import (
     PseudoExamples,
     ignore_few_labels_warning,
     linear_head,
 )
-from teeter.campaigns.descriptions import class_texts
-from teeter.campaigns.enums import PickArm
-from teeter.campaigns.prior import CLASS_NAMES, FADED_LABELS, ClassPrior
-from teeter.campaigns.rounds import RoundSettings, RoundState
-from teeter.campaigns.saved_models import scale_features
-from teeter.campaigns.selection import choose_picks
-from teeter.campaigns.training import train_model
+from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.learning.saved_models import scale_features
+from teeter.campaigns.learning.training import train_model
 from teeter.encoders import make_encoder
 from teeter.learner.learner import Learner
 

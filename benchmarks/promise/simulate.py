@@ -29,8 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.version import __version__, commit
-from teeter.campaigns.classifiers import ignore_few_labels_warning, linear_head
-from teeter.campaigns.cross_fitting import cross_fit, fit_temperature
 from teeter.campaigns.finish.class_shares import estimate_class_shares
 from teeter.campaigns.finish.promise import (
     FrozenSet,
@@ -43,7 +41,9 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     make_steps,
 )
-from teeter.campaigns.saved_models import scale_features
+from teeter.campaigns.learning.classifiers import ignore_few_labels_warning, linear_head
+from teeter.campaigns.learning.cross_fitting import cross_fit, fit_temperature
+from teeter.campaigns.learning.saved_models import scale_features
 
 sys.path.append(str(Path(__file__).parents[2]))
 

@@ -31,6 +31,7 @@ from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
+from teeter.campaigns.learning.stopping import AccuracyEstimate
 from teeter.campaigns.results import (
     EncoderComparison,
     EncodingResult,
@@ -41,7 +42,6 @@ from teeter.campaigns.results import (
     SuspectLabel,
 )
 from teeter.campaigns.snapshot import Agreement, PairAgreement
-from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,

@@ -25,7 +25,7 @@ from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.label_studio import LabelStudio, SyncResult
-from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.store import Pick
 
 __all__ = [
@@ -111,7 +111,7 @@ class LabelStudioBackend:
         )
         with (
             markers,
-            patch("teeter.campaigns.selection.choose_picks", pick_in_order),
+            patch("teeter.campaigns.asking.selection.choose_picks", pick_in_order),
             LabelStudio(campaign, self.tokens.get(token, token), **arguments) as label_studio,
         ):
             result = label_studio.sync()

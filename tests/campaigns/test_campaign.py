@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.saved_models import scale_features
+from teeter.campaigns.learning.saved_models import scale_features
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.class_names import explain_names
 from teeter.campaigns.descriptions import (
     class_texts,
     is_meaningful,
@@ -17,6 +16,7 @@ from teeter.campaigns.descriptions import (
     readable_name,
     validate_description,
 )
+from teeter.campaigns.learning.prior import explain_names
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
 

@@ -10,7 +10,7 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.stopping import estimate_accuracy
+from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.store import Answer, ShownSuggestion, SourceKind, Suggestion
 from teeter.campaigns.suggestions import (
     BLIND_SHARE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.learning.rounds import RoundState
 from teeter.classifier import Classifier
 from teeter.errors import InputError
 from teeter.web.background_requests import (

@@ -250,7 +250,7 @@ def test_a_server_encodes_the_items_that_are_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("teeter.campaigns.campaign.ENOUGH_TO_BEGIN", 5)
-    monkeypatch.setattr("teeter.campaigns.encoding._FIRST_PART", {"text": 10})
+    monkeypatch.setattr("teeter.campaigns.learning.encoding._FIRST_PART", {"text": 10})
     path = tmp_path / "texts.teeter"
     texts = [f"text number {k}" for k in range(40)]
     Campaign.make(path, ("a", "b"), texts, encode_all=False)

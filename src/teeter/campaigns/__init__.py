@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
     from teeter.campaigns.language_model import LanguageModel
+    from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
-    from teeter.campaigns.stopping import estimate_accuracy
     from teeter.campaigns.store import ClassDescription
     from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
 
@@ -42,8 +42,8 @@ __getattr__, __dir__ = import_lazily(
         "agreement": ["prediction_agreement"],
         "campaign": ["Campaign", "Settings"],
         "language_model": ["LanguageModel"],
+        "learning.stopping": ["estimate_accuracy"],
         "people": ["require_permission"],
-        "stopping": ["estimate_accuracy"],
         "store": ["ClassDescription"],
         "webhooks": ["add_webhook", "sign_payload", "verify_signature"],
     },

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.stopping import wilson_interval
+from teeter.campaigns.learning.stopping import wilson_interval
 
 __all__ = [
     "MIN_ITEMS",

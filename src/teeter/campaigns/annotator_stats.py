@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
 from teeter.campaigns.store import Answer
 
 __all__ = [

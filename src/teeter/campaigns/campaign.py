@@ -21,13 +21,6 @@ from teeter.base.seeds import stream_seed, validate_seed
 from teeter.campaigns.adjudication import Disagreement
 from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.descriptions import require_known_classes, validate_description
-from teeter.campaigns.encoding import (
-    ENOUGH_TO_BEGIN,
-    ProgressReport,
-    encode_items,
-    encode_missing_items,
-    load_encoder,
-)
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.import_export import require_format, write_export
 from teeter.campaigns.finish.finishing import (
@@ -52,9 +45,23 @@ from teeter.campaigns.items.item import (
 )
 from teeter.campaigns.items.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
+from teeter.campaigns.learning.encoding import (
+    ENOUGH_TO_BEGIN,
+    ProgressReport,
+    encode_items,
+    encode_missing_items,
+    load_encoder,
+)
+from teeter.campaigns.learning.prior import PriorReader
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.learning.saved_models import (
+    FeatureScaler,
+    has_same_features,
+    rescale_model,
+    scale_features,
+)
 from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.prior import PriorReader
 from teeter.campaigns.results import (
     EncodingResult,
     ImportResult,
@@ -62,13 +69,6 @@ from teeter.campaigns.results import (
     Question,
     Status,
     SuspectLabel,
-)
-from teeter.campaigns.rounds import RoundSettings, RoundState
-from teeter.campaigns.saved_models import (
-    FeatureScaler,
-    has_same_features,
-    rescale_model,
-    scale_features,
 )
 from teeter.campaigns.settings import (
     Settings,
@@ -1059,7 +1059,7 @@ class Campaign:
         Returns:
             Whether there was an item left to pick.
         """
-        from teeter.campaigns.selection import choose_picks
+        from teeter.campaigns.asking.selection import choose_picks
 
         # Selecting takes seconds, so it happens outside of a transaction, under the lock.
         try:
@@ -1346,8 +1346,8 @@ class Campaign:
             InputError: fewer than two classes have labels, items are not encoded yet, or the
                 encoder was changed meanwhile.
         """
-        from teeter.campaigns.selection import choose_picks
-        from teeter.campaigns.training import measure_previous_encoder, train_model
+        from teeter.campaigns.asking.selection import choose_picks
+        from teeter.campaigns.learning.training import measure_previous_encoder, train_model
 
         state = state or self.load_state()
         weights, facts = train_model(state, self._round_settings)
@@ -1384,7 +1384,7 @@ class Campaign:
             count: how many labels to return at most.
             again: include labels that an annotator confirmed.
         """
-        from teeter.campaigns.selection import find_suspects
+        from teeter.campaigns.asking.selection import find_suspects
 
         if count < 1:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
@@ -1806,7 +1806,7 @@ class Campaign:
         Returns:
             How many items have a label, without withdrawn ones.
         """
-        from teeter.campaigns.training import predict_items, with_out_of_fold
+        from teeter.campaigns.learning.training import predict_items, with_out_of_fold
 
         predicted: dict[str, tuple[str, float]] = {}
         state = None

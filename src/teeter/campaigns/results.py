@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from teeter.campaigns.stopping import AccuracyEstimate
+from teeter.campaigns.learning.stopping import AccuracyEstimate
 
 __all__ = [
     "EncoderComparison",

@@ -30,10 +30,15 @@ from teeter.campaigns.annotator_stats import (
 from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod, combine_answers
 from teeter.campaigns.enums import AnswerKind, ItemKind, Labeller
 from teeter.campaigns.export.rows import ExportRow
-from teeter.campaigns.feature_quality import compare_encoders, describe_features
+from teeter.campaigns.learning.feature_quality import compare_encoders, describe_features
+from teeter.campaigns.learning.stopping import (
+    AccuracyEstimate,
+    Progress,
+    estimate_accuracy,
+    give_advice,
+)
 from teeter.campaigns.results import Status
 from teeter.campaigns.settings import IMPORTED, Settings
-from teeter.campaigns.stopping import AccuracyEstimate, Progress, estimate_accuracy, give_advice
 from teeter.campaigns.store import Answer, CampaignRepository, Connection, Decision, StoredItem
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items.item import refuse_frame, require_printable
-from teeter.campaigns.prior import CLASS_NAMES
+from teeter.campaigns.learning.prior import CLASS_NAMES
+from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.snapshot import CampaignSnapshot, read_snapshot
-from teeter.campaigns.stopping import AccuracyEstimate, estimate_accuracy
 from teeter.campaigns.store import (
     CampaignRepository,
     Connection,

@@ -400,7 +400,7 @@ def encode(
     Examples:
       teeter campaign encode reviews.teeter --encoder minilm
     """
-    from teeter.campaigns.feature_quality import describe_comparison
+    from teeter.campaigns.learning.feature_quality import describe_comparison
 
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         result = opened.encode(encoder, again=again, progress=show_progress)
@@ -1162,8 +1162,8 @@ def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, 
 
 def _report_names(location: str) -> None:
     """Say whether models learn from the names of the classes, if that could be expected."""
-    from teeter.campaigns.class_names import explain_names
     from teeter.campaigns.enums import ItemKind
+    from teeter.campaigns.learning.prior import explain_names
 
     with open_campaign(location) as opened:
         has_texts = opened.settings.kind == ItemKind.TEXT

@@ -22,7 +22,7 @@ from teeter.cli.output import (
 
 if TYPE_CHECKING:
     from teeter.campaigns.language_model import SuggestionRun
-    from teeter.campaigns.stopping import AccuracyEstimate
+    from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.suggestions import SourceReport
 
 __all__ = ["describe", "predictions", "sources", "suggest"]
@@ -95,8 +95,8 @@ def describe(
       teeter campaign describe messages.teeter classes.toml
       teeter campaign describe messages.teeter
     """
-    from teeter.campaigns.class_names import explain_names
     from teeter.campaigns.descriptions import read_descriptions
+    from teeter.campaigns.learning.prior import explain_names
 
     with open_campaign(file) as opened:
         if descriptions is not None:

@@ -23,9 +23,9 @@ from teeter.cli.output import echo_json, pluralize, print_table, spinner
 
 if TYPE_CHECKING:
     from teeter.campaigns.agreement import AgreementScore
+    from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.people import Person
     from teeter.campaigns.snapshot import AnnotatorStats
-    from teeter.campaigns.stopping import AccuracyEstimate
 
 __all__ = ["agreement", "decide", "people"]
 

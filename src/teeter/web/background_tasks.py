@@ -18,14 +18,14 @@ import numpy.typing as npt
 from teeter.base.threads import limit_threads
 from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.encoding import ProgressReport
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.export.import_export import detect_kind, format_suffix, read_items
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.item import Item
+from teeter.campaigns.learning.encoding import ProgressReport
+from teeter.campaigns.learning.rounds import RoundState
+from teeter.campaigns.learning.saved_models import load_arrays, load_temperature
 from teeter.campaigns.results import ModelInfo
-from teeter.campaigns.rounds import RoundState
-from teeter.campaigns.saved_models import load_arrays, load_temperature
 from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import Connection

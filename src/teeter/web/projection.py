@@ -12,7 +12,7 @@ from safetensors.numpy import load
 
 import teeter
 from teeter.base.files import atomic_write
-from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.learning.rounds import RoundState
 from teeter.errors import MissingExtraError
 
 __all__ = ["project_items", "project_pca", "project_tsne", "write_ldm", "write_map"]

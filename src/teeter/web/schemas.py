@@ -16,9 +16,9 @@ from teeter.campaigns.agreement import AgreementScore
 from teeter.campaigns.consensus import ConsensusMethod
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
 from teeter.campaigns.items.columns import ColumnType
+from teeter.campaigns.learning.stopping import AccuracyEstimate
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.snapshot import PairAgreement
-from teeter.campaigns.stopping import AccuracyEstimate
 from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
 from teeter.web.background_requests import Explanation
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from teeter.campaigns.prior import explain_unused_names
+from teeter.campaigns.learning.prior import explain_unused_names
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.suggestions import SourceReport
 from teeter.web.schemas import (

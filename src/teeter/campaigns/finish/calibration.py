@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.stopping import wilson_interval
+from teeter.campaigns.learning.stopping import wilson_interval
 
 __all__ = ["ReliabilityBin", "measure_reliability"]
 

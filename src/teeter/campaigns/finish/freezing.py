@@ -34,7 +34,7 @@ from teeter.campaigns.finish.promise import (
     attempt_level,
     make_steps,
 )
-from teeter.campaigns.saved_models import Arrays, load_arrays
+from teeter.campaigns.learning.saved_models import Arrays, load_arrays
 from teeter.campaigns.store import CampaignRepository, Connection, StoredFinish, StoredModel
 from teeter.errors import InputError
 

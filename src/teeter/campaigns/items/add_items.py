@@ -13,14 +13,14 @@ import numpy as np
 
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.consensus import majority_labels
-from teeter.campaigns.encoding import (
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.items.item import Item, quote_id
+from teeter.campaigns.learning.encoding import (
     USER_ENCODER,
     PreparedEncoder,
     prepare_encoder,
     store_encoding,
 )
-from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.items.item import Item, quote_id
 from teeter.campaigns.results import ImportResult
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.store import Answer, CampaignRepository, Connection, Database, StoredItem

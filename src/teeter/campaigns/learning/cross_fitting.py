@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.campaigns.classifiers import (
+from teeter.campaigns.learning.classifiers import (
     ClassifierKind,
     PseudoExamples,
     head_factory,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from campaigns.random_campaigns import draw_features
-from teeter.campaigns.cross_fitting import cross_fit, fit_temperature, out_of_fold
+from teeter.campaigns.learning.cross_fitting import cross_fit, fit_temperature, out_of_fold
 
 
 def test_a_row_is_never_judged_by_a_head_that_was_trained_on_it() -> None:
@@ -41,7 +41,7 @@ def test_only_the_judged_rows_are_held_out() -> None:
 
 
 def test_one_judged_row_equals_leaving_it_out() -> None:
-    from teeter.campaigns.classifiers import linear_head
+    from teeter.campaigns.learning.classifiers import linear_head
 
     features = draw_features(30, 6)
     labels = np.arange(30) % 3

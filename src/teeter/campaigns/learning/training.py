@@ -12,8 +12,13 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from teeter.campaigns.agreement import prediction_agreement
-from teeter.campaigns.classifiers import PseudoExamples, head_factory, ignore_few_labels_warning
-from teeter.campaigns.cross_fitting import (
+from teeter.campaigns.export.rows import ExportRow
+from teeter.campaigns.learning.classifiers import (
+    PseudoExamples,
+    head_factory,
+    ignore_few_labels_warning,
+)
+from teeter.campaigns.learning.cross_fitting import (
     TRAINING,
     cross_fit,
     fit_temperature,
@@ -21,10 +26,9 @@ from teeter.campaigns.cross_fitting import (
     predict_logits,
     seen_classes,
 )
-from teeter.campaigns.export.rows import ExportRow
-from teeter.campaigns.prior_choice import choose_prior
-from teeter.campaigns.rounds import RoundSettings, RoundState
-from teeter.campaigns.saved_models import (
+from teeter.campaigns.learning.prior_choice import choose_prior
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.learning.saved_models import (
     PICKING,
     Arrays,
     dump_layers,

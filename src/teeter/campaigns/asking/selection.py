@@ -15,12 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.seeds import stream
-from teeter.campaigns.cross_fitting import out_of_fold
 from teeter.campaigns.enums import PickArm
+from teeter.campaigns.learning.cross_fitting import out_of_fold
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.learning.training import (
+    labelled_items,
+    load_learner,
+    load_picker,
+    predict_rows,
+)
 from teeter.campaigns.results import SuspectLabel
-from teeter.campaigns.rounds import RoundSettings, RoundState
 from teeter.campaigns.store import Pick
-from teeter.campaigns.training import labelled_items, load_learner, load_picker, predict_rows
 from teeter.learner.learner import Learner
 
 __all__ = ["choose_picks", "find_suspects"]

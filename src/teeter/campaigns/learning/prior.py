@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.classifiers import ClassifierKind, PseudoExamples
 from teeter.campaigns.descriptions import class_texts
 from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.learning.classifiers import ClassifierKind, PseudoExamples
 from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.saved_models import FeatureScaler
+    from teeter.campaigns.campaign import Campaign
+    from teeter.campaigns.learning.saved_models import FeatureScaler
     from teeter.campaigns.settings import Settings
     from teeter.campaigns.store import CampaignRepository, Connection, Database
 
@@ -42,9 +43,11 @@ __all__ = [
     "FADED_LABELS",
     "ClassPrior",
     "PriorReader",
+    "explain_names",
     "explain_unused_names",
     "has_faded",
 ]
+
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -107,7 +110,7 @@ def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
 
 
 def _is_users_encoder(encoder: str) -> bool:
-    from teeter.campaigns.encoding import USER_ENCODER
+    from teeter.campaigns.learning.encoding import USER_ENCODER
 
     return encoder == USER_ENCODER
 
@@ -198,7 +201,7 @@ class PriorReader:
 
     def _encode(self, settings: Settings, encoding_id: int, texts: Sequence[str]) -> Vectors | None:
         """Return the vectors (M, D) of texts, computed once and then stored."""
-        from teeter.campaigns.encoding import load_encoder
+        from teeter.campaigns.learning.encoding import load_encoder
 
         digests = [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
         with self._database.reading() as connection:
@@ -288,3 +291,37 @@ def _join(priors: Sequence[ClassPrior]) -> ClassPrior | None:
         origins,
         predicted,
     )
+
+
+_NAMED_CLASSES = 5
+"""Classes that are named one by one."""
+
+
+def explain_names(campaign: Campaign) -> str:
+    """Return whether models of a campaign learn from the names of its classes, and why not."""
+    with campaign.database.reading() as connection:
+        current = campaign.repository.encodings.current(connection)
+
+    encoder = None if current is None else current.encoder
+    reason = explain_unused_names(campaign.settings, encoder)
+    if reason is not None:
+        return reason
+
+    descriptions = campaign.descriptions
+    silent = [name for name in campaign.classes if not class_texts(name, descriptions.get(name))]
+    listed = ", ".join(silent[:_NAMED_CLASSES])
+    if len(silent) > _NAMED_CLASSES:
+        listed += f" and {len(silent) - _NAMED_CLASSES:,} more"
+
+    if len(campaign.classes) - len(silent) < 2:
+        return (
+            f"The class names are not used, because too few of them say anything about their "
+            f"items. Describe {listed} with teeter campaign describe."
+        )
+    if silent:
+        subject = "its name says" if len(silent) == 1 else "their names say"
+        return (
+            f"Models learn from the class names, but not from {listed}, because {subject} nothing "
+            "about the items."
+        )
+    return "Models also learn from the class names, as long as this helps."

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from campaigns.random_campaigns import SETTINGS, create_campaign, draw_features, label_batch
-from teeter.campaigns import training
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.cross_fitting import out_of_fold
+from teeter.campaigns.learning import training
+from teeter.campaigns.learning.cross_fitting import out_of_fold
 
 
 @pytest.mark.slow

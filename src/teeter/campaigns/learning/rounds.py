@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.prior import ClassPrior
-from teeter.campaigns.saved_models import FeatureScaler
+from teeter.campaigns.learning.prior import ClassPrior
+from teeter.campaigns.learning.saved_models import FeatureScaler
 
 __all__ = ["RoundSettings", "RoundState"]
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from teeter.campaigns.classifiers import ClassifierKind, linear_head
+from teeter.campaigns.learning.classifiers import ClassifierKind, linear_head
 from teeter.errors import StoreError
 
 if TYPE_CHECKING:

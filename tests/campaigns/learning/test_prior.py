@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.classifiers import PseudoExamples, linear_head
-from teeter.campaigns.cross_fitting import cross_fit, out_of_fold
-from teeter.campaigns.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, has_faded
-from teeter.campaigns.prior_choice import agrees_beyond_chance, choose_prior
-from teeter.campaigns.rounds import RoundState
+from teeter.campaigns.learning.classifiers import PseudoExamples, linear_head
+from teeter.campaigns.learning.cross_fitting import cross_fit, out_of_fold
+from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, has_faded
+from teeter.campaigns.learning.prior_choice import agrees_beyond_chance, choose_prior
+from teeter.campaigns.learning.rounds import RoundState
+from teeter.campaigns.learning.training import predict_items
 from teeter.campaigns.store import ClassDescription, Suggestion
 from teeter.campaigns.store.copies import copy_to_location
-from teeter.campaigns.training import predict_items
 from teeter.errors import MissingExtraError
 
 Vectors = npt.NDArray[np.float32]
@@ -146,7 +146,7 @@ def test_names_are_encoded_like_items_and_only_once(
     assert prior.origins == (CLASS_NAMES,) * 3
     campaign.database.close()
 
-    monkeypatch.setattr("teeter.campaigns.encoding.load_encoder", fail)
+    monkeypatch.setattr("teeter.campaigns.learning.encoding.load_encoder", fail)
     again = Campaign.open(tmp_path / "a.teeter").load_state().prior
     assert again is not None
     np.testing.assert_allclose(again.features, prior.features, atol=1e-6)
@@ -268,7 +268,7 @@ def test_a_missing_encoder_leaves_the_names_out(
     def raise_missing_extra(*_: object) -> None:
         raise MissingExtraError("The encoder is not installed.")
 
-    monkeypatch.setattr("teeter.campaigns.encoding.load_encoder", raise_missing_extra)
+    monkeypatch.setattr("teeter.campaigns.learning.encoding.load_encoder", raise_missing_extra)
     assert campaign.load_state().prior is None
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.encoding import (
+from teeter.campaigns.learning.encoding import (
     encode_missing_items,
     load_encoder,
     prepare_encoder,
@@ -65,8 +65,8 @@ class RecordingEncoder(Encoder):
 def _recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(encoders._classes, "recording", RecordingEncoder)
     monkeypatch.setattr(RecordingEncoder, "calls", [])
-    monkeypatch.setattr("teeter.campaigns.encoding._FIRST_PART", {"text": 5, "image": 2})
-    monkeypatch.setattr("teeter.campaigns.encoding._PART_SECONDS", 0.0)
+    monkeypatch.setattr("teeter.campaigns.learning.encoding._FIRST_PART", {"text": 5, "image": 2})
+    monkeypatch.setattr("teeter.campaigns.learning.encoding._PART_SECONDS", 0.0)
 
 
 def create(folder: Path, encoder: str = "recording") -> Campaign:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.campaigns import stopping
-from teeter.campaigns.stopping import (
+from teeter.campaigns.learning import stopping
+from teeter.campaigns.learning.stopping import (
     AccuracyEstimate,
     Progress,
     estimate_accuracy,

@@ -17,11 +17,12 @@ from campaigns.random_campaigns import (
     item_number,
     label_batch,
 )
-from teeter.campaigns import selection, training
+from teeter.campaigns.asking import selection
+from teeter.campaigns.asking.selection import choose_picks
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.rounds import RoundSettings
-from teeter.campaigns.selection import choose_picks
-from teeter.campaigns.training import train_model
+from teeter.campaigns.learning import training
+from teeter.campaigns.learning.rounds import RoundSettings
+from teeter.campaigns.learning.training import train_model
 
 
 def control_items(campaign: Campaign) -> set[str]:

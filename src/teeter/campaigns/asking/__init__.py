@@ -1,0 +1,1 @@
+"""Choose and hand out the items to label."""

@@ -1,0 +1,1 @@
+"""A campaign's model: encode, train, judge and save it."""
