@@ -20,12 +20,12 @@ from fastapi.testclient import TestClient
 import teeter
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.results import EncodingResult
+from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.store import ClassDescription, Decision, UndoResult
-from teeter.campaigns.suggestions import SourceReport
+from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.client import RemoteCampaign
 from teeter.errors import (
     FileError,

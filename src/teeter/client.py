@@ -26,8 +26,6 @@ from urllib.parse import quote, urlencode, urlsplit
 from teeter.base.files import atomic_write
 from teeter.base.model_servers import RefusedRedirects
 from teeter.base.version import __version__
-from teeter.campaigns.agreement import AgreementScore
-from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
@@ -41,7 +39,9 @@ from teeter.campaigns.results import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.snapshot import Agreement, PairAgreement
+from teeter.campaigns.review.agreement import AgreementScore
+from teeter.campaigns.review.consensus import ConsensusLabel
+from teeter.campaigns.review.snapshot import Agreement, PairAgreement
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,
@@ -51,7 +51,7 @@ from teeter.campaigns.store import (
     SourceKind,
     UndoResult,
 )
-from teeter.campaigns.suggestions import PredictionImport, SourceReport
+from teeter.campaigns.suggestions.sources import PredictionImport, SourceReport
 from teeter.classifier import Prediction
 from teeter.classifier.classifier import require_texts
 from teeter.errors import (

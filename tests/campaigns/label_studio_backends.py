@@ -24,7 +24,7 @@ from campaigns.fake_label_studio import FAKE_URL, LEGACY_TOKEN, PERSONAL_TOKEN, 
 from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import PickArm
-from teeter.campaigns.label_studio import LabelStudio, SyncResult
+from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.store import Pick
 
@@ -38,7 +38,7 @@ __all__ = [
     "run_label_studio",
 ]
 
-RECORDINGS = Path(__file__).parent / "label_studio" / "recordings"
+RECORDINGS = Path(__file__).parent / "integrations" / "label_studio" / "recordings"
 
 START_TIMEOUT = 300.0
 """Seconds; the first start of a Label Studio creates its database."""

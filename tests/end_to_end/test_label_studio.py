@@ -55,7 +55,7 @@ def test_scenario_with_a_real_server(
     name: str, studio: RealLabelStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine Label Studio may take longer than users should wait.
-    monkeypatch.setattr("teeter.campaigns.label_studio.client.TIMEOUT", PATIENCE)
+    monkeypatch.setattr("teeter.campaigns.integrations.label_studio.client.TIMEOUT", PATIENCE)
     with real_backend(tmp_path, studio, name) as backend:
         SCENARIOS[name](backend)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.language_model import LanguageModel
 from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.suggestions.language_model import LanguageModel
 from web.servers import HAM, SPAM
 
 PYTHON = os.environ.get("TEETER_LANGUAGE_MODEL_PYTHON")

@@ -24,7 +24,7 @@ from fastapi.testclient import TestClient
 
 from campaigns.ports import ReservedPort
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.language_model import LanguageModel
+from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.web.app import make_app
 from teeter.web.auth import SecurityConfig
 from teeter.web.background import BackgroundTaskError, BackgroundWorker, _Job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.language_model import LanguageModel, StopReason
+from teeter.campaigns.suggestions.language_model import LanguageModel, StopReason
 from teeter.web import suggester as suggester_module
 from teeter.web.suggester import Suggester
 

@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.language_model import LanguageModel
-from teeter.campaigns.suggestions import is_answered_blind
+from teeter.campaigns.suggestions.language_model import LanguageModel
+from teeter.campaigns.suggestions.sources import is_answered_blind
 from web.labelled_campaigns import AT, LabelledCampaign, get_questions, true_label
 from web.servers import PATIENCE, make_text_campaign, serve_campaigns
 

@@ -12,13 +12,13 @@ from teeter.base.lazy_imports import import_lazily
 from teeter.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.agreement import prediction_agreement
     from teeter.campaigns.campaign import Campaign, Settings
-    from teeter.campaigns.language_model import LanguageModel
+    from teeter.campaigns.integrations.webhooks import add_webhook, sign_payload, verify_signature
     from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
+    from teeter.campaigns.review.agreement import prediction_agreement
     from teeter.campaigns.store import ClassDescription
-    from teeter.campaigns.webhooks import add_webhook, sign_payload, verify_signature
+    from teeter.campaigns.suggestions.language_model import LanguageModel
 
 if find_spec("sqlalchemy") is None:
     raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
@@ -39,12 +39,12 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "agreement": ["prediction_agreement"],
         "campaign": ["Campaign", "Settings"],
-        "language_model": ["LanguageModel"],
+        "integrations.webhooks": ["add_webhook", "sign_payload", "verify_signature"],
         "learning.stopping": ["estimate_accuracy"],
         "people": ["require_permission"],
+        "review.agreement": ["prediction_agreement"],
         "store": ["ClassDescription"],
-        "webhooks": ["add_webhook", "sign_payload", "verify_signature"],
+        "suggestions.language_model": ["LanguageModel"],
     },
 )

@@ -18,8 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.seeds import stream_seed, validate_seed
-from teeter.campaigns.adjudication import Disagreement
-from teeter.campaigns.consensus import ConsensusLabel
 from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.import_export import require_format, write_export
@@ -44,7 +42,6 @@ from teeter.campaigns.items.item import (
     require_valid_unicode,
 )
 from teeter.campaigns.items.shown_columns import read_shown_columns, require_shown_columns
-from teeter.campaigns.language_model import LanguageModel, SuggestionRun, ask_language_model
 from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
     ProgressReport,
@@ -70,13 +67,8 @@ from teeter.campaigns.results import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.settings import (
-    Settings,
-    change_names,
-    settings_from_json,
-    settings_to_dict,
-)
-from teeter.campaigns.snapshot import (
+from teeter.campaigns.review.consensus import ConsensusLabel, Disagreement
+from teeter.campaigns.review.snapshot import (
     Agreement,
     AnnotatorStats,
     ImportedExportRows,
@@ -87,6 +79,12 @@ from teeter.campaigns.snapshot import (
     export_rows,
     measure_agreement,
     read_snapshot,
+)
+from teeter.campaigns.settings import (
+    Settings,
+    change_names,
+    settings_from_json,
+    settings_to_dict,
 )
 from teeter.campaigns.store import (
     Answer,
@@ -115,7 +113,12 @@ from teeter.campaigns.store.location import (
     validate_name,
 )
 from teeter.campaigns.store.queries.campaigns import add_campaign, list_campaigns
-from teeter.campaigns.suggestions import (
+from teeter.campaigns.suggestions.language_model import (
+    LanguageModel,
+    SuggestionRun,
+    ask_language_model,
+)
+from teeter.campaigns.suggestions.sources import (
     PredictionImport,
     SourceReport,
     measure_sources,

@@ -1150,8 +1150,11 @@ def _report_failed_links(fetcher: ImageFetcher) -> None:
 
 def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
     """Return the descriptions in a file, or those that stand beside the names of the classes."""
-    from teeter.campaigns.class_files import is_class_file
-    from teeter.campaigns.descriptions import parse_description_table, read_descriptions
+    from teeter.campaigns.descriptions import (
+        is_class_file,
+        parse_description_table,
+        read_descriptions,
+    )
 
     if describe is not None:
         return read_descriptions(describe)
@@ -1205,7 +1208,7 @@ def parse_classes(classes: str) -> list[str]:
     Raises:
         FileError: if it names a file that cannot be read.
     """
-    from teeter.campaigns.class_files import is_class_file, read_class_file
+    from teeter.campaigns.descriptions import is_class_file, read_class_file
 
     if is_class_file(classes):
         return read_class_file(Path(classes))

@@ -34,7 +34,7 @@ from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
-    from teeter.campaigns.language_model import LanguageModel
+    from teeter.campaigns.suggestions.language_model import LanguageModel
     from teeter.web.auth import SecurityConfig
     from teeter.web.tokens import Tokens
     from teeter.web.workspace import Workspace
@@ -504,8 +504,8 @@ def _make_language_model(
     if url is None or model is None:
         raise InputError("Give both --suggest URL and --model NAME.")
 
-    from teeter.campaigns.chat_client import ChatClient
-    from teeter.campaigns.language_model import LanguageModel
+    from teeter.campaigns.suggestions.chat_client import ChatClient
+    from teeter.campaigns.suggestions.language_model import LanguageModel
 
     # Made only to be checked: a key must not be sent unencrypted.
     ChatClient(url, model)

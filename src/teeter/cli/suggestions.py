@@ -21,9 +21,9 @@ from teeter.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from teeter.campaigns.language_model import SuggestionRun
     from teeter.campaigns.learning.stopping import AccuracyEstimate
-    from teeter.campaigns.suggestions import SourceReport
+    from teeter.campaigns.suggestions.language_model import SuggestionRun
+    from teeter.campaigns.suggestions.sources import SourceReport
 
 __all__ = ["describe", "predictions", "sources", "suggest"]
 
@@ -208,8 +208,8 @@ def suggest(
       teeter campaign suggest sms.teeter https://llm.example.org/v1 --model big \\
         --input-price 0.5 --output-price 1.5 --budget 2
     """
-    from teeter.campaigns.chat_client import ChatClient
-    from teeter.campaigns.language_model import LanguageModel
+    from teeter.campaigns.suggestions.chat_client import ChatClient
+    from teeter.campaigns.suggestions.language_model import LanguageModel
 
     language_model = LanguageModel(
         url,

@@ -1,6 +1,6 @@
 """teeter campaign sync: label a campaign in Label Studio.
 
-A sync can be interrupted at any point and repeated: see ``teeter.campaigns.label_studio``. The
+A sync can be interrupted at any point and repeated: see ``teeter.campaigns.integrations.label_studio``. The
 command adds where the token comes from, and with ``--watch`` a loop that survives an outage of the
 server.
 """
@@ -24,7 +24,7 @@ from teeter.cli.output import pluralize, printable, spinner
 from teeter.errors import FileError, InputError, ServerUnavailableError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.label_studio import LabelStudio, SyncResult
+    from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
 
 __all__ = ["sync"]
 
@@ -112,7 +112,7 @@ def sync(
       teeter campaign sync reviews.teeter --url http://localhost:8080
       teeter campaign sync reviews.teeter --watch 30
     """
-    from teeter.campaigns.label_studio import LabelStudio
+    from teeter.campaigns.integrations.label_studio import LabelStudio
 
     if once and watch is not None:
         raise InputError("Pass --once or --watch, not both.")

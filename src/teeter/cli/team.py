@@ -22,10 +22,10 @@ from teeter.cli.options import (
 from teeter.cli.output import echo_json, pluralize, print_table, spinner
 
 if TYPE_CHECKING:
-    from teeter.campaigns.agreement import AgreementScore
     from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.people import Person
-    from teeter.campaigns.snapshot import AnnotatorStats
+    from teeter.campaigns.review.agreement import AgreementScore
+    from teeter.campaigns.review.snapshot import AnnotatorStats
 
 __all__ = ["agreement", "decide", "people"]
 

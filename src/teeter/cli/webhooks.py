@@ -45,7 +45,7 @@ def add(
       teeter campaign webhook add reviews.teeter https://example.org/labels
       teeter campaign webhook add a.teeter http://localhost:9000 --allow-private
     """
-    from teeter.campaigns.webhooks import WebhookEvent, add_webhook
+    from teeter.campaigns.integrations.webhooks import WebhookEvent, add_webhook
 
     names = split_names(events) if events else list(WebhookEvent)
     with open_campaign(file) as opened:
@@ -58,7 +58,7 @@ def add(
 @webhook.command("list")
 def show(file: CampaignArgument, as_json: JsonOption = False) -> None:
     """List the webhooks and their latest deliveries."""
-    from teeter.campaigns.webhooks import list_deliveries, list_webhooks
+    from teeter.campaigns.integrations.webhooks import list_deliveries, list_webhooks
 
     with open_campaign(file) as opened:
         webhooks = list_webhooks(opened)
@@ -88,7 +88,7 @@ def remove(
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the webhook.")],
 ) -> None:
     """Remove a webhook. Events that have not been delivered to it yet are never sent."""
-    from teeter.campaigns.webhooks import remove_webhook
+    from teeter.campaigns.integrations.webhooks import remove_webhook
 
     with open_campaign(file) as opened:
         remove_webhook(opened, number)
@@ -99,7 +99,7 @@ def remove(
 @webhook.command("deliver")
 def deliver(file: CampaignArgument) -> None:
     """Deliver the events that are due now, for campaigns without a running server."""
-    from teeter.campaigns.webhooks import deliver_due
+    from teeter.campaigns.integrations.webhooks import deliver_due
 
     with open_campaign(file) as opened:
         counts = deliver_due(opened)

@@ -16,7 +16,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from teeter.base.version import __version__
-from teeter.campaigns.language_model import LanguageModel
+from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.errors import (
     MissingExtraError,
     PermissionDeniedError,

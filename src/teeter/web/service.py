@@ -20,22 +20,22 @@ from safetensors.numpy import load
 
 from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.consensus import ConsensusLabel, ConsensusMethod
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.finish.finishing import look
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.items.columns import replace_surrogates
 from teeter.campaigns.items.shown_columns import read_shown_columns
 from teeter.campaigns.people import require_name
-from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.snapshot import (
+from teeter.campaigns.review.consensus import ConsensusLabel, ConsensusMethod
+from teeter.campaigns.review.snapshot import (
     Agreement,
     CampaignSnapshot,
     estimate_model_accuracy,
     measure_agreement,
     read_snapshot,
 )
+from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import (
     Answer,
     ClassDescription,
@@ -47,7 +47,7 @@ from teeter.campaigns.store import (
     ShownSuggestion,
     StoredItem,
 )
-from teeter.campaigns.suggestions import SourceReport, measure_sources, visible_suggestions
+from teeter.campaigns.suggestions.sources import SourceReport, measure_sources, visible_suggestions
 from teeter.errors import FileError, InputError, StoreError, UnknownItemError
 from teeter.web.background_requests import Explanation
 from teeter.web.cache import cached_by

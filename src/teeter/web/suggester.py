@@ -13,7 +13,11 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.language_model import LanguageModel, StopReason, ask_language_model
+from teeter.campaigns.suggestions.language_model import (
+    LanguageModel,
+    StopReason,
+    ask_language_model,
+)
 from teeter.errors import InputError, ServerError, ServerUnavailableError, StoreError
 from teeter.web.service import CampaignService
 

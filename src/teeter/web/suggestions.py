@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from teeter.campaigns.learning.prior import explain_unused_names
 from teeter.campaigns.store import ClassDescription
-from teeter.campaigns.suggestions import SourceReport
+from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.web.schemas import (
     ClassOut,
     NamesIn,

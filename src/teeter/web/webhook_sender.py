@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from teeter.campaigns.webhooks import deliver_due
+from teeter.campaigns.integrations.webhooks import deliver_due
 from teeter.errors import TeeterError
 from teeter.web.service import CampaignService
 

@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import Permission
-from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
-from teeter.campaigns.webhooks import (
+from teeter.campaigns.integrations.webhooks import (
     add_webhook,
     get_webhook,
     list_deliveries,
     list_webhooks,
     remove_webhook,
 )
+from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.web.idempotency import Once
 from teeter.web.permissions import current_user, require_permission
 

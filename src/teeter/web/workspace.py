@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
-from teeter.campaigns.language_model import LanguageModel
+from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.web.auth import Authenticator, SecurityConfig
 from teeter.web.background import BackgroundWorker

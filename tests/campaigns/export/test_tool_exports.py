@@ -16,7 +16,7 @@ import pytest
 
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.export.import_export import read_items
-from teeter.campaigns.label_studio.config import build_label_config, chosen_class
+from teeter.campaigns.integrations.label_studio.config import build_label_config, chosen_class
 from teeter.errors import InputError, MissingExtraError
 
 

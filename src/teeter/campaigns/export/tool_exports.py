@@ -33,8 +33,8 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     as ``text``, is called ``text_imported``, unless it is the text that annotators see.
     """
     # Imported here: the package talks to servers, and its modules import campaigns.
-    from teeter.campaigns.label_studio.config import CHOICES_TAG, OBJECT_TAG
-    from teeter.campaigns.label_studio.payloads import ITEM_FIELD, MODEL_VERSION
+    from teeter.campaigns.integrations.label_studio.config import CHOICES_TAG, OBJECT_TAG
+    from teeter.campaigns.integrations.label_studio.payloads import ITEM_FIELD, MODEL_VERSION
 
     def choose(label: str) -> list[dict[str, Any]]:
         value = {"choices": [label]}

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.consensus import majority_labels
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.item import Item, quote_id
 from teeter.campaigns.learning.encoding import (
@@ -22,6 +21,7 @@ from teeter.campaigns.learning.encoding import (
     store_encoding,
 )
 from teeter.campaigns.results import ImportResult
+from teeter.campaigns.review.consensus import majority_labels
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.store import Answer, CampaignRepository, Connection, Database, StoredItem
 from teeter.campaigns.store.queries.imported_tables import NewRow

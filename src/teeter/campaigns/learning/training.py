@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from teeter.campaigns.agreement import prediction_agreement
 from teeter.campaigns.export.rows import ExportRow
 from teeter.campaigns.learning.classifiers import (
     PseudoExamples,
@@ -38,6 +37,7 @@ from teeter.campaigns.learning.saved_models import (
     picking_arrays,
     scale_features,
 )
+from teeter.campaigns.review.agreement import prediction_agreement
 from teeter.errors import InputError
 from teeter.learner.learner import Learner
 from teeter.strategies.api import make_strategy

@@ -1,0 +1,1 @@
+"""Other programs: webhooks and Label Studio."""

@@ -1,0 +1,7 @@
+"""Label a campaign in Label Studio: its picks become tasks, and annotations become answers."""
+
+from __future__ import annotations
+
+from teeter.campaigns.integrations.label_studio.sync import LabelStudio, SyncResult, sync_campaign
+
+__all__ = ["LabelStudio", "SyncResult", "sync_campaign"]

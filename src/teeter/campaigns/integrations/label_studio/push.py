@@ -1,0 +1,373 @@
+"""What annotators see of an item in Label Studio: its text, its image or its features.
+
+Images are uploaded to Label Studio, unless they are served somewhere else already.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from teeter.base.files import resolve_inside
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.integrations.label_studio.client import LabelStudioClient, ProjectTasks
+from teeter.campaigns.integrations.label_studio.payloads import (
+    MODEL_VERSION,
+    LabelStudioTask,
+    NewTask,
+)
+from teeter.campaigns.integrations.label_studio.pull import LABEL_STUDIO_ANNOTATOR
+from teeter.campaigns.store import ImportedAnnotation, Pick, ProjectLink, ShownSuggestion
+from teeter.campaigns.suggestions.sources import measure_sources, visible_suggestions
+from teeter.errors import FileError, MissingExtraError, ServerError
+
+__all__ = [
+    "ScoredPick",
+    "TaskPusher",
+    "format_features",
+    "image_urls",
+    "split_by_size",
+    "upload_images",
+]
+
+
+T = TypeVar("T")
+
+MAX_SHOWN_FEATURES = 40
+
+MAX_REQUEST_ENTRIES = 100
+"""Tasks or files in one request."""
+
+MAX_REQUEST_BYTES = 8_000_000
+"""Bytes in one request, unless a single task or file is larger."""
+
+ACCEPTED_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+"""Images that Label Studio accepts. Others are converted to PNG."""
+
+_PNG_MODES = ("1", "L", "P", "RGB", "RGBA")
+"""Pixel formats of Pillow that can be saved as PNG and that every browser shows."""
+
+
+def format_features(item_id: str, features: npt.NDArray[np.float32]) -> str:
+    """Return the id and the first features of an item as text.
+
+    Example:
+        >>> format_features("a1", np.array([0.5, 2.0], dtype=np.float32))
+        'a1\\n0.5, 2'
+    """
+    shown = ", ".join(f"{value:.4g}" for value in features[:MAX_SHOWN_FEATURES])
+    if len(features) > MAX_SHOWN_FEATURES:
+        shown += f", … ({len(features)} features)"
+    return f"{item_id}\n{shown}"
+
+
+def image_urls(prefix: str, paths: Mapping[str, str]) -> dict[str, str]:
+    """Return the URLs of images that are served already.
+
+    Args:
+        prefix: What comes before the path of each image.
+        paths: Path of each image in the campaign's folder, by item id.
+    """
+    return {item_id: f"{prefix}{quote(path)}" for item_id, path in paths.items()}
+
+
+def upload_images(
+    client: LabelStudioClient, project_id: int, folder: Path | None, paths: Mapping[str, str]
+) -> dict[str, str]:
+    """Upload images to a project.
+
+    Args:
+        client: Connection to Label Studio.
+        project_id: The project that the images are for.
+        folder: The campaign's image folder.
+        paths: Path of each image in the folder, by item id.
+
+    Returns:
+        The URL of each image in Label Studio, by item id.
+
+    Raises:
+        FileError: an image cannot be read.
+        ServerError: Label Studio did not store every image.
+    """
+    files = {item_id: _read_image(path, folder) for item_id, path in paths.items()}
+    sizes = [len(content) for _, content in files.values()]
+
+    urls: dict[str, str] = {}
+    for item_ids in split_by_size(list(files), sizes):
+        upload_ids = client.import_files(project_id, [files[item_id] for item_id in item_ids])
+        # The upload returns ids; where the files are takes a second request.
+        uploads = client.list_file_uploads(project_id, upload_ids)
+        url_by_upload = {upload.id: f"/data/{upload.file}" for upload in uploads}
+
+        if len(upload_ids) != len(item_ids) or not url_by_upload.keys() >= set(upload_ids):
+            raise ServerError(
+                f"{client.url} stored only {len(url_by_upload)} of {len(item_ids)} images. "
+                "Run the sync again."
+            )
+
+        for item_id, upload_id in zip(item_ids, upload_ids, strict=True):
+            urls[item_id] = url_by_upload[upload_id]
+
+    return urls
+
+
+def _read_image(path: str, folder: Path | None) -> tuple[str, bytes]:
+    """Return the name and the content of an image, in a format that Label Studio accepts."""
+    file = resolve_inside(path, folder)
+    content = file.read_bytes()
+
+    # Paths in a campaign have forward slashes on every operating system.
+    if file.suffix.lower() in ACCEPTED_IMAGE_SUFFIXES:
+        return PurePosixPath(path).name, content
+    return f"{PurePosixPath(path).stem}.png", _convert_to_png(content, path)
+
+
+def _convert_to_png(content: bytes, path: str) -> bytes:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtraError("Images need pillow: pip install 'teeter[images]'.") from None
+
+    png = io.BytesIO()
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            if image.mode in _PNG_MODES:
+                image.save(png, "PNG")
+            else:
+                image.convert("RGB").save(png, "PNG")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        raise FileError(f"Cannot read {path} as an image.") from None
+
+    return png.getvalue()
+
+
+def split_by_size(entries: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """Split tasks or files into parts that each fit into one request, in order.
+
+    Args:
+        entries: What to send.
+        sizes: The size of each entry in bytes.
+    """
+    part: list[T] = []
+    part_size = 0
+
+    for entry, size in zip(entries, sizes, strict=True):
+        # An entry that exceeds the limit by itself is sent alone: the server may accept it.
+        is_full = len(part) == MAX_REQUEST_ENTRIES or part_size + size > MAX_REQUEST_BYTES
+        if part and is_full:
+            yield part
+            part = []
+            part_size = 0
+
+        part.append(entry)
+        part_size += size
+
+    if part:
+        yield part
+
+
+@dataclass(frozen=True)
+class ScoredPick:
+    """A pick, and the score of the task that is created for it."""
+
+    pick: Pick
+    score: float
+    """Position among the open picks divided by their number.
+
+    Label Studio serves the lowest first.
+    """
+
+
+class TaskPusher:
+    """Creates the tasks of a campaign in Label Studio."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        client: LabelStudioClient,
+        image_prefix: str | None = None,
+        *,
+        suggestions: bool = False,
+    ) -> None:
+        """Prepare to create tasks.
+
+        Args:
+            campaign: The campaign.
+            client: Connection to Label Studio.
+            image_prefix: URL below which the images are served already. Without it they are
+                uploaded to Label Studio.
+            suggestions: Send suggestions as predictions, which annotators see.
+        """
+        self.campaign = campaign
+        self.client = client
+        self.image_prefix = image_prefix
+        self.suggestions = suggestions
+
+    def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[ScoredPick]:
+        """Return the open picks that have no task to answer, best first."""
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            picks = repository.picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR)
+            imported = repository.label_studio.imported_annotations(connection, link)
+
+        waiting_items = set()
+        for task in tasks.by_id.values():
+            if _is_waiting(task, imported):
+                waiting_items.add(task.item_id)
+
+        # Scores count all open picks, so that new tasks come after those that already wait.
+        unsent = []
+        for position, pick in enumerate(picks, start=1):
+            if pick.item not in waiting_items:
+                unsent.append(ScoredPick(pick, score=position / len(picks)))
+        return unsent
+
+    def push(self, link: ProjectLink, tasks: ProjectTasks) -> int:
+        """Create a task for each unsent pick.
+
+        Args:
+            link: The campaign's link to the project.
+            tasks: The tasks of the project, just read: an item in it is not sent again.
+
+        Returns:
+            The number of new tasks.
+        """
+        project_id = tasks.project_id
+        new_tasks = self._build_tasks(project_id, self.unsent_picks(link, tasks))
+        # The size of the request, apart from a few separators.
+        sizes = [len(json.dumps(task.to_json())) for task in new_tasks]
+
+        for part in split_by_size(new_tasks, sizes):
+            task_ids = self.client.import_tasks(project_id, part)
+
+            # Not strict: an old Label Studio may not return the ids, and 1 is the default overlap.
+            for task_id, task in zip(task_ids, part, strict=False):
+                if task.overlap > 1:
+                    self.client.update_task(task_id, overlap=task.overlap)
+
+        if new_tasks:
+            self._require_sorting_by_score(project_id)
+        if any(task.suggestion is not None for task in new_tasks):
+            # A project hides predictions unless suggestions were asked for.
+            self.client.update_project(project_id, show_collab_predictions=True)
+        return len(new_tasks)
+
+    def _require_sorting_by_score(self, project_id: int) -> None:
+        """Set the project's model version back, in case it was changed in Label Studio."""
+        if self.client.get_project(project_id).model_version != MODEL_VERSION:
+            self.client.update_project(project_id, model_version=MODEL_VERSION)
+
+    def _build_tasks(self, project_id: int, scored_picks: Sequence[ScoredPick]) -> list[NewTask]:
+        item_ids = [scored.pick.item for scored in scored_picks]
+        contents = self._task_contents(project_id, item_ids)
+        missing_answers = self._count_missing_answers(item_ids)
+        suggestions = self._find_suggestions([scored.pick for scored in scored_picks])
+
+        new_tasks = []
+        for scored in scored_picks:
+            item_id = scored.pick.item
+            task = NewTask(
+                item_id=item_id,
+                content=contents[item_id],
+                rank=scored.pick.rank,
+                score=scored.score,
+                overlap=missing_answers[item_id],
+                suggestion=suggestions.get(item_id),
+            )
+            new_tasks.append(task)
+        return new_tasks
+
+    def _find_suggestions(self, picks: Sequence[Pick]) -> dict[str, ShownSuggestion]:
+        """Return what to suggest about items by item id, except for those answered blind."""
+        if not self.suggestions:
+            return {}
+
+        # Random and shared items measure the model and the annotators.
+        picked = [pick.item for pick in picks if not pick.arm.is_random]
+        item_ids = [item for item in picked if not self.campaign.is_shared(item)]
+
+        repository = self.campaign.repository
+        settings = self.campaign.settings
+        with self.campaign.database.reading() as connection:
+            items = repository.items.by_id(connection, item_ids)
+            row_ids = [item.row_id for item in items.values()]
+            reports = measure_sources(repository, connection, settings)
+            visible = visible_suggestions(repository, connection, settings, reports, row_ids)
+
+        return {item: ShownSuggestion(entry.source, entry.label) for item, entry in visible.items()}
+
+    def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
+        """Return how many annotators still have to answer each item, at least 1."""
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            items = repository.items.by_id(connection, item_ids)
+            row_ids = [item.row_id for item in items.values()]
+            answers_by_row = repository.answers.for_items(connection, row_ids)
+
+        missing_answers = {}
+        for item_id, item in items.items():
+            # A skip is stored as an answer, but the item still needs a real one.
+            answers = answers_by_row[item.row_id]
+            answer_count = sum(answer.kind is not AnswerKind.SKIP for answer in answers)
+
+            # At least one: the pick is open, so its item is asked about in any case.
+            missing_answers[item_id] = max(1, item.annotators_needed - answer_count)
+
+        return missing_answers
+
+    def _task_contents(self, project_id: int, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return what annotators see of each item, by item id."""
+        if self.campaign.settings.kind == ItemKind.FEATURES:
+            return self._feature_contents(item_ids)
+
+        with self.campaign.database.reading() as connection:
+            items = self.campaign.repository.items.by_id(connection, item_ids)
+        stored = {item_id: str(item.content) for item_id, item in items.items()}
+
+        if self.campaign.settings.kind == ItemKind.IMAGE:
+            urls = self._image_urls(project_id, stored)
+            return {item_id: {"image": url} for item_id, url in urls.items()}
+
+        # Old campaigns may hold a NUL, which campaigns refuse today. PostgreSQL, which Label Studio
+        # may use, cannot store it.
+        return {
+            item_id: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
+            for item_id, text in stored.items()
+        }
+
+    def _feature_contents(self, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        if not item_ids:
+            return {}
+
+        with self.campaign.database.reading() as connection:
+            stored = self.campaign.repository.encodings.read(connection, items=item_ids)
+
+        features = dict(zip(stored.keys, stored.vectors, strict=True))
+        return {
+            item_id: {"text": format_features(item_id, features[item_id])} for item_id in item_ids
+        }
+
+    def _image_urls(self, project_id: int, paths: Mapping[str, str]) -> dict[str, str]:
+        """Return where Label Studio finds images, by item id; upload them if necessary."""
+        if self.image_prefix is not None:
+            return image_urls(self.image_prefix, paths)
+
+        return upload_images(self.client, project_id, self.campaign.image_folder, paths)
+
+
+def _is_waiting(task: LabelStudioTask, imported: Mapping[int, ImportedAnnotation]) -> bool:
+    """Return whether a task still needs an annotation, or has one that was not imported."""
+    if not task.is_labeled:
+        return True
+
+    # An annotation with an unknown label, for example, can still be corrected in its task.
+    return any(annotation.id not in imported for annotation in task.annotations)

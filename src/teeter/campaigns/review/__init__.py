@@ -1,0 +1,1 @@
+"""What people's answers say: consensus, agreement and the state of a campaign."""

@@ -1,0 +1,1 @@
+"""What other models say: predictions from a file, and language models."""

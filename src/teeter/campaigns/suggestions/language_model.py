@@ -1,0 +1,531 @@
+"""Get suggestions from a language model, within a budget, and never twice for the same text.
+
+Every reply is stored together with its suggestion before the next request is sent in its place. If
+the process is killed, only requests that were on their way are sent again, with the same
+idempotency key.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import (
+    CampaignRepository,
+    Connection,
+    Database,
+    ModelReply,
+    ModelUsage,
+    Source,
+    SourceKind,
+    StoredItem,
+    Suggestion,
+)
+from teeter.campaigns.suggestions.chat_client import (
+    MAX_REPLY_TOKENS,
+    ChatClient,
+    ChatReply,
+    Prompt,
+    TextRefusedError,
+    build_prompt,
+    estimate_input_tokens,
+    normalize_endpoint,
+)
+from teeter.campaigns.suggestions.sources import validate_source_name
+from teeter.errors import InputError, ServerUnavailableError
+
+__all__ = [
+    "LanguageModel",
+    "StopReason",
+    "SuggestionRun",
+    "ask_language_model",
+    "require_texts",
+]
+
+MAX_PARALLEL = 32
+"""Requests that may be on their way at once."""
+
+MAX_REFUSALS = 5
+"""Texts in a row that a server may refuse before the run ends."""
+
+_PRICED_TOKENS = 1_000_000
+"""Prices are given for so many tokens."""
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model, and what it may cost."""
+
+    url: str
+    """The address of an OpenAI-compatible interface, such as ``http://127.0.0.1:8080/v1``."""
+    model: str
+    source: str | None = None
+    """What its suggestions are called. Default: the name of the model."""
+    input_price: float = 0.0
+    """The price of a million tokens of input."""
+    output_price: float = 0.0
+    """The price of a million tokens of output."""
+    budget: float | None = None
+    """What all replies together may cost; None for no limit."""
+    parallel: int = 4
+    """Requests that are on their way at once."""
+
+    def __post_init__(self) -> None:
+        """Raise InputError if a value is invalid."""
+        normalize_endpoint(self.url)
+        validate_source_name(self.source_name)
+
+        if not 1 <= self.parallel <= MAX_PARALLEL:
+            raise InputError(
+                f"Cannot send {self.parallel} requests at once: choose 1 to {MAX_PARALLEL}."
+            )
+
+        for name in ("input_price", "output_price", "budget"):
+            value = getattr(self, name)
+            # Written so that NaN is refused, too.
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} is {value}: it must be 0 or more.")
+
+        if self.budget is not None and not (self.input_price or self.output_price):
+            raise InputError(
+                "A budget needs the input and output prices of the language model, per million "
+                "tokens."
+            )
+
+    @property
+    def source_name(self) -> str:
+        """What its suggestions are called."""
+        return self.source or self.model
+
+    def cost(self, input_tokens: int, output_tokens: int) -> float:
+        """Return the price of so many tokens."""
+        input_cost = self.input_price * input_tokens
+        output_cost = self.output_price * output_tokens
+        return (input_cost + output_cost) / _PRICED_TOKENS
+
+
+class StopReason(StrEnum):
+    """Why a run ended."""
+
+    DONE = "done"
+    """There is nothing left to ask about."""
+    LIMIT = "limit"
+    """The number of items was limited."""
+    BUDGET = "budget"
+    STOPPED = "stopped"
+    """The caller stopped it, or the source was removed."""
+
+
+@dataclass(frozen=True)
+class SuggestionRun:
+    """What a run did."""
+
+    source: str
+    suggested: int
+    """Items that got a suggestion."""
+    paid: int
+    """Items that the model was asked about."""
+    cached: int
+    """Items whose text had a stored reply."""
+    invalid: int
+    """Items about which the reply named no class."""
+    refused: int
+    """Items whose text the server refused. They are not sent again with the same prompt."""
+    stop_reason: StopReason
+    usage: ModelUsage
+    """What the model has used in this campaign, with all earlier runs."""
+    remaining_budget: float | None
+
+
+def require_texts(settings: Settings) -> None:
+    """Refuse campaigns whose items are no texts.
+
+    Raises:
+        InputError: a language model cannot read the items.
+    """
+    if settings.kind != ItemKind.TEXT:
+        raise InputError(
+            f"The items of this campaign are {settings.kind}s: only texts can be sent to a "
+            "language model."
+        )
+
+
+def ask_language_model(
+    database: Database,
+    repository: CampaignRepository,
+    settings: Settings,
+    model: LanguageModel,
+    *,
+    who: str,
+    limit: int | None = None,
+    only_urgent: bool = False,
+    again: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    stop: threading.Event | None = None,
+    client: ChatClient | None = None,
+) -> SuggestionRun:
+    """Ask a language model about the items that it has said nothing about.
+
+    Args:
+        database: the campaign's database.
+        repository: the campaign's rows in it.
+        settings: the campaign's settings. The instructions are part of the prompt.
+        model: the language model.
+        who: the name for the history.
+        limit: the number of items to ask about at most.
+        only_urgent: ask only about items that measure the model or that annotators get next.
+        again: ask about all items, after the descriptions or instructions have changed. Replies to
+            the same prompt are still not paid for twice.
+        progress: called with the number of items done and of all.
+        stop: set to end the run early. Requests that are on their way are waited for, and none is
+            sent again.
+        client: sends the requests. Default: one for the address of the model.
+
+    Raises:
+        InputError: the items are no texts, or the name belongs to predictions of a file.
+        ServerError: the server refuses requests. What was stored stays.
+        ServerUnavailableError: the server cannot be reached.
+    """
+    require_texts(settings)
+    client = client or ChatClient(model.url, model.model, needs_limit=model.budget is not None)
+
+    with database.writing() as connection:
+        source = _register_source(repository, connection, model, client.url, who)
+    with database.reading() as connection:
+        prompt = build_prompt(
+            repository.classes.names(connection),
+            repository.descriptions.all(connection),
+            settings.instructions,
+        )
+        items = repository.suggestions.items_to_ask(
+            connection, source, only_urgent=only_urgent, again=again
+        )
+
+    run = _Run(database, repository, model, source, prompt, client, again)
+    return run.execute(items, limit, progress, stop or threading.Event())
+
+
+def _register_source(
+    repository: CampaignRepository,
+    connection: Connection,
+    model: LanguageModel,
+    url: str,
+    who: str,
+) -> Source:
+    """Store what is known of a language model, and return it as a source."""
+    for existing in repository.suggestions.sources(connection):
+        is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
+        if existing.name == model.source_name and not is_same_kind:
+            raise InputError(
+                f"{existing.name!r} is already the name of {existing.kind} from a file: give the "
+                f"language model another name."
+            )
+
+    # Never the key, which is in the environment only.
+    detail = {
+        "url": url,
+        "model": model.model,
+        "input_price": model.input_price,
+        "output_price": model.output_price,
+        "budget": model.budget,
+    }
+    source = Source(model.source_name, SourceKind.LANGUAGE_MODEL, detail)
+    return repository.suggestions.write_source(connection, source, who)
+
+
+@dataclass
+class _Counts:
+    """What a run has done so far."""
+
+    suggested: int = 0
+    paid: int = 0
+    cached: int = 0
+    invalid: int = 0
+    refused: int = 0
+
+    @property
+    def done(self) -> int:
+        return self.paid + self.cached + self.refused
+
+
+@dataclass
+class _Refusals:
+    """Texts in a row that the server refused, and whether it has ever replied."""
+
+    has_replied: bool
+    """If not, it is the request that is refused, not the text."""
+    texts: list[list[StoredItem]] = field(default_factory=list)
+
+
+_Pending: TypeAlias = dict[Future[ChatReply], tuple[list[StoredItem], float]]
+"""The items that a request on its way is about, and what it may cost."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One run over the items that a language model is to be asked about.
+
+    Requests are sent by threads. Only the thread that executes the run uses the database.
+    """
+
+    database: Database
+    repository: CampaignRepository
+    model: LanguageModel
+    source: Source
+    prompt: Prompt
+    client: ChatClient
+    again: bool
+    """Whether items with a suggestion are asked about, too."""
+
+    def execute(
+        self,
+        items: Sequence[StoredItem],
+        limit: int | None,
+        progress: Callable[[int, int], None] | None,
+        stop: threading.Event,
+    ) -> SuggestionRun:
+        """Use stored replies, then ask about the other items."""
+        # Stored replies first: they cost nothing, and count against no limit.
+        counts = _Counts()
+        waiting = self._use_stored_replies(items, counts)
+        reason = StopReason.DONE
+        if limit is not None and len(waiting) > limit:
+            waiting = waiting[:limit]
+            reason = StopReason.LIMIT
+
+        total = counts.done + sum(len(same_text) for same_text in waiting)
+        refusals = _Refusals(has_replied=self._usage().replies > 0)
+        pending: _Pending = {}
+        queue = deque(waiting)
+
+        # Threads only wait for the network, so they are cheap. Leaving the block waits for them.
+        with ThreadPoolExecutor(self.model.parallel, thread_name_prefix="teeter-chat") as pool:
+            try:
+                while queue or pending:
+                    stop_reason = self._send_requests(pool, queue, pending, stop)
+                    if stop_reason is not None:
+                        reason = stop_reason
+                        queue.clear()
+
+                    finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        same_text, _ = pending[future]
+                        # An error ends the run. The others are waited for below.
+                        is_registered = self._take_reply(future, same_text, counts, refusals)
+                        del pending[future]
+                        if not is_registered:
+                            reason = StopReason.STOPPED
+                            queue.clear()
+                    if progress is not None:
+                        progress(counts.done, total)
+            except ServerUnavailableError:
+                self._store_finished(pending, counts)
+                # No further attempt was made, so the server may well be available.
+                if not stop.is_set():
+                    raise
+                reason = StopReason.STOPPED
+            except BaseException as error:
+                # Ctrl-C, while a server that hangs is asked again and again.
+                if not isinstance(error, Exception):
+                    stop.set()
+                self._store_finished(pending, counts)
+                raise
+
+        self._store_refusals(refusals, counts)
+        return self._summarize(counts, reason)
+
+    def _send_requests(
+        self,
+        pool: ThreadPoolExecutor,
+        queue: deque[list[StoredItem]],
+        pending: _Pending,
+        stop: threading.Event,
+    ) -> StopReason | None:
+        """Move texts from ``queue`` to ``pending``, as many as may be asked about at once.
+
+        Returns:
+            Why no more requests are to be sent, or None to continue.
+        """
+        while queue and len(pending) < self.model.parallel:
+            if stop.is_set():
+                return StopReason.STOPPED
+
+            expected = self._expected_cost(queue[0][0])
+            reserved = sum(cost for _, cost in pending.values())
+            if not self._is_affordable(reserved + expected):
+                # A cheaper reply than expected may leave room for the next request.
+                return None if pending else StopReason.BUDGET
+
+            same_text = queue.popleft()
+            future = pool.submit(self.client.ask, self.prompt, same_text[0].content or "", stop)
+            pending[future] = (same_text, expected)
+
+        return None
+
+    def _summarize(self, counts: _Counts, reason: StopReason) -> SuggestionRun:
+        usage = self._usage()
+        remaining = None
+        if self.model.budget is not None:
+            remaining = max(0.0, self.model.budget - usage.cost)
+
+        return SuggestionRun(
+            source=self.source.name,
+            suggested=counts.suggested,
+            paid=counts.paid,
+            cached=counts.cached,
+            invalid=counts.invalid,
+            refused=counts.refused,
+            stop_reason=reason,
+            usage=usage,
+            remaining_budget=remaining,
+        )
+
+    def _use_stored_replies(
+        self, items: Sequence[StoredItem], counts: _Counts
+    ) -> list[list[StoredItem]]:
+        """Store suggestions whose replies are known; return the other items, grouped by text."""
+        items_by_digest: dict[str, list[StoredItem]] = {}
+        for item in items:
+            digest = self.prompt.digest(self.model.model, item.content or "")
+            items_by_digest.setdefault(digest, []).append(item)
+
+        with self.database.reading() as connection:
+            replies = self.repository.suggestions.find_replies(connection, items_by_digest)
+
+        label_by_item: dict[StoredItem, str] = {}
+        without_class = []
+        for digest, label in replies.items():
+            for item in items_by_digest.pop(digest):
+                counts.cached += 1
+                if label is None:
+                    without_class.append(item)
+                else:
+                    label_by_item[item] = label
+        counts.invalid += len(without_class)
+        # A server looks for items every few seconds, and must not lock the database each time.
+        if label_by_item or (self.again and without_class):
+            with self.database.writing() as connection:
+                suggestions = [
+                    Suggestion(item.item_id, label_by_item[item])
+                    for item in self._unchanged(connection, list(label_by_item))
+                ]
+                self.repository.suggestions.write(connection, self.source, suggestions)
+                # What it said in reply to an earlier prompt.
+                unchanged = self._unchanged(connection, without_class)
+                self.repository.suggestions.withdraw(connection, self.source, unchanged)
+            counts.suggested += len(suggestions)
+
+        return list(items_by_digest.values())
+
+    def _unchanged(self, connection: Connection, items: Sequence[StoredItem]) -> list[StoredItem]:
+        """Return the items that still have the text that a reply is about.
+
+        Called in the transaction that stores the reply, so that no text can change in between.
+        """
+        stored = self.repository.items.by_id(connection, [item.item_id for item in items])
+        return [item for item in items if stored[item.item_id].digest == item.digest]
+
+    def _expected_cost(self, item: StoredItem) -> float:
+        """Return what a request may cost at most."""
+        input_tokens = estimate_input_tokens(self.prompt, item.content or "")
+        return self.model.cost(input_tokens, MAX_REPLY_TOKENS)
+
+    def _is_affordable(self, cost: float) -> bool:
+        """Return whether the budget has room for more requests of this cost."""
+        if self.model.budget is None:
+            return True
+        # Read each time: another process may pay from the same budget.
+        return self._usage().cost + cost <= self.model.budget
+
+    def _take_reply(
+        self,
+        future: Future[ChatReply],
+        same_text: list[StoredItem],
+        counts: _Counts,
+        refusals: _Refusals,
+    ) -> bool:
+        """Store the reply about a text, or note that the server refuses the text.
+
+        Returns:
+            False if the source was removed.
+        """
+        try:
+            reply = future.result()
+        except TextRefusedError:
+            refusals.texts.append(same_text)
+            if not refusals.has_replied or len(refusals.texts) >= MAX_REFUSALS:
+                raise
+            return True
+
+        refusals.has_replied = True
+        is_registered = self._store(same_text, reply, counts)
+        # A server that replies to the next text has refused the others for what they say.
+        self._store_refusals(refusals, counts)
+        return is_registered
+
+    def _store_refusals(self, refusals: _Refusals, counts: _Counts) -> None:
+        """Store that texts were refused, so that they are not sent at every run."""
+        for same_text in refusals.texts:
+            digest = self.prompt.digest(self.model.model, same_text[0].content or "")
+            nothing = ModelReply(digest, None, 0, 0, 0.0)
+            with self.database.writing() as connection:
+                self.repository.suggestions.add_reply(connection, self.source, nothing)
+                unchanged = self._unchanged(connection, same_text)
+                self.repository.suggestions.withdraw(connection, self.source, unchanged)
+            counts.refused += len(same_text)
+        refusals.texts.clear()
+
+    def _store(self, same_text: Sequence[StoredItem], reply: ChatReply, counts: _Counts) -> bool:
+        """Store a reply with its suggestions, in one transaction.
+
+        Returns:
+            False if only the reply was stored, because the source was removed.
+        """
+        cost = self.model.cost(reply.input_tokens, reply.output_tokens)
+        stored = ModelReply(
+            digest=self.prompt.digest(self.model.model, same_text[0].content or ""),
+            label=reply.label,
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+            cost=cost,
+        )
+        suggestions: list[Suggestion] = []
+
+        # Together, so that a reply that was paid for never lacks its suggestion.
+        with self.database.writing() as connection:
+            repository = self.repository.suggestions
+            repository.add_reply(connection, self.source, stored)
+            is_registered = repository.is_registered(connection, self.source)
+            # A reply says nothing about a text that was changed meanwhile.
+            unchanged = self._unchanged(connection, same_text)
+            if reply.label is not None:
+                suggestions = [Suggestion(item.item_id, reply.label) for item in unchanged]
+            if is_registered:
+                repository.write(connection, self.source, suggestions)
+            if is_registered and reply.label is None:
+                repository.withdraw(connection, self.source, unchanged)
+
+        counts.paid += 1
+        if is_registered:
+            counts.suggested += len(suggestions)
+        if reply.label is None:
+            counts.invalid += 1
+        return is_registered
+
+    def _store_finished(self, pending: _Pending, counts: _Counts) -> None:
+        """Wait for requests on their way, and store the replies that come: they are paid for."""
+        wait(pending)
+        for future, (same_text, _) in pending.items():
+            if future.exception() is None:
+                self._store(same_text, future.result(), counts)
+
+    def _usage(self) -> ModelUsage:
+        with self.database.reading() as connection:
+            return self.repository.suggestions.usage(connection, self.source)

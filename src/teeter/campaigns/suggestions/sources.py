@@ -1,0 +1,599 @@
+"""Suggestions of other models: read from a file, measured on control items, and shown to people.
+
+A suggestion is never a label. It is shown on picked items only: control, audit and shared items are
+always answered blind, so that models and annotators are measured on answers that no suggestion
+influenced. One in ten picked items is answered blind, too. If annotators agree with suggestions
+more often where they see them than where they do not, suggestions influence them; the team page
+shows both shares.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from teeter.base.registry import did_you_mean
+from teeter.base.seeds import stream_seed
+from teeter.campaigns.enums import AnswerKind, PickArm
+from teeter.campaigns.items.item import refuse_frame, require_printable
+from teeter.campaigns.learning.prior import CLASS_NAMES
+from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
+from teeter.campaigns.review.snapshot import CampaignSnapshot, read_snapshot
+from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.store import (
+    CampaignRepository,
+    Connection,
+    Database,
+    ModelUsage,
+    ShownSuggestion,
+    Source,
+    SourceKind,
+    Suggestion,
+)
+from teeter.campaigns.store.location import as_class_name
+from teeter.data.file_checks import require_file
+from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.data.table_files import TABLE_SUFFIXES, is_missing, read_table
+from teeter.errors import InputError
+
+__all__ = [
+    "BLIND_SHARE",
+    "PredictionImport",
+    "SourceReport",
+    "is_answered_blind",
+    "measure_sources",
+    "parse_predictions",
+    "rank_sources",
+    "read_predictions",
+    "store_predictions",
+    "validate_source_name",
+    "visible_suggestions",
+]
+
+BLIND_SHARE = 0.1
+"""The share of picked items that are shown without their suggestion, to compare with the others."""
+
+MAX_SOURCE_NAME = 80
+"""Characters of the name of a source, which stands on the page."""
+
+_ID_COLUMNS = ("id", "item", "item_id", "ids")
+_LABEL_COLUMNS = ("label", "class", "prediction", "predicted", "suggestion")
+_PROBABILITY_COLUMNS = ("probability", "confidence", "score", "p")
+
+_SUM_TOLERANCE = 0.02
+"""How far the sum of rounded probabilities may be from 1."""
+
+
+# Reading predictions
+
+
+def read_predictions(path: Path, classes: Sequence[str]) -> list[Suggestion]:
+    """Return the predictions in a file.
+
+    A table (.csv, .parquet) or JSON lines (.jsonl) with an ``id``, and either a ``label`` with an
+    optional ``probability``, or the probability of every class: in columns named after the
+    classes, or in an object ``probabilities``.
+
+    Args:
+        path: the file.
+        classes: the classes of the campaign.
+
+    Raises:
+        FileError: the file cannot be read.
+        InputError: it has no ids or no predictions, a probability is no number from 0 to 1, or
+            those of a row do not cover the classes or do not add up to 1.
+    """
+    file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of predictions")
+
+    if file.suffix.lower() in JSONL_SUFFIXES:
+        objects = list(read_json_objects(file))
+        rows = [fields for _, fields in objects]
+        places = [f"line {line}" for line, _ in objects]
+    else:
+        table = read_table(file)
+        places = [table.place(number) for number in range(len(table))]
+        columns = {name: table.texts(name) for name in table.columns}
+        # As dictionaries, like JSON lines, so that both are read the same way.
+        rows = []
+        for number in range(len(table)):
+            rows.append({name: cells[number] for name, cells in columns.items()})
+
+    return parse_predictions(rows, classes, origin=path.name, places=places)
+
+
+def parse_predictions(
+    rows: Iterable[Mapping[str, Any]],
+    classes: Sequence[str],
+    *,
+    origin: str = "the predictions",
+    places: Sequence[str] | None = None,
+) -> list[Suggestion]:
+    """Return rows of predictions as suggestions. Rows without a prediction are left out.
+
+    Args:
+        rows: as in ``read_predictions``.
+        classes: the classes of the campaign.
+        origin: where they come from, for errors.
+        places: where each row is in a file, such as ``line 7``. By default rows are counted from 1.
+
+    Raises:
+        InputError: a row has no id or no prediction that can be read, or an item occurs twice.
+    """
+    refuse_frame(rows)
+    suggestions: dict[str, Suggestion] = {}
+    for number, row in enumerate(rows, start=1):
+        place = f"row {number}" if places is None else places[number - 1]
+        place = f"{place} of {origin}"
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"There is a {type(row).__name__} in {place}: give a dictionary with id and label."
+            )
+        item = _find_value(row, _ID_COLUMNS)
+        if item is None:
+            raise InputError(
+                f"{place[0].upper()}{place[1:]} has no item id, which must be in a column called "
+                f"'id'. Its columns are: {', '.join(map(str, row)) or 'none'}."
+            )
+
+        item_id = str(item)
+        if item_id in suggestions:
+            raise InputError(f"{origin} has two predictions for the item {item_id!r}: keep one.")
+
+        predicted = _parse_prediction(row, classes, place)
+        if predicted is not None:
+            label, probability = predicted
+            suggestions[item_id] = Suggestion(item_id, label, probability)
+
+    if not suggestions:
+        raise InputError(f"There are no predictions in {origin}.")
+    return list(suggestions.values())
+
+
+def _find_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return the first value under one of some names; None if all are missing or empty."""
+    by_name = {str(name).strip().lower(): value for name, value in row.items()}
+    for name in names:
+        value = by_name.get(name)
+        if not _is_missing_value(value):
+            return value
+    return None
+
+
+def _is_missing_value(value: Any) -> bool:
+    """Return whether a value is None, NaN, or a text that stands for a missing value."""
+    if isinstance(value, str):
+        return is_missing(value)
+    # The only value that differs from itself. Data frames use it for empty cells.
+    return value is None or (isinstance(value, float | np.floating) and bool(value != value))
+
+
+def _parse_prediction(
+    row: Mapping[str, Any], classes: Sequence[str], place: str
+) -> tuple[str, float | None] | None:
+    """Return the class of a row and its probability; None if the row predicts nothing."""
+    label = _find_value(row, _LABEL_COLUMNS)
+    if label is not None:
+        probability = _find_value(row, _PROBABILITY_COLUMNS)
+        if probability is None:
+            return as_class_name(label), None
+        return as_class_name(label), _parse_probability(probability, place)
+
+    given = row.get("probabilities")
+    if isinstance(given, str) and not is_missing(given):
+        given = _parse_json_object(given, place)
+    has_columns = not isinstance(given, Mapping)
+    by_class: Mapping[Any, Any] = given if isinstance(given, Mapping) else row
+
+    renamed = _match_classes(tuple(by_class), tuple(classes))
+    probabilities = {}
+    for key, value in by_class.items():
+        name = renamed.get(key, str(key))
+        is_class = not has_columns or key in renamed
+        if is_class and not _is_missing_value(value):
+            probabilities[name] = _parse_probability(value, place)
+    if probabilities:
+        _require_distribution(probabilities, classes if has_columns else (), place)
+        best = max(probabilities, key=probabilities.__getitem__)
+        return best, probabilities[best]
+
+    # An empty cell says that a model has no opinion. Without such a column, the file is another.
+    columns = {str(name).strip().lower() for name in row}
+    if columns.isdisjoint((*_LABEL_COLUMNS, "probabilities", *(c.lower() for c in classes))):
+        raise InputError(
+            f"Cannot find a prediction in {place}: put it in a column called label, or add a "
+            f"column named after each class. The columns are {', '.join(map(str, row))}."
+        )
+    return None
+
+
+@lru_cache(maxsize=32)
+def _match_classes(keys: tuple[Any, ...], classes: tuple[str, ...]) -> dict[Any, str]:
+    """Return the class that each key names, whatever its case where only one class fits."""
+    # Cached, because all rows of a table have the same keys.
+    classes_by_fold: dict[str, list[str]] = {}
+    for name in classes:
+        classes_by_fold.setdefault(name.casefold(), []).append(name)
+    n_keys = Counter(str(key).strip().casefold() for key in keys)
+
+    matched = {key: key for key in keys if key in classes}
+    for key in keys:
+        folded = str(key).strip().casefold()
+        same = classes_by_fold.get(folded, [])
+        if key not in matched and len(same) == n_keys[folded] == 1:
+            matched[key] = same[0]
+    return matched
+
+
+def _require_distribution(
+    probabilities: Mapping[str, float], classes: Sequence[str], place: str
+) -> None:
+    """Check that probabilities cover the classes and add up to 1.
+
+    Raises:
+        InputError: they do not.
+    """
+    missing = [name for name in classes if name not in probabilities]
+    if missing:
+        raise InputError(
+            f"There is no probability of {missing[0]!r} in {place}: give the probability of every "
+            f"class, or of none."
+        )
+
+    total = sum(probabilities.values())
+    if abs(total - 1) > _SUM_TOLERANCE:
+        raise InputError(
+            f"The probabilities in {place} add up to {total:.3g}: they must add up to 1. If they "
+            f"are scores of another kind, give only the label."
+        )
+
+
+def _parse_json_object(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InputError(f"The probabilities in {place} are not a JSON object.") from None
+
+
+def _parse_probability(value: Any, place: str) -> float:
+    try:
+        probability = float(value)
+    except (TypeError, ValueError):
+        probability = math.nan
+    if not 0 <= probability <= 1:
+        raise InputError(
+            f"The probability {value!r} in {place} must be a number from 0 to 1. If the column "
+            f"holds scores of another kind, leave it out."
+        )
+    return probability
+
+
+# Storing predictions
+
+
+@dataclass(frozen=True)
+class PredictionImport:
+    """What became of a set of predictions."""
+
+    source: str
+    stored: int
+    unknown_items: int
+    """Predictions for items that the campaign does not have."""
+    unknown_labels: dict[str, int] = field(default_factory=dict)
+    """Predicted classes that the campaign does not have, and how often they occur."""
+    missing: int = 0
+    """Items of the campaign without a prediction of this source."""
+
+
+def store_predictions(
+    database: Database,
+    repository: CampaignRepository,
+    predictions: Sequence[Suggestion],
+    source_name: str,
+    *,
+    who: str,
+    detail: Mapping[str, Any] | None = None,
+) -> PredictionImport:
+    """Store predictions as suggestions of a source, in place of its earlier ones.
+
+    Predictions about unknown items or classes are left out and counted.
+
+    Raises:
+        InputError: not a single prediction is about an item and a class of the campaign, or the
+            name belongs to a language model.
+    """
+    name = validate_source_name(source_name)
+
+    with database.writing() as connection:
+        item_ids = {item.item_id for item in repository.items.all(connection)}
+        aliases = repository.items.aliases(connection)
+        classes = set(repository.classes.names(connection))
+        former_names = repository.classes.former_names(connection)
+
+        usable: dict[str, Suggestion] = {}
+        unknown_items = 0
+        unknown_labels: dict[str, int] = {}
+        for prediction in predictions:
+            # A duplicate that was skipped is known under the id of the stored item.
+            item = aliases.get(prediction.item, prediction.item)
+            label = former_names.get(prediction.label, prediction.label)
+            if item not in item_ids:
+                unknown_items += 1
+            elif label not in classes:
+                unknown_labels[label] = unknown_labels.get(label, 0) + 1
+            else:
+                usable[item] = Suggestion(item, label, prediction.probability)
+
+        if not usable:
+            raise InputError(
+                _explain_unusable(predictions, item_ids, sorted(classes), unknown_labels)
+            )
+
+        for existing in repository.suggestions.sources(connection):
+            if existing.name == name and existing.kind is not SourceKind.PREDICTIONS:
+                raise InputError(
+                    f"{name!r} is already the name of a {existing.kind}: give the predictions "
+                    f"another name."
+                )
+
+        # Replaced as a whole: what a model no longer predicts must not stay behind.
+        source = Source(name, SourceKind.PREDICTIONS, dict(detail or {}))
+        source = repository.suggestions.write_source(connection, source, who)
+        repository.suggestions.clear(connection, source)
+        repository.suggestions.write(connection, source, list(usable.values()))
+
+    return PredictionImport(
+        name, len(usable), unknown_items, unknown_labels, len(item_ids) - len(usable)
+    )
+
+
+def validate_source_name(name: str) -> str:
+    """Return the name of a source without spaces around it.
+
+    Raises:
+        InputError: it is blank, too long, cannot be displayed, or stands for the class names.
+    """
+    stripped = name.strip()
+    require_printable(stripped, "name of a source")
+    if not stripped or len(stripped) > MAX_SOURCE_NAME or stripped == CLASS_NAMES:
+        raise InputError(
+            f"{name!r} cannot be the name of a source: give 1 to {MAX_SOURCE_NAME} characters, "
+            f"and not {CLASS_NAMES!r}."
+        )
+    return stripped
+
+
+def _explain_unusable(
+    predictions: Sequence[Suggestion],
+    item_ids: set[str],
+    classes: Sequence[str],
+    unknown_labels: Mapping[str, int],
+) -> str:
+    """Return why no prediction can be used: wrong ids, or wrong classes."""
+    if unknown_labels:
+        label = next(iter(unknown_labels))
+        return (
+            f"No prediction names a class of the campaign: there is no class {label!r}. "
+            f"{did_you_mean(label, classes)}"
+        )
+    given = predictions[0].item
+    stored = next(iter(sorted(item_ids)), None)
+    example = "it has no items" if stored is None else f"its ids look like {stored!r}"
+    return (
+        f"No prediction is for an item of the campaign: the campaign has no item {given!r}; "
+        f"{example}."
+    )
+
+
+# Measuring sources
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """A source of suggestions, and how often annotators agree with it."""
+
+    name: str
+    kind: SourceKind
+    detail: Mapping[str, Any]
+    items: int
+    """Items that it has said something about, without withdrawn ones."""
+    accuracy: AccuracyEstimate | None
+    """Share of its suggestions on control and audit items that equal the label.
+
+    Annotators did not see them there.
+    """
+    shown: AccuracyEstimate | None
+    """Share of labels on picked items that equal the suggestion, where it stood on the page."""
+    blind: AccuracyEstimate | None
+    """The same where it did not."""
+    usage: ModelUsage | None = None
+    """What a language model has used."""
+
+    @property
+    def remaining_budget(self) -> float | None:
+        """What a language model may still cost; None without a budget."""
+        budget = self.detail.get("budget")
+        if budget is None or self.usage is None:
+            return None
+        return max(0.0, float(budget) - self.usage.cost)
+
+
+def visible_suggestions(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    reports: Sequence[SourceReport],
+    row_ids: Sequence[int],
+) -> dict[str, Suggestion]:
+    """Return the suggestion to show with each picked item, of the best source that has one.
+
+    Items that are to be answered blind are left out. The caller leaves out control, audit and
+    shared items, too.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        settings: the campaign's settings.
+        reports: the sources with their measured accuracy.
+        row_ids: the row ids of the items.
+
+    Returns:
+        By item id.
+    """
+    if not reports:
+        return {}
+
+    # One suggestion per item: several would be a vote, which only consensus may hold.
+    ranked = rank_sources(reports)
+    by_item = repository.suggestions.for_items(connection, row_ids)
+    visible = {}
+    for item, by_source in by_item.items():
+        if not is_answered_blind(item, settings.seed):
+            best = next(name for name in ranked if name in by_source)
+            visible[item] = by_source[best]
+    return visible
+
+
+def is_answered_blind(item: str, seed: int) -> bool:
+    """Return whether a picked item is shown without a suggestion, to measure their influence.
+
+    The item's id alone decides, so that the answer never changes.
+    """
+    # 53 bits fill a float exactly: a uniform number in [0, 1).
+    drawn = stream_seed(seed, "blind", item) % 2**53 / 2**53
+    return drawn < BLIND_SHARE
+
+
+def measure_sources(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    snapshot: CampaignSnapshot | None = None,
+) -> list[SourceReport]:
+    """Return all sources with their measured accuracy, oldest first.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        settings: the campaign's settings.
+        snapshot: its answers, if they were read before.
+    """
+    sources = repository.suggestions.sources(connection)
+    if not sources:
+        return []
+
+    snapshot = snapshot or read_snapshot(repository, connection, settings)
+    snapshot = snapshot.without_withdrawn()
+    random_items = repository.picks.control_items(connection)
+    random_items |= repository.items.audit_set(connection)
+    # Random items of what was left are no sample of all, and no picks of the strategy either.
+    finish_items = repository.picks.items_of_arm(connection, PickArm.FINISH)
+    shown = repository.suggestions.shown_with_live_answers(connection)
+
+    reports = []
+    for source in sources:
+        suggested = {
+            suggestion.item: suggestion.label
+            for suggestion in repository.suggestions.of_source(connection, source)
+        }
+        usage = None
+        if source.kind is SourceKind.LANGUAGE_MODEL:
+            usage = repository.suggestions.usage(connection, source)
+        reports.append(
+            _measure_source(
+                source,
+                suggested,
+                snapshot=snapshot,
+                random_items=random_items,
+                finish_items=finish_items,
+                shown=shown,
+                usage=usage,
+            )
+        )
+    return reports
+
+
+def _measure_source(
+    source: Source,
+    suggested: Mapping[str, str],
+    *,
+    snapshot: CampaignSnapshot,
+    random_items: set[str],
+    finish_items: set[str],
+    shown: Mapping[tuple[str, str], ShownSuggestion],
+    usage: ModelUsage | None,
+) -> SourceReport:
+    """Compare the suggestions of a source with labels and answers."""
+    shown_items = {item for item, _ in shown}
+    labels = snapshot.labels
+    imported = _imported_items(snapshot)
+    measured = [
+        item
+        for item in random_items
+        if item in labels and item in suggested and item not in shown_items | imported
+    ]
+    right = sum(labels[item] == suggested[item] for item in measured)
+
+    # Pairs of what was suggested and what the annotator answered, on picked items.
+    shown_pairs = []
+    blind_pairs = []
+    for answer in snapshot.answers:
+        is_label = answer.kind is AnswerKind.LABEL and answer.annotator != IMPORTED
+        if not is_label or answer.item in random_items | finish_items:
+            continue
+
+        visible = shown.get((answer.item, answer.annotator))
+        if visible is not None and visible.source == source.name:
+            shown_pairs.append((visible.label, answer.label))
+        elif visible is None and answer.item in suggested:
+            blind_pairs.append((suggested[answer.item], answer.label))
+
+    return SourceReport(
+        name=source.name,
+        kind=source.kind,
+        detail=source.detail,
+        items=len(suggested),
+        accuracy=estimate_accuracy(right, len(measured)),
+        shown=_estimate_agreement(shown_pairs),
+        blind=_estimate_agreement(blind_pairs),
+        usage=usage,
+    )
+
+
+def _imported_items(snapshot: CampaignSnapshot) -> set[str]:
+    """Return items whose labels came with a file. An old model may have been trained on them."""
+    by_people = {answer.item for answer in snapshot.answers if answer.annotator != IMPORTED}
+    imported = {answer.item for answer in snapshot.answers if answer.annotator == IMPORTED}
+    return imported - by_people
+
+
+def _estimate_agreement(pairs: Sequence[tuple[str, str | None]]) -> AccuracyEstimate | None:
+    agreeing = sum(suggestion == label for suggestion, label in pairs)
+    return estimate_accuracy(agreeing, len(pairs))
+
+
+def rank_sources(reports: Sequence[SourceReport]) -> list[str]:
+    """Return the names of sources in the order in which their suggestions are shown.
+
+    By measured accuracy, with one right and one wrong answer added so that a few lucky items do not
+    decide; the newer source first where that is equal.
+    """
+
+    def sort_key(entry: tuple[int, SourceReport]) -> tuple[float, int]:
+        position, report = entry
+        right = 0
+        total = 0
+        if report.accuracy is not None:
+            right = report.accuracy.right
+            total = report.accuracy.total
+        return ((right + 1) / (total + 2), position)
+
+    ranked = sorted(enumerate(reports), key=sort_key, reverse=True)
+    return [report.name for _, report in ranked]
