@@ -18,6 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import teeter
+from server.servers import make_text_campaign, serve_campaigns
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.enums import AnswerKind
@@ -35,7 +36,6 @@ from teeter.errors import (
     ServerUnavailableError,
     UnknownItemError,
 )
-from web.servers import make_text_campaign, serve_campaigns
 
 
 class _Response:

@@ -89,7 +89,7 @@ def test_importing_the_packages_does_not_load_torch() -> None:
 def test_importing_the_server_does_not_load_torch() -> None:
     """The server leaves training to a worker process, so it need not wait for torch."""
     pytest.importorskip("fastapi")
-    run_without_torch("import teeter.web.app")
+    run_without_torch("import teeter.server.app")
 
 
 @pytest.mark.parametrize("command", ["serve", "campaign new", "bench"])

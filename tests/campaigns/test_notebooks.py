@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from server.servers import make_text_campaign, use_inline_workers
 from teeter.campaigns import notebooks
 from teeter.campaigns.notebooks import open_notebook_page
 from teeter.errors import InputError
-from teeter.web.app import make_app
-from teeter.web.auth import SecurityConfig
-from web.servers import make_text_campaign, use_inline_workers
+from teeter.server.access import SecurityConfig
+from teeter.server.app import make_app
 
 
 def headers_of(file: Path, frame_origin: str | None) -> dict[str, str]:

@@ -13,13 +13,13 @@ import pytest
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import STORES, new_place
 from campaigns.webhook_receiver import running_receiver
+from server.servers import make_image_campaign, serve_campaigns
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.integrations.webhooks import add_webhook, deliver_due, list_deliveries
 from teeter.campaigns.items.image_links import describe_missing_images
 from teeter.campaigns.store.copies import copy_to_location
 from teeter.campaigns.trust import find_untrusted, home
 from teeter.errors import FileError, InputError
-from web.servers import make_image_campaign, serve_campaigns
 
 IMAGE = "/api/v1/campaigns/digits/image"
 

@@ -15,11 +15,7 @@ from PIL import Image
 
 from campaigns.ports import ReservedPort
 from cli.conftest import Teeter
-from teeter.campaigns import Campaign
-from teeter.cli.serve import _security_config, _uvicorn_options
-from teeter.web.auth import Authenticator
-from teeter.web.connections import ConnectionLimits
-from web.servers import (
+from server.servers import (
     PATIENCE,
     TeeterServeProcess,
     connect_client,
@@ -27,6 +23,10 @@ from web.servers import (
     make_text_campaign,
     text,
 )
+from teeter.campaigns import Campaign
+from teeter.cli.serve import _security_config, _uvicorn_options
+from teeter.server.access import Authenticator
+from teeter.server.connections import ConnectionLimits
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")

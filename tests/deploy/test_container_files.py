@@ -15,7 +15,7 @@ import pytest
 
 from cli.commands import build_command
 from teeter.cli import app
-from teeter.web.auth import HEALTH_PATH
+from teeter.server.access import HEALTH_PATH
 
 yaml = pytest.importorskip("yaml")
 
@@ -143,7 +143,7 @@ def test_empty_variables_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_example_of_a_login_file_is_valid(tmp_path: Path) -> None:
-    from teeter.web.auth import read_login_config
+    from teeter.server.access import read_login_config
 
     copy = tmp_path / "login.toml"
     shutil.copy(DEPLOY / "login" / "login.example.toml", copy)

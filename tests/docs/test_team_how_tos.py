@@ -16,11 +16,11 @@ import pytest
 
 from campaigns.stores import shared_server
 from cli.commands import build_command, run_teeter
+from server.servers import TeeterServeProcess, serve_campaigns
 from teeter.campaigns import Campaign
 from teeter.campaigns.people import ROLES
 from teeter.cli import app
 from teeter.errors import StoreError
-from web.servers import TeeterServeProcess, serve_campaigns
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
 PAGES = {

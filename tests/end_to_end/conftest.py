@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, for tests with the marks of ``web.browsers``."""
-    from web.browsers import chromium
+    from server.browsers import chromium
 
     with chromium() as launched:
         yield launched

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from teeter.campaigns.campaign import Campaign, Settings
-from web.browsers import (
+from server.browsers import (
     MARKS,
     PATIENCE,
     PHONE,
@@ -24,7 +23,8 @@ from web.browsers import (
     wait_until,
     wait_until_drawn,
 )
-from web.servers import HARMFUL, TeeterServeProcess, make_image_campaign, make_text_campaign
+from server.servers import HARMFUL, TeeterServeProcess, make_image_campaign, make_text_campaign
+from teeter.campaigns.campaign import Campaign, Settings
 
 pytestmark = MARKS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from server.browsers import MARKS, check_accessibility, open_window, page_server, sync_api
+from server.servers import HARMFUL
 from teeter.campaigns.campaign import Campaign, Settings
-from web.browsers import MARKS, check_accessibility, open_window, page_server, sync_api
-from web.servers import HARMFUL
 
 pytestmark = [*MARKS, pytest.mark.slow]
 

@@ -15,15 +15,15 @@ import pytest
 
 pytest.importorskip("joserfc")
 
-from teeter.web.auth import LoginConfig, SecurityConfig
-from web.auth.mock_oidc_provider import (
+from server.access.mock_oidc_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
     MockProvider,
     running_provider,
 )
-from web.browsers import MARKS, PHONE, check_accessibility, open_window, page_server, sync_api
-from web.servers import make_text_campaign
+from server.browsers import MARKS, PHONE, check_accessibility, open_window, page_server, sync_api
+from server.servers import make_text_campaign
+from teeter.server.access import LoginConfig, SecurityConfig
 
 pytestmark = [*MARKS, pytest.mark.slow]
 

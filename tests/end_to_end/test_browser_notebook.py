@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from campaigns.ports import ReservedPort
+from server.browsers import MARKS, PATIENCE, sync_api
+from server.servers import make_text_campaign
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PATIENCE, sync_api
-from web.servers import make_text_campaign
 
 pytest.importorskip("jupyterlab")
 pytest.importorskip("ipykernel")

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
+from server.browsers import (
+    MARKS,
+    check_accessibility,
+    open_window,
+    page_server,
+    sync_api,
+    wait_until,
+)
+from server.servers import make_text_campaign
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.store import ClassDescription
-from web.browsers import MARKS, check_accessibility, open_window, page_server, sync_api, wait_until
-from web.servers import make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
 

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
+from server.browsers import (
+    MARKS,
+    PHONE,
+    check_accessibility,
+    open_window,
+    sync_api,
+    wait_until_drawn,
+)
+from server.servers import TeeterServeProcess, make_text_campaign
 from teeter.campaigns.campaign import Campaign
-from web.browsers import MARKS, PHONE, check_accessibility, open_window, sync_api, wait_until_drawn
-from web.servers import TeeterServeProcess, make_text_campaign
 
 pytestmark = [*MARKS, pytest.mark.slow]
 

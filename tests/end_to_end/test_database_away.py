@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from campaigns.postgres_server import PostgresServer, running_server
+from server.servers import TeeterServeProcess, make_text_campaign, serve_campaigns
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
-from teeter.web import campaign_tokens
-from web.servers import TeeterServeProcess, make_text_campaign, serve_campaigns
+from teeter.server.access import tokens as campaign_tokens
 
 pytestmark = pytest.mark.xdist_group("servers")
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from campaigns.history_replay import replay_answers
+from server.restartable_server import RestartableServer
 from teeter.campaigns.campaign import Campaign, Settings
-from web.restartable_server import RestartableServer
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),

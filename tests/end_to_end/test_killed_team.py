@@ -17,8 +17,8 @@ import pytest
 
 from campaigns.history_replay import replay_answers
 from campaigns.stores import new_place, stores_in_groups
+from server.restartable_server import RestartableServer
 from teeter.campaigns.campaign import Campaign, Settings
-from web.restartable_server import RestartableServer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 

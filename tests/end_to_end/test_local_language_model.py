@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from server.servers import HAM, SPAM
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.suggestions.language_model import LanguageModel
-from web.servers import HAM, SPAM
 
 PYTHON = os.environ.get("TEETER_LANGUAGE_MODEL_PYTHON")
 SCRIPT = Path(__file__).parents[2] / "examples" / "local_language_model.py"

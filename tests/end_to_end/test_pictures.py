@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from web.browsers import MARKS
+from server.browsers import MARKS
 
 pytestmark = MARKS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from web.browsers import MARKS
+from server.browsers import MARKS
 
 pytestmark = MARKS
 

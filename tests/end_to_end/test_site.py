@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from web.browsers import MARKS, PHONE, open_window, wait_until_drawn
+from server.browsers import MARKS, PHONE, open_window, wait_until_drawn
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,8 +1,8 @@
 """teeter serve: label on a page, alone or in a team.
 
 The command decides who may connect (``_security_config``), opens the port, and runs the application
-of ``teeter.web`` in uvicorn. By default only this machine can connect, and no token is needed. As
-soon as other machines can connect, everyone needs a token.
+of ``teeter.server`` in uvicorn. By default only this machine can connect, and no token is needed.
+As soon as other machines can connect, everyone needs a token.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.suggestions.language_model import LanguageModel
-    from teeter.web.auth import SecurityConfig
-    from teeter.web.tokens import Tokens
-    from teeter.web.workspace import Workspace
+    from teeter.server.access import SecurityConfig
+    from teeter.server.access.tokens import Tokens
+    from teeter.server.workspace import Workspace
 
 __all__ = ["OpenOption", "PortOption", "require_web_packages", "serve", "serve_on_this_machine"]
 
@@ -370,7 +370,7 @@ def _tokens_file(tokens: Path | None) -> Path:
 
 def _make_token(name: str, tokens: Path | None) -> None:
     """Print a new token alone to stdout, so that a script can capture it."""
-    from teeter.web.tokens import make_token
+    from teeter.server.access.tokens import make_token
 
     file = _tokens_file(tokens)
     typer.echo(make_token(file, name))
@@ -380,7 +380,7 @@ def _make_token(name: str, tokens: Path | None) -> None:
 
 
 def _remove_token(name: str, tokens: Path | None) -> None:
-    from teeter.web.tokens import remove_token
+    from teeter.server.access.tokens import remove_token
 
     file = _tokens_file(tokens)
     remove_token(file, name)
@@ -409,8 +409,8 @@ def _security_config(
         proxy: the address of a reverse proxy.
     """
     from teeter.campaigns.trust import home
-    from teeter.web.auth import EndedSessions, SecurityConfig, is_loopback, read_login_config
-    from teeter.web.tokens import server_secret
+    from teeter.server.access import EndedSessions, SecurityConfig, is_loopback, read_login_config
+    from teeter.server.access.tokens import server_secret
 
     file = tokens
     if not is_loopback(host):
@@ -440,7 +440,7 @@ def _security_config(
 
 def _read_tokens(given: list[str], file: Path | None) -> Tokens:
     """Return the tokens of ``--token`` and of a file of hashes."""
-    from teeter.web.tokens import Tokens
+    from teeter.server.access.tokens import Tokens
 
     tokens = Tokens() if file is None else Tokens.read(file)
     for text in given:
@@ -453,7 +453,7 @@ def _read_tokens(given: list[str], file: Path | None) -> Tokens:
 
 def _token_hint(host: str, tokens: Path | None) -> str | None:
     """Return why tokens are needed and how to create one; None if they are not needed."""
-    from teeter.web.auth import is_loopback
+    from teeter.server.access import is_loopback
 
     if is_loopback(host):
         if tokens is None:
@@ -749,7 +749,7 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
                 f"--proxy needs the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
             ) from None
 
-    from teeter.web.connections import ConnectionLimits, limit_connections
+    from teeter.server.connections import ConnectionLimits, limit_connections
 
     return {
         "http": limit_connections(ConnectionLimits(proxy=proxy)),
@@ -815,7 +815,7 @@ def _run(
     """
     import uvicorn
 
-    from teeter.web.app import make_app
+    from teeter.server.app import make_app
 
     host, port, *_ = listener.getsockname()
     with spinner("Starting"):

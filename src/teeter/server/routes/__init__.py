@@ -1,0 +1,1 @@
+"""One file per noun: its pages and its REST."""

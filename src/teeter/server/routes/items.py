@@ -1,0 +1,437 @@
+"""The REST API that changes a campaign: its items, its classes and its settings."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from teeter.campaigns.change_settings import change_settings
+from teeter.campaigns.descriptions import MAX_DESCRIPTION, MAX_EXAMPLES
+from teeter.campaigns.enums import ItemKind, Permission
+from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
+from teeter.campaigns.items.item import ITEM_FIELDS
+from teeter.campaigns.review.consensus import ConsensusMethod
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.store.schema import MAX_ROW_ID
+from teeter.errors import InputError, StoreError
+from teeter.server.access.permissions import current_user, get_workspace, require_permission
+from teeter.server.idempotency import Once, RequestConflictError, upload_fingerprint
+from teeter.server.schemas import AddedItems, ClassOut, ColumnOut, HistoryOut, JobStarted
+from teeter.server.service import CampaignService
+from teeter.server.uploads import save_upload
+from teeter.server.worker.requests import AddItems, ChangeItem, ItemColumns, TaskRequest
+
+__all__ = ["MAX_ITEMS", "router"]
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+
+MAX_ITEMS = 1000
+"""Items of one request. Larger sets come as a file."""
+
+_MAX_TEXT = 1_000_000
+_ADD_SECONDS = 300.0
+"""Seconds that a request waits until its items are stored."""
+
+ResultT = TypeVar("ResultT")
+
+
+def _require_shallow(fields: dict[str, Any]) -> dict[str, Any]:
+    """Refuse JSON that is nested so deeply that Python could not write it again."""
+    # The values of the fields have depth 0, as in a table.
+    parts: list[tuple[Any, int]] = [(fields, -1)]
+    while parts:
+        value, depth = parts.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"Lists and objects are nested more than {MAX_DEPTH} deep")
+        if isinstance(value, dict):
+            parts += [(part, depth + 1) for part in value.values()]
+        elif isinstance(value, list):
+            parts += [(part, depth + 1) for part in value]
+    return fields
+
+
+ShallowJson = Annotated[dict[str, Any], AfterValidator(_require_shallow)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ItemIn(_Body):
+    """An item to add: a text, a link to an image, features or columns, as the campaign has them."""
+
+    id: str | None = Field(default=None, min_length=1, max_length=4096)
+    """By default a hash of the content, or the link of the image."""
+    text: str | None = Field(default=None, max_length=_MAX_TEXT)
+    image: str | None = Field(default=None, max_length=4000)
+    """A public http or https link, which the server fetches."""
+    features: list[float] | None = Field(default=None, max_length=100_000)
+    label: str | None = Field(default=None, max_length=1000)
+    """The class, if it is known."""
+    columns: ShallowJson = Field(default_factory=dict, max_length=1000)
+    """Further values, which stay with the item. In a campaign of table rows they are the item."""
+
+
+class ItemsIn(_Body):
+    """Items to add. Items whose content the campaign already has are not added again."""
+
+    items: list[ItemIn] = Field(min_length=1, max_length=MAX_ITEMS)
+
+
+ItemId = Annotated[str, Field(min_length=1, max_length=4096)]
+Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
+
+
+class ItemChangeIn(_Body):
+    """An item, and what to change about it."""
+
+    item: ItemId
+    text: str | None = Field(default=None, max_length=_MAX_TEXT)
+    """In a campaign of table rows, the text follows from the columns."""
+    features: list[float] | None = Field(default=None, max_length=100_000)
+    """The features of the new text, if you supplied those of the other items."""
+    columns: ShallowJson | None = Field(default=None, max_length=1000)
+    """New values by column, null for a missing one. Other columns stay."""
+
+
+class ItemChanged(BaseModel):
+    """What happened to an item."""
+
+    item: str
+    changed: bool
+    """False if the item had this content and these columns before."""
+
+
+class ItemIdsIn(_Body):
+    """Ids of items."""
+
+    items: list[ItemId] = Field(min_length=1, max_length=MAX_ITEMS)
+
+
+class WithdrawIn(ItemIdsIn):
+    """Items to take out of the campaign."""
+
+    reason: str | None = Field(default=None, max_length=2000)
+
+
+class ItemsMoved(BaseModel):
+    """How many items were withdrawn or put back. Those that already were do not count."""
+
+    items: int
+
+
+class ClassChangeIn(_Body):
+    """A class, and what to change about it."""
+
+    name: str = Field(min_length=1, max_length=1000)
+    new_name: str | None = Field(default=None, min_length=1, max_length=1000)
+    description: Description | None = None
+    """What the class means; empty to remove it."""
+    examples: list[Description] | None = Field(default=None, max_length=MAX_EXAMPLES)
+
+
+class ClassIn(_Body):
+    """A class to add."""
+
+    name: str = Field(min_length=1, max_length=1000)
+
+
+class ClassesOut(BaseModel):
+    """All classes, in their order."""
+
+    classes: list[ClassOut]
+
+
+class SettingsIn(_Body):
+    """Settings to change. Settings that are left out stay as they are."""
+
+    strategy: str | None = Field(default=None, max_length=80)
+    options: ShallowJson | None = Field(default=None, max_length=50)
+    head: str | None = Field(default=None, max_length=80)
+    control: float | None = Field(default=None, ge=0, lt=1)
+    cost: float | None = Field(default=None, ge=0, le=1e12)
+    budget: float | None = Field(default=None, ge=0, le=1e15)
+    instructions: str | None = Field(default=None, max_length=20_000)
+    keys: list[Annotated[str, Field(max_length=20)]] | None = Field(default=None, max_length=100)
+    lease: float | None = Field(default=None, ge=0, le=1e6)
+    overlap: float | None = Field(default=None, ge=0, le=1)
+    people: int | None = Field(default=None, ge=2, le=1000)
+    show: list[Annotated[str, Field(max_length=1000)]] | None = Field(default=None, max_length=100)
+    consensus: ConsensusMethod | None = None
+
+
+class SettingsOut(BaseModel):
+    """The settings of a campaign."""
+
+    kind: str
+    strategy: str
+    options: dict[str, Any]
+    head: str
+    control: float
+    audit: int
+    seed: int
+    cost: float | None
+    budget: float | None
+    instructions: str
+    encoder: str | None
+    keys: list[str]
+    lease: float
+    overlap: float
+    people: int
+    show: list[str]
+    consensus: str
+    rows: bool
+    """Whether items are whole rows of a table."""
+
+
+@router.post("/items")
+def add_items(request: Request, slug: str, body: ItemsIn, once: Once) -> AddedItems:
+    """Add up to 1,000 items. They are on disk when the request returns, and are encoded afterwards.
+
+    Adding is idempotent by itself: an item whose content the campaign has is a duplicate. An item
+    that is not valid refuses the whole request. An image that cannot be fetched is left out alone,
+    and reported in ``failed_items``.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    entries = [_as_entry(item, service.campaign.settings) for item in body.items]
+    return once(service, body, _store_items, request, service, entries)
+
+
+def _as_entry(item: ItemIn, settings: Settings) -> dict[str, Any]:
+    """Return an item as ``Campaign.add`` takes it."""
+    given = item.model_dump(exclude={"columns"}, exclude_none=True)
+    if settings.has_rows:
+        _require_row(item)
+        return {**item.columns, **given}
+
+    # A path would name a file of the server.
+    is_web_link = (item.image or "").lower().startswith(("http://", "https://"))
+    if settings.kind == ItemKind.IMAGE and not is_web_link:
+        raise InputError("The image of an item must be an http or https link.")
+
+    reserved = ITEM_FIELDS & set(item.columns)
+    if reserved:
+        raise InputError(f"A column cannot be called {sorted(reserved)[0]!r}: rename the column.")
+    return {**item.columns, **given}
+
+
+def _require_row(item: ItemIn) -> None:
+    if item.text is not None or item.image is not None or item.features is not None:
+        raise InputError("The items of this campaign are rows: give them columns only.")
+    for name in ("id", "label"):
+        if name in item.columns:
+            raise InputError(f"Give {name!r} beside the columns of a row, not among them.")
+
+
+def _store_items(
+    request: Request, service: CampaignService, entries: list[dict[str, Any]]
+) -> AddedItems:
+    workspace = get_workspace(request)
+    source = workspace.temp / f"items-{secrets.token_hex(8)}.json"
+    source.write_text(json.dumps(entries))
+    try:
+        addition = AddItems(service.location, str(source), current_user(request))
+        added = _wait_for_worker(request, addition)
+    finally:
+        source.unlink(missing_ok=True)
+
+    workspace.encode_soon(service)
+    return AddedItems(**asdict(added))
+
+
+def _wait_for_worker(request: Request, task: TaskRequest[ResultT]) -> ResultT:
+    future = get_workspace(request).slow_worker.submit(task)
+    try:
+        return future.result(_ADD_SECONDS)
+    except FutureTimeoutError:
+        if future.cancel():
+            raise StoreError("The server is busy with other work: try again later.") from None
+        # It has begun, so it may still succeed: the key must not let a repeat do it again.
+        raise RequestConflictError(
+            "The server is still working on this request: check later whether it was done."
+        ) from None
+
+
+@router.patch("/item")
+def change_item(request: Request, slug: str, body: ItemChangeIn, once: Once) -> ItemChanged:
+    """Change the text, the features or columns of an item. Its answers stay.
+
+    Fields that are left out stay as they are. The history has the old content and the new one.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    changes = body.model_dump(exclude={"item"}, exclude_none=True)
+    change = ChangeItem(service.location, body.item, json.dumps(changes), current_user(request))
+    return once(service, body, _change_item, request, change)
+
+
+def _change_item(request: Request, change: ChangeItem) -> ItemChanged:
+    return ItemChanged(item=change.item, changed=_wait_for_worker(request, change))
+
+
+@router.post("/items/withdraw")
+def withdraw_items(request: Request, slug: str, body: WithdrawIn, once: Once) -> ItemsMoved:
+    """Take items out of the campaign. They keep their answers, and can be put back."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return once(service, body, _withdraw_items, service, body, current_user(request))
+
+
+def _withdraw_items(service: CampaignService, body: WithdrawIn, user: str) -> ItemsMoved:
+    moved = service.campaign.withdraw(body.items, reason=body.reason, who=user)
+    return ItemsMoved(items=moved)
+
+
+@router.post("/items/put-back")
+def put_items_back(request: Request, slug: str, body: ItemIdsIn, once: Once) -> ItemsMoved:
+    """Put withdrawn items back, with everything they had."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return once(service, body, _put_items_back, service, body, current_user(request))
+
+
+def _put_items_back(service: CampaignService, body: ItemIdsIn, user: str) -> ItemsMoved:
+    return ItemsMoved(items=service.campaign.put_back(body.items, who=user))
+
+
+@router.post("/items/file", status_code=202)
+def upload_items(
+    request: Request,
+    slug: str,
+    *,
+    file: Annotated[UploadFile, File(description="CSV, JSONL or Parquet.")],
+    text: Annotated[str, Form(max_length=1000)] = "",
+    id_column: Annotated[str, Form(max_length=200)] = "",
+    labels: Annotated[str, Form(max_length=200)] = "",
+    image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
+    once: Once,
+) -> JobStarted:
+    """Add the items of a table with all its columns, in the background.
+
+    In a campaign of table rows, the items are the rows.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    columns = ItemColumns(
+        text or None,
+        id_column or None,
+        labels or None,
+        image or None,
+        rows=service.campaign.settings.has_rows,
+    )
+    form = {"file": upload_fingerprint(file), "name": file.filename, **asdict(columns)}
+    return once(service, form, _start_upload, request, service, file, columns)
+
+
+def _start_upload(
+    request: Request, service: CampaignService, file: UploadFile, columns: ItemColumns
+) -> JobStarted:
+    workspace = get_workspace(request)
+    source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
+    adding = workspace.slow_worker.submit(
+        AddItems(service.location, str(source), current_user(request), columns)
+    )
+    adding.add_done_callback(lambda _: shutil.rmtree(source.parent, ignore_errors=True))
+    return workspace.follow_addition(service, adding)
+
+
+@router.post("/classes")
+def add_class(request: Request, slug: str, body: ClassIn, once: Once) -> ClassesOut:
+    """Add a class after the others. Labels stay as they are."""
+    service = require_permission(request, slug, Permission.MANAGE)
+
+    return once(service, body, _add_class, service, body.name, current_user(request))
+
+
+def _add_class(service: CampaignService, name: str, user: str) -> ClassesOut:
+    service.campaign.add_class(name, who=user)
+    return ClassesOut(classes=service.list_classes())
+
+
+@router.patch("/classes")
+def change_class(request: Request, slug: str, body: ClassChangeIn, once: Once) -> ClassesOut:
+    """Rename a class, or change what it means. Its labels stay.
+
+    Answers with the old name still count for the class. Fields that are left out stay.
+    """
+    service = require_permission(request, slug, Permission.MANAGE)
+    return once(service, body, _change_class, service, body, current_user(request))
+
+
+def _change_class(service: CampaignService, body: ClassChangeIn, user: str) -> ClassesOut:
+    campaign = service.campaign
+    description = None
+    if body.description is not None or body.examples is not None:
+        before = campaign.descriptions.get(body.name, ClassDescription(""))
+        description = ClassDescription(
+            before.description if body.description is None else body.description,
+            before.examples if body.examples is None else tuple(body.examples),
+        )
+
+    if body.new_name is not None:
+        campaign.rename_class(body.name, body.new_name, description=description, who=user)
+    elif description is not None:
+        campaign.describe({body.name: description}, who=user)
+    return ClassesOut(classes=service.list_classes())
+
+
+@router.get("/columns")
+def list_columns(request: Request, slug: str) -> list[ColumnOut]:
+    """List the columns that items came with, in the order of their files."""
+    service = require_permission(request, slug, Permission.REVIEW)
+    return [ColumnOut(name=column.name, type=column.type) for column in service.campaign.columns]
+
+
+@router.get("/history")
+def list_history(
+    request: Request,
+    slug: str,
+    after: Annotated[int, Query(ge=0, le=MAX_ROW_ID)] = 0,
+    count: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> HistoryOut:
+    """Return every change of the campaign, oldest first, a part at a time."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    campaign = service.campaign
+    with campaign.database.reading() as connection:
+        lines, next_after = campaign.repository.history.page(connection, after, count)
+    # Columns may have numbers and characters that the JSON of HTTP has not.
+    return HistoryOut(
+        lines=[replace_surrogates(drop_infinite(line)) for line in lines], after=next_after
+    )
+
+
+@router.get("/settings")
+def get_settings(request: Request, slug: str) -> SettingsOut:
+    """Return the settings of the campaign."""
+    return _describe_settings(require_permission(request, slug, Permission.MANAGE))
+
+
+@router.patch("/settings")
+def patch_settings(request: Request, slug: str, body: SettingsIn, once: Once) -> SettingsOut:
+    """Change settings, all of them or none. A ``cost`` or ``budget`` of null removes it."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    changes = body.model_dump(exclude_unset=True)
+    for name in sorted(set(changes) - {"cost", "budget"}):
+        if changes[name] is None:
+            raise InputError(f"{name} must have a value.")
+
+    return once(service, body, _change_settings, service, changes, current_user(request))
+
+
+def _change_settings(
+    service: CampaignService, changes: Mapping[str, Any], user: str
+) -> SettingsOut:
+    change_settings(service.campaign, changes, who=user)
+    return _describe_settings(service)
+
+
+def _describe_settings(service: CampaignService) -> SettingsOut:
+    settings = service.campaign.settings
+    values = {name: getattr(settings, name) for name in SettingsOut.model_fields}
+    values["rows"] = settings.has_rows
+    return SettingsOut(**values)

@@ -1,0 +1,327 @@
+"""The team over REST and on its pages."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import Response
+
+from teeter.campaigns.enums import Permission, Role
+from teeter.campaigns.people import ROLES
+from teeter.errors import InputError, PermissionDeniedError
+from teeter.server.access.permissions import (
+    current_session,
+    current_user,
+    get_workspace,
+    require_permission,
+)
+from teeter.server.idempotency import Once
+from teeter.server.routes.pages import QUESTIONS_ON_PAGE, open_campaign_page
+from teeter.server.schemas import (
+    AgreementOut,
+    AnswerOut,
+    ConsensusIn,
+    DecisionIn,
+    DisagreementsOut,
+    LabelMode,
+    MemberChanged,
+    MemberOut,
+    NameIn,
+    PersonIn,
+    RecentAnswer,
+    TokenOut,
+    UndoIn,
+    UndoOut,
+)
+from teeter.server.team import TeamService
+
+__all__ = [
+    "MemberAction",
+    "page_router",
+    "require_team_permission",
+    "router",
+]
+
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+
+
+def require_team_permission(request: Request, slug: str, permission: Permission) -> TeamService:
+    """Return the team of a campaign, for the user of a request.
+
+    Raises:
+        UnknownResourceError: there is no such campaign.
+        PermissionDeniedError: the user may not do this there.
+    """
+    service = require_permission(request, slug, permission)
+    return TeamService(service, current_user(request))
+
+
+# Disagreements
+
+
+@router.get("/disagreements")
+def list_disagreements(
+    request: Request, slug: str, n: Annotated[int, Query(ge=1, le=200)] = 20
+) -> DisagreementsOut:
+    """Return items that annotators disagree about, the least certain first."""
+    return require_team_permission(request, slug, Permission.DECIDE).list_disagreements(n)
+
+
+@router.post("/decisions")
+def decide(request: Request, slug: str, body: DecisionIn, once: Once) -> AnswerOut:
+    """Decide on the label of an item. The decision is on disk when the request returns."""
+    team = require_team_permission(request, slug, Permission.DECIDE)
+    return once(team.service, body, team.decide, body.item, body.label, body.comment)
+
+
+@router.get("/decisions")
+def list_recent_decisions(
+    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=100)] = 10
+) -> list[RecentAnswer]:
+    """Return your latest decisions, newest first."""
+    return require_team_permission(request, slug, Permission.DECIDE).recent_decisions(count)
+
+
+@router.post("/decisions/undo")
+def undo_decision(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
+    """Undo your last decision."""
+    team = require_team_permission(request, slug, Permission.DECIDE)
+    return once(team.service, body, team.undo_decision, body.item)
+
+
+# Members
+
+
+@router.get("/team")
+def list_members(request: Request, slug: str) -> list[MemberOut]:
+    """Return all members and others who have answered, with their pace and accuracy."""
+    return require_team_permission(request, slug, Permission.REVIEW).list_members()
+
+
+@router.post("/people", status_code=201)
+def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
+    """Add a member and return their token, which is shown only once.
+
+    The first member must be an owner. From then on, everyone needs a token. There is no
+    ``Idempotency-Key`` here, because tokens are not stored: a member can be added only once.
+    """
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    is_authenticated = current_session(request).is_authenticated
+
+    token = team.add_member(body.name, body.role, is_authenticated=is_authenticated)
+    # With the first member everybody needs a login, from the next request on.
+    get_workspace(request).campaign_tokens.refresh()
+    return token
+
+
+@router.post("/people/token")
+def replace_token(request: Request, slug: str, body: NameIn) -> TokenOut:
+    """Give a member a new token, which is shown only once. The old one no longer works."""
+    return require_team_permission(request, slug, Permission.MANAGE).replace_token(body.name)
+
+
+@router.post("/people/revoke")
+def revoke_token(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+    """Revoke the token of a member. Their sessions end."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    return once(team.service, body, team.revoke_token, body.name)
+
+
+@router.post("/people/role")
+def change_role(request: Request, slug: str, body: PersonIn, once: Once) -> MemberChanged:
+    """Give a member another role."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    return once(team.service, body, team.change_role, body.name, body.role)
+
+
+@router.post("/people/remove")
+def remove_member(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+    """Remove a member. Their answers stay, and others can get their open items."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    return once(team.service, body, team.remove_member, body.name)
+
+
+@router.post("/people/release")
+def release_items(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+    """Release the open items of an annotator to others."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    return once(team.service, body, team.release_items, body.name)
+
+
+# Agreement
+
+
+@router.get("/agreement")
+def get_agreement(request: Request, slug: str) -> AgreementOut:
+    """Return how well annotators agree: overall, by class and by pair."""
+    return require_team_permission(request, slug, Permission.REVIEW).describe_agreement()
+
+
+@router.post("/consensus")
+def choose_consensus(request: Request, slug: str, body: ConsensusIn, once: Once) -> AgreementOut:
+    """Choose how several answers become one label."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    return once(team.service, body, team.choose_consensus, body.method)
+
+
+page_router = APIRouter(include_in_schema=False)
+
+_SHOWN_ERRORS = (InputError, PermissionDeniedError)
+"""Errors that are shown on the page of the team, so that the form can be corrected."""
+
+NameField = Annotated[str, Form(max_length=80)]
+ChoiceField = Annotated[str, Form(max_length=20)]
+
+
+class MemberAction(StrEnum):
+    """What the page of the team can do with a member."""
+
+    ROLE = "role"
+    TOKEN = "token"
+    REVOKE = "revoke"
+    RELEASE = "release"
+    REMOVE = "remove"
+
+
+@page_router.get("/c/{slug}/disagreements")
+def show_disagreements(request: Request, slug: str) -> Response:
+    """Show items that annotators disagree about, one by one."""
+    page = open_campaign_page(request, slug, "disagreements", Permission.DECIDE)
+    team = TeamService(page.service, current_user(request))
+
+    listed = team.list_disagreements(QUESTIONS_ON_PAGE)
+    return page.render_labelling(
+        LabelMode.DECIDE,
+        questions=listed.disagreements,
+        recent=team.recent_decisions(),
+        waiting=listed.waiting,
+    )
+
+
+@page_router.get("/c/{slug}/team")
+def show_team(request: Request, slug: str) -> Response:
+    """Show the members of a campaign and how far they agree."""
+    return _render_team(request, slug)
+
+
+def _render_team(
+    request: Request,
+    slug: str,
+    *,
+    notice: str | None = None,
+    error: str | None = None,
+    token: TokenOut | None = None,
+) -> Response:
+    """Return the page of the team.
+
+    Args:
+        request: the request of the page.
+        slug: the campaign's name in addresses.
+        notice: what was just changed.
+        error: why a change was refused.
+        token: a new token to show.
+    """
+    page = open_campaign_page(request, slug, "team", Permission.REVIEW)
+    team = TeamService(page.service, current_user(request))
+    return page.render(
+        "team.html",
+        # The status tells programs and htmx what the page tells people.
+        status=200 if error is None else 422,
+        members=team.list_members(),
+        agreement=team.describe_agreement(),
+        sources=page.list_sources(),
+        roles=ROLES,
+        has_members=team.has_members(),
+        notice=notice,
+        error=error,
+        token=token,
+    )
+
+
+@page_router.post("/c/{slug}/people")
+def submit_member(
+    request: Request, slug: str, name: NameField = "", role: ChoiceField = Role.ANNOTATOR
+) -> Response:
+    """Add a member, and show their token."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    workspace = get_workspace(request)
+    # Without a login the user is the first member: they add themselves as the owner.
+    is_authenticated = current_session(request).is_authenticated
+
+    if not name.strip().isprintable():
+        raise InputError("The name contains characters that cannot be displayed: change it.")
+    try:
+        token = team.add_member(name, role, is_authenticated=is_authenticated)
+    except _SHOWN_ERRORS as error:
+        return _render_team(request, slug, error=str(error))
+
+    # Now, not at the next periodic check: the new member may log in at once.
+    workspace.campaign_tokens.refresh()
+    if not is_authenticated:
+        # They added themselves. From now on everyone needs a token, so they are logged in with it.
+        request.state.session = workspace.auth.log_in(token.token, "")
+    return _render_team(request, slug, token=token)
+
+
+@page_router.post("/c/{slug}/people/change")
+def change_member(
+    request: Request,
+    slug: str,
+    name: NameField = "",
+    action: ChoiceField = "",
+    role: ChoiceField = "",
+) -> Response:
+    """Change the role or token of a member, release their items, or remove them."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    try:
+        # A token is shown once, on the page that answers this request. It is in no address and no
+        # history of the browser.
+        if action == MemberAction.TOKEN:
+            return _render_team(request, slug, token=team.replace_token(name))
+        return _render_team(request, slug, notice=_change_member(team, name, action, role))
+    except _SHOWN_ERRORS as error:
+        return _render_team(request, slug, error=str(error))
+
+
+def _change_member(team: TeamService, name: str, action: str, role: str) -> str:
+    """Change a member, and return a sentence about it.
+
+    Raises:
+        InputError: there is no such action, member or role.
+        PermissionDeniedError: they are the only owner.
+    """
+    match action:
+        case MemberAction.ROLE:
+            team.change_role(name, role)
+            return f"{name} now has the role {role}."
+        case MemberAction.REVOKE:
+            team.revoke_token(name)
+            return f"The token of {name} was revoked."
+        case MemberAction.RELEASE:
+            return f"{_describe_release(team.release_items(name))}."
+        case MemberAction.REMOVE:
+            return f"{name} was removed. {_describe_release(team.remove_member(name))}."
+
+    raise InputError(f"There is no action {action!r}: choose {', '.join(MemberAction)}.")
+
+
+def _describe_release(change: MemberChanged) -> str:
+    if change.released == 1:
+        return f"1 open item of {change.name} was released"
+    return f"{change.released} open items of {change.name} were released"
+
+
+@page_router.post("/c/{slug}/consensus")
+def submit_consensus(request: Request, slug: str, method: ChoiceField = "") -> Response:
+    """Choose how several answers become one label."""
+    team = require_team_permission(request, slug, Permission.MANAGE)
+    try:
+        team.choose_consensus(method)
+    except _SHOWN_ERRORS as error:
+        return _render_team(request, slug, error=str(error))
+    return _render_team(
+        request, slug, notice=f"Several answers about an item are now combined by {method}."
+    )

@@ -1,0 +1,205 @@
+"""The thread of a server that delivers the webhooks of its campaigns."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.enums import Permission
+from teeter.campaigns.integrations.webhooks import (
+    add_webhook,
+    deliver_due,
+    get_webhook,
+    list_deliveries,
+    list_webhooks,
+    remove_webhook,
+)
+from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
+from teeter.errors import TeeterError
+from teeter.server.access.permissions import current_user, require_permission
+from teeter.server.idempotency import Once
+from teeter.server.service import CampaignService
+
+__all__ = [
+    "WebhookSender",
+    "router",
+]
+
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 1.0
+"""Seconds between two looks at the campaigns."""
+
+
+class WebhookSender:
+    """Delivers what is due, campaign by campaign, while the server runs.
+
+    Args:
+        list_services: Returns the campaigns that are open now.
+    """
+
+    def __init__(self, list_services: Callable[[], Iterable[CampaignService]]) -> None:
+        self._list_services = list_services
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the delivery that is being made. What is left is delivered next time."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_PAUSE_SECONDS):
+            for service in self._list_services():
+                if self._stopping.is_set():
+                    return
+                try:
+                    deliver_due(service.campaign)
+                except TeeterError as error:
+                    # A database that is away comes back, and its deliveries with it.
+                    logger.warning("Webhooks of %s: %s", service.name, error)
+                except Exception:
+                    # The thread serves all campaigns: one that fails must not end it.
+                    logger.exception("Webhooks of %s failed.", service.name)
+
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}/webhooks")
+
+_MAX_NUMBER = 2**31 - 1
+
+
+class WebhookIn(BaseModel):
+    """An address to send events to, public unless the server allows private addresses."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str = Field(min_length=1, max_length=2000)
+    events: list[WebhookEvent] = Field(
+        default_factory=lambda: list(WebhookEvent), min_length=1, max_length=len(WebhookEvent)
+    )
+
+
+class WebhookOut(BaseModel):
+    """A webhook."""
+
+    id: int
+    url: str
+    events: list[WebhookEvent]
+    allow_private: bool
+    created: str
+
+
+class NewWebhookOut(WebhookOut):
+    """A new webhook, with the secret that signs its events. The secret is shown only once."""
+
+    secret: str
+
+
+class DeliveryOut(BaseModel):
+    """An event that was sent, or is to be sent."""
+
+    id: int
+    webhook: int
+    event: WebhookEvent
+    created: str
+    attempts: int
+    next_attempt: str | None
+    """When delivery is tried again; None if it is not."""
+    delivered: str | None
+    given_up: str | None
+    status: int | None
+    error: str | None
+
+
+class WebhookNumberIn(BaseModel):
+    """The number of a webhook."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: int = Field(ge=1, le=_MAX_NUMBER)
+
+
+@router.get("")
+def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
+    """List the webhooks of a campaign."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(service.campaign)]
+
+
+@router.post("", status_code=201)
+def create_webhook(request: Request, slug: str, body: WebhookIn, once: Once) -> NewWebhookOut:
+    """Send events to an address from now on. The secret of the signatures is shown only once."""
+    service = require_permission(request, slug, Permission.MANAGE)
+
+    user = current_user(request)
+
+    # Without the secret, which is stored in one place only.
+    row_id = once.stored_as(int)(service, body, _add_webhook, service.campaign, body, user)
+    webhook = get_webhook(service.campaign, row_id)
+    return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
+
+
+def _add_webhook(campaign: Campaign, body: WebhookIn, user: str) -> int:
+    return add_webhook(campaign, body.url, body.events, who=user).row_id
+
+
+@router.post("/remove")
+def delete_webhook(
+    request: Request, slug: str, body: WebhookNumberIn, once: Once
+) -> list[WebhookOut]:
+    """Remove a webhook, and return those that are left."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return once(service, body, _remove_webhook, service.campaign, body.id, current_user(request))
+
+
+def _remove_webhook(campaign: Campaign, row_id: int, user: str) -> list[WebhookOut]:
+    remove_webhook(campaign, row_id, who=user)
+    return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(campaign)]
+
+
+@router.get("/deliveries")
+def get_deliveries(
+    request: Request, slug: str, count: Annotated[int, Query(ge=1, le=500)] = 50
+) -> list[DeliveryOut]:
+    """List the events that were sent or are waiting to be sent, newest first."""
+    service = require_permission(request, slug, Permission.MANAGE)
+    return [_describe_delivery(delivery) for delivery in list_deliveries(service.campaign, count)]
+
+
+def _describe(webhook: StoredWebhook) -> dict[str, Any]:
+    return {
+        "id": webhook.row_id,
+        "url": webhook.url,
+        "events": sorted(webhook.events),
+        "allow_private": webhook.allow_private,
+        "created": webhook.created,
+    }
+
+
+def _describe_delivery(delivery: StoredDelivery) -> DeliveryOut:
+    is_waiting = delivery.delivered is None and delivery.given_up is None
+    return DeliveryOut(
+        id=delivery.row_id,
+        webhook=delivery.webhook.row_id,
+        event=delivery.event,
+        created=delivery.created,
+        attempts=delivery.attempts,
+        next_attempt=delivery.next_attempt if is_waiting else None,
+        delivered=delivery.delivered,
+        given_up=delivery.given_up,
+        status=delivery.status,
+        error=delivery.error,
+    )

@@ -1,0 +1,871 @@
+"""The types of the REST API: what requests hold and what responses return.
+
+``...In`` is the body of a request. It refuses fields that it does not know, so that a misspelt one
+is noticed. All other classes are returned by the services and sent as they are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
+from teeter.campaigns.items.columns import ColumnType
+from teeter.campaigns.learning.stopping import AccuracyEstimate
+from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
+from teeter.campaigns.review.agreement import AgreementScore
+from teeter.campaigns.review.consensus import ConsensusMethod
+from teeter.campaigns.review.snapshot import PairAgreement
+from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
+from teeter.server.worker.requests import Explanation
+
+__all__ = [
+    "AddedItems",
+    "AgreementOut",
+    "AnswerIn",
+    "AnswerOut",
+    "CampaignOut",
+    "ChangedPrediction",
+    "ClassDescriptionIn",
+    "ClassOut",
+    "ConfirmationIn",
+    "ConsensusIn",
+    "CreatedCampaign",
+    "DecisionIn",
+    "DescribeIn",
+    "DisagreementOut",
+    "DisagreementsOut",
+    "EncodeIn",
+    "EncodedItems",
+    "GivenAnswer",
+    "ItemContent",
+    "ItemOut",
+    "ItemRow",
+    "ItemsOut",
+    "JobOut",
+    "JobStarted",
+    "JobState",
+    "LabelMode",
+    "LabelPageStart",
+    "LabelsOut",
+    "MemberChanged",
+    "MemberOut",
+    "ModelRound",
+    "NameIn",
+    "NamesIn",
+    "PersonIn",
+    "PickOut",
+    "PredictIn",
+    "PredictedText",
+    "PredictionsOut",
+    "PredictionsStored",
+    "ProgressOut",
+    "QuestionOut",
+    "QuestionsOut",
+    "RecentAnswer",
+    "SessionIn",
+    "SessionOut",
+    "ShareOut",
+    "ShownColumn",
+    "ShownSuggestionIn",
+    "SourceOut",
+    "SourceRemoved",
+    "SuggestIn",
+    "SuggestStarted",
+    "SuggestionOut",
+    "SuspectsOut",
+    "TokenOut",
+    "TrainedModel",
+    "UndoIn",
+    "UndoOut",
+    "UndoneAnswer",
+]
+
+
+MAX_PREDICTED_TEXTS = 1000
+"""Texts of one request for predictions."""
+
+MAX_PREDICTED_TEXT = 100_000
+"""Characters of each of these texts."""
+
+
+class _RequestBody(BaseModel, ABC):
+    """What clients send. A field that is not expected is an error, because it may be a typo."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _require_printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("a name may contain only characters that can be displayed")
+    return name
+
+
+Name = Annotated[
+    str,
+    # No space at either end.
+    Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$"),
+    AfterValidator(_require_printable),
+]
+
+ItemId = Annotated[str, Field(min_length=1, max_length=4096)]
+Label = Annotated[str, Field(max_length=1000)]
+Comment = Annotated[str, Field(max_length=10_000)]
+
+
+# Sessions
+
+
+class SessionIn(_RequestBody):
+    """The name to answer under, where no login is required."""
+
+    annotator: Name
+
+
+class SessionOut(BaseModel):
+    """Who answers, and the CSRF token that every change must send in the header X-CSRF-Token."""
+
+    annotator: str
+    csrf: str
+    needs_token: bool
+
+
+# Campaigns
+
+
+class ClassOut(BaseModel):
+    """A class, what it means, and its shortcut on the page."""
+
+    name: str
+    shortcut: str | None
+    """The keyboard shortcut; None if there are more classes than shortcuts."""
+    description: str = ""
+    examples: list[str] = Field(default_factory=list)
+    """Texts that belong to the class."""
+
+
+class CampaignOut(BaseModel):
+    """A campaign and its progress."""
+
+    slug: str
+    """The name of the campaign in URLs."""
+    name: str
+    kind: ItemKind
+    strategy: str
+    instructions: str
+    classes: list[ClassOut]
+    items: int
+    labelled: int
+    skipped: int
+    unsure: int
+    flagged: int
+    model: int
+    """The version of the newest model; 0 before the first training."""
+    news: str
+    """One sentence about work in the background; empty while nothing runs."""
+    permissions: list[Permission]
+    """What you may do in the campaign."""
+    is_team: bool
+    """Whether several people work on the campaign."""
+
+
+class CreatedCampaign(BaseModel):
+    """A campaign that was created from a file or a folder."""
+
+    slug: str
+    file: str
+    new: int
+    """Number of items in the campaign."""
+    duplicates: int
+    """Number of items that were left out because another item has the same content."""
+    labelled: int
+    """Number of items that came with a label."""
+    encoder: str | None = None
+    """Which encoder computed the features and why, in one sentence."""
+    unreadable: int = 0
+    """Number of items that could not be read. Annotators never see them."""
+    failed: int = 0
+    """Number of links whose images could not be fetched, so that their items were not added."""
+    problems: list[str] = Field(default_factory=list)
+    """Why, for the first of them."""
+    left_out_files: dict[str, int] = Field(default_factory=dict)
+    """Number of files in the folder that are no images that teeter reads, by their endings."""
+
+
+class EncodedItems(BaseModel):
+    """The result of an encoding."""
+
+    encoder: str
+    encoded: int
+    """Number of items that were encoded."""
+    unreadable: int
+    """Number of items that could not be read. Annotators never see them."""
+    sentence: str = ""
+    """Which encoder it is and why."""
+    unencoded: int = 0
+    """Number of items that are left to encode."""
+    is_switch: bool = False
+    """Whether models used the features of another encoder before."""
+    fitted_on: int = 0
+    """Number of items that the encoder learned from."""
+    is_outgrown: bool = False
+    """Whether the encoder should be fitted again, because it learned from few of the items."""
+    unreadable_items: dict[str, str] = Field(default_factory=dict)
+    """Why, by item id, for the first thousand of them."""
+
+
+class EncodeIn(_RequestBody):
+    """A switch to another encoder."""
+
+    encoder: str | None = Field(default=None, max_length=200)
+    """Name of a built-in encoder, or None to resume with the current one."""
+
+
+class PredictIn(_RequestBody):
+    """Texts to predict the classes of. They are not stored."""
+
+    texts: list[Annotated[str, Field(max_length=MAX_PREDICTED_TEXT)]] = Field(
+        min_length=1, max_length=MAX_PREDICTED_TEXTS
+    )
+
+
+class PredictedText(BaseModel):
+    """The most probable class of a text."""
+
+    label: str
+    probability: float
+    """The calibrated probability of the class."""
+
+
+class PredictionsOut(BaseModel):
+    """The predictions of a model, in the order of the texts."""
+
+    model: int
+    """The number of the model."""
+    predictions: list[PredictedText]
+
+
+class AddedItems(BaseModel):
+    """What happened to items that were added."""
+
+    new: int
+    duplicates: int
+    """Number of items whose content the campaign already had."""
+    labelled: int
+    """Number of items that got the label given with them."""
+    conflicts: int
+    """Number of items that keep another label than the one that they came with."""
+    duplicate_items: list[tuple[str, str]] = Field(default_factory=list)
+    """The first thousand duplicates: the id, and the id of the item with the same content."""
+    conflicting_items: list[tuple[str, str, str]] = Field(default_factory=list)
+    """The first thousand conflicts: the id, the label that came, and the one that stays."""
+    failed: int = 0
+    """Number of links whose images could not be fetched, so that their items were not added."""
+    problems: list[str] = Field(default_factory=list)
+    """Why, for the first of them."""
+    failed_items: list[tuple[str, str]] = Field(default_factory=list)
+    """The first thousand of these links, each with the reason."""
+
+
+class TrainedModel(BaseModel):
+    """The result of a training run."""
+
+    trained: ModelInfo | None
+    """The model; None if fewer than two classes have labels."""
+
+
+class JobStarted(BaseModel):
+    """Work that was started in the background."""
+
+    job: str
+    """The job's id, for ``GET /jobs/{job}``. Anyone who knows the id can see the result."""
+
+
+class JobState(StrEnum):
+    """The states of background work."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class JobOut(BaseModel):
+    """The state of background work."""
+
+    state: JobState
+    detail: str | None = None
+    """Why the work failed."""
+    result: CreatedCampaign | EncodedItems | AddedItems | TrainedModel | None = None
+    done: int | None = None
+    """Number of items encoded so far, while an encoding runs."""
+    total: int | None = None
+    """Number of items to encode, including those already encoded."""
+    seconds_left: float | None = None
+    """Estimated seconds until the encoding is complete, if known."""
+
+
+# Items
+
+
+class ShownColumn(BaseModel):
+    """A cell that is shown beside an item. It may hold Markdown, never HTML."""
+
+    name: str
+    value: str
+
+
+class ItemContent(BaseModel):
+    """The content of an item as annotators see it."""
+
+    kind: ItemKind
+    text: str | None = None
+    """The text, or the beginning of a very long one."""
+    characters: int | None = None
+    """The length of the whole text, if ``text`` is only its beginning."""
+    features: list[float] | None = None
+    """The first features of an item that consists of features."""
+    columns: list[ShownColumn] = Field(default_factory=list)
+    """The columns that the campaign's settings show."""
+
+
+class PickOut(BaseModel):
+    """Why an item was picked.
+
+    The prediction is hidden for items drawn at random, because the model is measured on them, and
+    for items that several annotators answer, because it would lead them to agree.
+    """
+
+    arm: PickArm
+    rank: int
+    """The position of the item in its batch, from 1."""
+    is_shared: bool = False
+    """Whether several annotators answer the item."""
+    scores: dict[str, float] = Field(default_factory=dict)
+    """What the strategy computed for the item, such as ``ldm``."""
+    predicted: str | None = None
+    probability: float | None = None
+    """The probability of the predicted class."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether annotators must not see the prediction."""
+        return self.arm.is_random or self.is_shared
+
+
+class ShareOut(BaseModel):
+    """A share, with its 95 % confidence interval."""
+
+    share: float
+    low: float
+    high: float
+    total: int
+    """Number of items that the share was measured on."""
+    right: int
+    """How many of them the share is about."""
+
+    @classmethod
+    def from_estimate(cls, estimate: AccuracyEstimate | None) -> ShareOut | None:
+        """Return an estimate as it is sent; None if there is no estimate."""
+        if estimate is None:
+            return None
+        return cls(
+            share=estimate.share,
+            low=estimate.low,
+            high=estimate.high,
+            total=estimate.total,
+            right=estimate.right,
+        )
+
+
+class SuggestionOut(BaseModel):
+    """What a source suggests about an item."""
+
+    source: str
+    label: str
+    probability: float | None
+    """The probability that the source gives the class, if it gives one."""
+    accuracy: ShareOut | None
+    """The measured accuracy of the source; None before it is measured."""
+
+
+class QuestionOut(BaseModel):
+    """An item to label."""
+
+    item: str
+    content: ItemContent
+    pick: PickOut
+    suggestion: SuggestionOut | None = None
+    """A suggestion to accept or not; None for items that are answered blind."""
+    explanation: Explanation | None = None
+    """The explanation of the prediction; None if it is not computed yet or must not be shown."""
+
+
+class QuestionsOut(BaseModel):
+    """Items to label, and the state of the background work."""
+
+    questions: list[QuestionOut]
+    finished: bool
+    """Whether there are no items left for you."""
+    held_by_others: int
+    """When nothing is left for you: how many items other annotators have open."""
+    news: str
+    busy: bool
+    """Whether work is being done in the background."""
+    labelled: int
+    items: int
+
+
+class ItemRow(BaseModel):
+    """An item as a row of a table."""
+
+    row_id: int
+    """The item's position in the order of all items, for ``after`` and ``before``."""
+    item: str
+    kind: ItemKind
+    excerpt: str
+    """The start of a text; empty for other kinds."""
+    label: str | None
+    state: str
+    """The label and flags, or other answers if there is no label; and whether it is unreadable or
+    withdrawn.
+    """
+    by: str | None
+    """The consensus method of the label, or the reviewer who decided on it."""
+    annotators: int
+    """How many annotators have answered."""
+    confidence: float | None = None
+    """How sure the label is, from 0 to 1."""
+
+
+class ItemsOut(BaseModel):
+    """A page of items."""
+
+    items: list[ItemRow]
+    after: int | None
+    """Pass this as ``after`` to get the next page; None on the last page."""
+    before: int | None
+    """Pass this as ``before`` to get the previous page; None if the page is empty."""
+
+
+class ItemOut(BaseModel):
+    """An item with its answers. Annotators see only their own answer."""
+
+    row_id: int
+    item: str
+    content: ItemContent
+    label: str | None
+    state: str
+    by: str | None
+    annotators: int
+    audit: bool
+    """Whether the item is in the audit set, which measures accuracy and is never trained on."""
+    withdrawn: bool
+    """Whether the item was taken out of the campaign."""
+    answers: list[Answer]
+    row: dict[str, Any] = Field(default_factory=dict)
+    """All columns that the item came with. Annotators see only those that the settings show."""
+
+
+class LabelsOut(BaseModel):
+    """The labelled items on the map."""
+
+    classes: list[str]
+    labels: list[tuple[int, int]]
+    """The index of each labelled item on the map, and the index of its class."""
+    withdrawn: list[int]
+    """The indices of withdrawn items, which a map shows if it was drawn before."""
+
+
+# Answers
+
+
+# What clients send ends in In, what they get in Out. Limits here are the first line of defence:
+# a request that breaks one is refused with 422 before any code of ours sees it.
+class ShownSuggestionIn(_RequestBody):
+    """The suggestion that the annotator saw."""
+
+    source: Annotated[str, Field(max_length=200)]
+    label: Label
+
+
+class AnswerIn(_RequestBody):
+    """An answer about an item."""
+
+    item: ItemId
+    kind: AnswerKind = AnswerKind.LABEL
+    label: Label | None = None
+    """The class, if the kind is ``label``."""
+    comment: Comment | None = None
+    suggestion: ShownSuggestionIn | None = None
+    """The suggestion that the annotator saw; None if none was shown."""
+
+
+class AnswerOut(BaseModel):
+    """An answer or decision that is on disk."""
+
+    stored: bool = True
+    new: bool
+    """False if it had already been stored, for example because it was sent twice."""
+    labelled: int
+    """Number of labelled items in the campaign."""
+    number: int | None = None
+    """The number of an answer in the campaign; None for a decision."""
+    late: bool = False
+    """Whether the item had been given to others meanwhile. The answer counts all the same."""
+
+
+class RecentAnswer(BaseModel):
+    """An answer or decision that you gave."""
+
+    item: str
+    content: ItemContent
+    pick: PickOut | None = None
+    """Why the item was picked; None for a decision, and for an item that was not picked for you."""
+    answer: str
+    """The class, or the kind of an answer that is not a label."""
+    comment: str | None
+
+
+class ConfirmationIn(_RequestBody):
+    """An item whose label was reviewed and is correct."""
+
+    item: ItemId
+    comment: Comment | None = None
+
+
+class UndoIn(_RequestBody):
+    """Undo only if your newest answer is about this item. None undoes any answer."""
+
+    item: str | None = Field(default=None, max_length=4096)
+
+
+class UndoneAnswer(BaseModel):
+    """An answer or decision that was undone."""
+
+    item: str
+    content: ItemContent
+    pick: PickOut | None = None
+    answer: str
+    """The class, or the kind of an answer that is not a label."""
+    previous: str | None = None
+    """Your earlier answer about the item, which is valid again."""
+    undone_answer: Answer | None = None
+    """The whole answer; None for a decision."""
+    previous_answer: Answer | None = None
+    undone_decision: Decision | None = None
+
+
+class UndoOut(BaseModel):
+    """What was undone; None if there was nothing to undo."""
+
+    undone: UndoneAnswer | None
+
+
+# Columns and the history
+
+
+class ColumnOut(BaseModel):
+    """A column that items came with."""
+
+    name: str
+    type: ColumnType
+
+
+class HistoryOut(BaseModel):
+    """A part of the history, oldest first."""
+
+    lines: list[dict[str, Any]]
+    """Each has ``at``, ``who``, ``what``, ``item``, and what else is known about the change."""
+    after: int | None
+    """Pass this as ``after`` to get the next part; None on the last one."""
+
+
+# Progress
+
+
+class ModelRound(BaseModel):
+    """A trained model."""
+
+    version: int
+    trained: str
+    """When the model was trained."""
+    labels: int
+    """Number of labels that the model was trained on."""
+    classes: list[str]
+    """Number of classes among those labels."""
+    control: tuple[int, int]
+    """Labelled control items: the number predicted correctly, and the total."""
+    audit: tuple[int, int]
+    """Labelled items of the audit set: the number predicted correctly, and the total."""
+    kappa: float | None
+    """Cohen's kappa with the predictions of the previous model; None for the first model."""
+    changed: float | None
+    """The share of predictions that differ from those of the previous model."""
+    accuracy: ShareOut | None
+    """The accuracy on randomly drawn items; None if none of them has been labelled."""
+
+
+class ProgressOut(BaseModel):
+    """The progress of a campaign, model by model."""
+
+    status: Status
+    rounds: list[ModelRound]
+    """Oldest first."""
+    times: list[str]
+    """When each label was given, oldest first."""
+    spent: float | None
+    budget: float | None
+
+
+class ChangedPrediction(BaseModel):
+    """An item whose predicted class changed with the newest model."""
+
+    item: str
+    excerpt: str
+    label: str | None
+    before: str
+    after: str
+
+
+class SuspectsOut(BaseModel):
+    """Labels that may be wrong, the least likely first."""
+
+    state: JobState
+    detail: str | None = None
+    """Why the search failed."""
+    suspects: list[SuspectLabel] = Field(default_factory=list)
+    columns: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By item id, the columns that the campaign's settings show."""
+
+
+# Teams
+
+
+class GivenAnswer(BaseModel):
+    """What one annotator says about an item."""
+
+    annotator: str
+    answer: str
+    """The class, or ``flag``."""
+
+
+class DisagreementOut(BaseModel):
+    """An item that annotators disagree about."""
+
+    item: str
+    content: ItemContent
+    answers: list[GivenAnswer]
+    label: str | None
+    """The label until a reviewer decides; None if the item is left out until then."""
+    confidence: float
+    """How sure the label is, from 0 to 1."""
+
+
+class DisagreementsOut(BaseModel):
+    """Items that need a decision, the least certain first."""
+
+    disagreements: list[DisagreementOut]
+    waiting: int
+    """Total number of disagreements."""
+
+
+class DecisionIn(_RequestBody):
+    """A decision on the label of an item, which overrides all answers."""
+
+    item: ItemId
+    label: Label | None = None
+    """The class; None if the item does not belong in the campaign."""
+    comment: Comment | None = None
+
+
+class MemberOut(BaseModel):
+    """A person who works on a campaign. None means not known yet."""
+
+    name: str
+    role: Role | None
+    """None for someone who has answered but is not a member."""
+    has_token: bool
+    answers: int
+    per_hour: int | None
+    """Answers per hour of work, not counting breaks."""
+    matches_consensus: ShareOut | None
+    """Share of their labels that equal the consensus, on items that several people labelled."""
+    matches_decisions: ShareOut | None
+    """Share of their labels that equal the decision of a reviewer."""
+    open: int
+    """Number of items that are assigned to them but not answered yet."""
+
+
+class AgreementOut(BaseModel):
+    """How well annotators agree, with 95 % confidence intervals. None means not known yet."""
+
+    items: int
+    """Number of items that two or more annotators labelled."""
+    observed: AgreementScore | None
+    """The share of answers that agree."""
+    alpha: AgreementScore | None
+    """Krippendorff's alpha."""
+    by_class: dict[str, AgreementScore | None]
+    """Krippendorff's alpha of each class."""
+    pairs: list[PairAgreement]
+    consensus: str
+    """How several answers become one label."""
+    methods: list[ConsensusMethod]
+    """The methods that can be chosen for ``consensus``."""
+
+
+class ConsensusIn(_RequestBody):
+    """How several answers become one label."""
+
+    method: ConsensusMethod
+
+
+class NameIn(_RequestBody):
+    """A member of the campaign."""
+
+    name: str = Field(min_length=1, max_length=80)
+
+
+class PersonIn(_RequestBody):
+    """A member and their role."""
+
+    name: Name
+    role: Role = Role.ANNOTATOR
+
+
+class TokenOut(BaseModel):
+    """A new token. It is shown only once."""
+
+    name: str
+    token: str
+
+
+class MemberChanged(BaseModel):
+    """A change to a member that was made."""
+
+    name: str
+    released: int = 0
+    """Number of the member's open items that were released to others."""
+
+
+# Classes and suggestions
+
+
+class ClassDescriptionIn(_RequestBody):
+    """What a class means."""
+
+    description: Annotated[str, Field(max_length=4000)] = ""
+    examples: list[Annotated[str, Field(max_length=4000)]] = Field(
+        default_factory=list, max_length=20
+    )
+
+
+class DescribeIn(_RequestBody):
+    """Descriptions of classes, which replace the current ones."""
+
+    classes: dict[Label, ClassDescriptionIn]
+
+
+class NamesIn(_RequestBody):
+    """Whether models learn from the names and descriptions of the classes."""
+
+    use: bool
+
+
+class SourceOut(BaseModel):
+    """A source of suggestions, and how often annotators agree with it. None means not known yet."""
+
+    name: str
+    kind: SourceKind
+    items: int
+    """Number of items for which it has a suggestion."""
+    accuracy: ShareOut | None
+    """Share of its suggestions on control and audit items that equal the label.
+
+    Annotators do not see suggestions there.
+    """
+    shown: ShareOut | None
+    """Share of labels on picked items that equal the suggestion, where annotators saw it."""
+    blind: ShareOut | None
+    """The same where they did not see it."""
+    sent_to: str | None = None
+    """The host that texts are sent to, for a language model."""
+    cost: float | None = None
+    """What a language model has cost so far."""
+    tokens: int | None = None
+    remaining_budget: float | None = None
+    invalid: int | None = None
+    """Number of replies that named no class."""
+    usage: ModelUsage | None = None
+    """What a language model has used, in full."""
+
+
+class PredictionsStored(BaseModel):
+    """The result of adding a file of predictions."""
+
+    source: str
+    stored: int
+    unknown_items: int
+    """Predictions for items that the campaign does not have."""
+    unknown_labels: dict[str, int]
+    """Predicted classes that the campaign does not have, and how often they occur."""
+    missing: int
+    """Items without a prediction of this source."""
+
+
+class SourceRemoved(BaseModel):
+    """A source that was removed with its suggestions."""
+
+    name: str
+
+
+class SuggestIn(_RequestBody):
+    """How many items to ask the server's language model about."""
+
+    limit: int | None = Field(default=None, ge=1, le=10_000_000)
+    """None for all."""
+
+
+class SuggestStarted(BaseModel):
+    """The language model that is being asked in the background."""
+
+    source: str
+    sent_to: str
+    """The host that the texts are sent to."""
+
+
+# Pages
+
+
+class LabelMode(StrEnum):
+    """What the labelling page is used for."""
+
+    LABEL = "label"
+    SUSPECTS = "suspects"
+    DECIDE = "decide"
+
+
+class LabelPageStart(BaseModel):
+    """What the labelling page knows when it is loaded."""
+
+    slug: str
+    campaign: str
+    """Identifies the campaign, so that unsent answers never go to another of the same name."""
+    annotator: str
+    mode: LabelMode
+    kind: ItemKind
+    classes: list[ClassOut]
+    strategy: str
+    labelled: int
+    items: int
+    news: str
+    questions: list[QuestionOut] | list[DisagreementOut]
+    recent: list[RecentAnswer]
+    """Newest first."""
+    waiting: int = 0
+    """Disagreements that need a decision."""
+    sources: list[SourceOut] = Field(default_factory=list)
+    """The sources of suggestions."""

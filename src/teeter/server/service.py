@@ -1,0 +1,919 @@
+"""Values that are computed again only when what they depend on has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+from unicodedata import combining, normalize
+
+import numpy as np
+from safetensors.numpy import load
+
+from teeter.base.files import resolve_inside
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.finish.finishing import look
+from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.items.columns import replace_surrogates
+from teeter.campaigns.items.shown_columns import read_shown_columns
+from teeter.campaigns.people import require_name
+from teeter.campaigns.review.consensus import ConsensusLabel, ConsensusMethod
+from teeter.campaigns.review.snapshot import (
+    Agreement,
+    CampaignSnapshot,
+    estimate_model_accuracy,
+    measure_agreement,
+    read_snapshot,
+)
+from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.store import (
+    Answer,
+    ClassDescription,
+    Connection,
+    ItemFilter,
+    ItemQuery,
+    ModelSummary,
+    Pick,
+    ShownSuggestion,
+    StoredItem,
+)
+from teeter.campaigns.suggestions.sources import SourceReport, measure_sources, visible_suggestions
+from teeter.errors import FileError, InputError, StoreError, UnknownItemError
+from teeter.server.schemas import (
+    AnswerOut,
+    ChangedPrediction,
+    ClassOut,
+    ItemContent,
+    ItemOut,
+    ItemRow,
+    ItemsOut,
+    LabelsOut,
+    ModelRound,
+    PickOut,
+    ProgressOut,
+    QuestionOut,
+    RecentAnswer,
+    ShareOut,
+    ShownColumn,
+    SuggestionOut,
+    UndoneAnswer,
+    UndoOut,
+)
+from teeter.server.worker.requests import Explanation
+
+__all__ = [
+    "CampaignService",
+    "ItemCounts",
+    "NewestModel",
+    "cached_by",
+    "make_slug",
+]
+
+
+P = ParamSpec("P")
+OwnerT = TypeVar("OwnerT")
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True)
+class _Entry(Generic[ValueT]):
+    version: Hashable
+    value: ValueT
+
+
+def cached_by(
+    version: Callable[Concatenate[OwnerT, P], Hashable],
+) -> Callable[[Callable[Concatenate[OwnerT, P], ValueT]], Callable[Concatenate[OwnerT, P], ValueT]]:
+    """Cache the result of a method until its version changes.
+
+    Each object remembers one result. Two threads may compute the same one at the same time, which
+    costs time and does no harm.
+
+    Args:
+        version: called with the arguments of the method. It must be much cheaper than the method,
+            and its result must change whenever that of the method may change.
+
+    Example:
+        >>> class Shelf:
+        ...     def __init__(self):
+        ...         self.books = ["Emma"]
+        ...
+        ...     @cached_by(lambda shelf: len(shelf.books))
+        ...     def describe(self):
+        ...         print("Looking.")
+        ...         return ", ".join(self.books)
+        >>> shelf = Shelf()
+        >>> shelf.describe(), shelf.describe()
+        Looking.
+        ('Emma', 'Emma')
+    """
+
+    def decorate(
+        method: Callable[Concatenate[OwnerT, P], ValueT],
+    ) -> Callable[Concatenate[OwnerT, P], ValueT]:
+        attribute = f"_cached_{method.__name__}"
+
+        @wraps(method)
+        def get_cached(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ValueT:
+            # Read before the value: a change in between makes the next call compute it again.
+            current = version(owner, *args, **kwargs)
+
+            entry: _Entry[ValueT] | None = getattr(owner, attribute, None)
+            if entry is None or entry.version != current:
+                entry = _Entry(current, method(owner, *args, **kwargs))
+                setattr(owner, attribute, entry)
+            return entry.value
+
+        return get_cached
+
+    return decorate
+
+
+_MAX_TEXT = 20_000
+"""Characters of a text that are sent to the page."""
+
+_MAX_FEATURES = 256
+"""Features of an item that are sent to the page."""
+
+_MIN_SEARCHED = 500
+"""Items that one search for a value in a column looks at."""
+
+_MAX_EXCERPT = 160
+"""Characters of a text in a table."""
+
+_WRITE_TIMEOUT = 10
+"""Seconds that an answer waits for another process that writes. The page waits 20 for us."""
+
+_MEASURE_SECONDS = 10.0
+"""How long a measured accuracy of a source is used. Measuring reads all answers."""
+
+_TEAM_CHECK_SECONDS = 5.0
+"""How long it may take until a second annotator is noticed."""
+
+
+@dataclass(frozen=True)
+class ItemCounts:
+    """How many items a campaign has, and how many have answers of each kind.
+
+    Withdrawn items do not count.
+    """
+
+    items: int
+    labelled: int
+    skipped: int
+    unsure: int
+    flagged: int
+
+
+@dataclass(frozen=True)
+class NewestModel:
+    """The newest model of a campaign."""
+
+    version: int
+    """0 before there is a model."""
+    trained_at: float | None
+    """When it was trained, in seconds since 1970."""
+
+
+def make_slug(name: str, taken: Iterable[str]) -> str:
+    """Return a name for addresses: lower-case letters, digits and hyphens.
+
+    Args:
+        name: the name of a campaign or report.
+        taken: names that the new one must differ from.
+
+    Example:
+        >>> make_slug("Straße 1", taken=[]), make_slug("Spam!", taken=["spam"])
+        ('strasse-1', 'spam-2')
+    """
+    # NFKD splits letters from their accents.
+    decomposed = normalize("NFKD", name.casefold())
+    letters = "".join(character for character in decomposed if not combining(character))
+    stem = re.sub(r"[^a-z0-9]+", "-", letters).strip("-") or "campaign"
+
+    taken = set(taken)
+    slug = stem
+    number = 2
+    while slug in taken:
+        slug = f"{stem}-{number}"
+        number += 1
+    return slug
+
+
+class CampaignService:
+    """One campaign that is open to be labelled.
+
+    Args:
+        location: the campaign's file or database URL.
+        slug: its name in addresses.
+    """
+
+    def __init__(self, location: str | Path, slug: str) -> None:
+        self.location = str(location)
+        self.slug = slug
+        self._campaign = Campaign.open(location)
+        # Shorter than the default: people should see at once that an answer is not saved.
+        self._campaign.database.write_timeout = _WRITE_TIMEOUT
+        self._was_team = False
+
+    # The campaign itself
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign.
+
+        Raises:
+            StoreError: its file was moved or removed. Nothing is read from or written to it then.
+        """
+        self._require_file()
+        return self._campaign
+
+    @property
+    def name(self) -> str:
+        """The name that people know it by."""
+        return self._campaign.name
+
+    @property
+    def path(self) -> Path | None:
+        """Its file; None for a database on a server."""
+        return self._campaign.database.path
+
+    @property
+    def display_location(self) -> str:
+        """Its file or database URL, without a password."""
+        return self._campaign.database.display_url
+
+    @property
+    def image_folder(self) -> Path | None:
+        """The folder that it names for its images; None if it has no images."""
+        folder = self._campaign.settings.folder
+        return None if folder is None else Path(folder)
+
+    def compute_identity(self) -> str:
+        """Return a hash that differs for every campaign, also for a later one of the same name."""
+        with self.campaign.database.reading() as connection:
+            stored = self.campaign.repository.campaign(connection)
+
+        # The time of creation tells a campaign from a later one in the same file.
+        identity = repr((stored.name, stored.created))
+        return hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
+
+    def is_in_place(self) -> bool:
+        """Return whether its file is still where it was opened."""
+        return self._campaign.database.is_in_place()
+
+    def _require_file(self) -> None:
+        if self.is_in_place():
+            return
+
+        name = self.name if self.path is None else self.path.name
+        raise StoreError(
+            f"{name} was moved or removed while the server was running: move it back, then "
+            f"restart the server."
+        )
+
+    def is_team(self) -> bool:
+        """Return whether several people work on it. A campaign that was a team stays one."""
+        # Remembered: the tabs of a page must not come and go with the number of people at work.
+        if not self._was_team:
+            self._was_team = self._has_several_people()
+        return self._was_team
+
+    @cached_by(lambda service: int(time.monotonic() / _TEAM_CHECK_SECONDS))
+    def _has_several_people(self) -> bool:
+        if self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1:
+            return True
+
+        answers = self.campaign.repository.answers
+        with self.campaign.database.reading() as connection:
+            return answers.has_several_annotators(connection, except_for=IMPORTED)
+
+    def list_classes(self) -> list[ClassOut]:
+        """Return the classes with their shortcuts and descriptions."""
+        # Read every time: classes can be added and described while the server runs.
+        shortcuts = shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
+        descriptions = self.campaign.descriptions
+
+        described = []
+        for name, shortcut in shortcuts.items():
+            description = descriptions.get(name, ClassDescription())
+            described.append(
+                ClassOut(
+                    name=name,
+                    shortcut=shortcut,
+                    description=description.description,
+                    examples=list(description.examples),
+                )
+            )
+        return described
+
+    def newest_model(self) -> NewestModel:
+        """Return the version of the newest model, and when it was trained."""
+        with self.campaign.database.reading() as connection:
+            summary = self.campaign.repository.models.newest_summary(connection)
+
+        if summary is None:
+            return NewestModel(version=0, trained_at=None)
+        trained_at = datetime.fromisoformat(summary.trained).timestamp()
+        return NewestModel(summary.version, trained_at)
+
+    def has_unencoded_items(self) -> bool:
+        """Return whether the current encoder has not encoded all items yet."""
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            current = repository.encodings.current(connection)
+            # Without a stored state there is no encoder that could encode the rest.
+            if current is None or current.state is None:
+                return False
+            return repository.encodings.count_missing(connection, current.row_id) > 0
+
+    def close(self) -> None:
+        """Close the database."""
+        self._campaign.database.close()
+
+    # Questions
+
+    def list_questions(
+        self, annotator: str, n: int, explanations: Mapping[str, Explanation]
+    ) -> list[QuestionOut]:
+        """Return the items that wait for an annotator, oldest first.
+
+        Args:
+            annotator: who is to label them.
+            n: how many to return at most.
+            explanations: what the model makes of items, by item id.
+        """
+        repository = self.campaign.repository
+        questions = []
+        with self.campaign.database.reading() as connection:
+            picks = repository.picks.open_picks(connection, annotator, n)
+            rows = repository.items.by_id(connection, [pick.item for pick in picks])
+            suggestions = self._find_suggestions(connection, list(rows.values()))
+
+            for stored_pick in picks:
+                pick = self._describe_pick(stored_pick)
+                question = QuestionOut(
+                    item=stored_pick.item,
+                    content=self.read_content(rows[stored_pick.item], connection),
+                    pick=pick,
+                )
+                # Control, audit and shared items are labelled without the model's opinion.
+                if not pick.is_blind:
+                    question.explanation = explanations.get(stored_pick.item)
+                    question.suggestion = suggestions.get(stored_pick.item)
+                questions.append(question)
+
+        return questions
+
+    # Suggestions
+
+    def _suggestion_version(self, connection: Connection) -> tuple[int, tuple[object, ...]]:
+        """Return a value that changes with the sources, and every few seconds with the answers."""
+        seconds = int(time.monotonic() / _MEASURE_SECONDS)
+        return seconds, self.campaign.repository.suggestions.revision(connection)
+
+    @cached_by(_suggestion_version)
+    def measure_sources(self, connection: Connection) -> list[SourceReport]:
+        """Return the sources of suggestions with their accuracy, a few seconds old at most."""
+        return measure_sources(self.campaign.repository, connection, self.campaign.settings)
+
+    def _find_suggestions(
+        self, connection: Connection, rows: Sequence[StoredItem]
+    ) -> dict[str, SuggestionOut]:
+        """Return the suggestion to show with each item, by item id."""
+        reports = self.measure_sources(connection)
+        accuracies = {report.name: report.accuracy for report in reports}
+        visible = visible_suggestions(
+            self.campaign.repository,
+            connection,
+            self.campaign.settings,
+            reports,
+            [row.row_id for row in rows],
+        )
+
+        shown = {}
+        for item, suggestion in visible.items():
+            shown[item] = SuggestionOut(
+                source=suggestion.source,
+                label=suggestion.label,
+                probability=suggestion.probability,
+                accuracy=ShareOut.from_estimate(accuracies[suggestion.source]),
+            )
+        return shown
+
+    def assign_ready_items(self, annotator: str, n: int) -> bool:
+        """Assign items that need no picking, until n items wait for an annotator.
+
+        Returns:
+            Whether n items wait for the annotator now, or at least one was assigned.
+        """
+        require_name(annotator)
+        picks = self.campaign.repository.picks
+
+        with self.campaign.database.reading() as connection:
+            # Most polls end here, without the write lock that answers need.
+            if not picks.has_assignable(connection):
+                return False
+
+        with self.campaign.database.writing() as connection:
+            # Counted in the transaction that assigns: the worker may have assigned items meanwhile.
+            missing = n - len(picks.open_picks(connection, annotator, n))
+            return missing <= 0 or picks.assign(connection, annotator, missing) > 0
+
+    def _describe_pick(self, pick: Pick) -> PickOut:
+        """Return why an item was picked, without the prediction if annotators must not see it."""
+        described = PickOut(
+            arm=pick.arm, rank=pick.rank, is_shared=self.campaign.is_shared(pick.item)
+        )
+        if described.is_blind:
+            return described
+
+        for name, value in pick.reason.items():
+            if name == "predicted":
+                described.predicted = value
+            elif name == "probability":
+                described.probability = value
+            else:
+                described.scores[name] = value
+        return described
+
+    def read_content(self, row: StoredItem, connection: Connection) -> ItemContent:
+        """Return what annotators see of an item."""
+        content = ItemContent(kind=row.kind)
+
+        if row.kind is ItemKind.TEXT and row.content:
+            # A text of megabytes would stall the browser. The page says that it is cut.
+            content.text = row.content[:_MAX_TEXT]
+            if len(row.content) > _MAX_TEXT:
+                content.characters = len(row.content)
+
+        if row.kind is ItemKind.FEATURES:
+            vector = self.campaign.repository.encodings.vector_of(connection, row.row_id)
+            values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
+            content.features = [round(value, 5) for value in values]
+
+        names = self.campaign.settings.show
+        shown = read_shown_columns(self.campaign.repository, connection, names, [row.row_id])
+        for name, value in shown.get(row.row_id, {}).items():
+            content.columns.append(ShownColumn(name=name, value=value))
+
+        return content
+
+    # Answers
+
+    def record_answer(self, answer: Answer, shown: ShownSuggestion | None = None) -> AnswerOut:
+        """Record an answer. It is on disk when this returns.
+
+        Args:
+            answer: the answer.
+            shown: the suggestion that the annotator saw, if any.
+
+        Raises:
+            UnknownNameError: there is no such item or class.
+            InputError: the kind and the label do not fit.
+            StoreError: the answer could not be stored, or the file was moved meanwhile.
+        """
+        # Idempotent: a page that got no response sends the answer again, and it counts once.
+        receipt = self.campaign.answer(answer, shown=shown)
+        # A file that was moved while it was written to is not where people look for the answer.
+        self._require_file()
+        return AnswerOut(
+            new=receipt.recorded,
+            labelled=self.count_items().labelled,
+            number=receipt.number,
+            late=receipt.late,
+        )
+
+    def confirm_label(self, annotator: str, item: str, comment: str | None = None) -> AnswerOut:
+        """Record that a label was reviewed and is right."""
+        # Stored as an answer of its own, so that undo takes it back like any other.
+        self.campaign.confirm_label(item, annotator, comment=comment)
+        self._require_file()
+        return AnswerOut(new=True, labelled=self.count_items().labelled)
+
+    def undo_answer(self, annotator: str, item: str | None = None) -> UndoOut:
+        """Undo the last answer of an annotator.
+
+        Args:
+            annotator: whose answer to undo.
+            item: undo it only if it is about this item.
+        """
+        undone = self.campaign.undo(annotator, item=item)
+        if undone is None:
+            return UndoOut(undone=None)
+
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            row = repository.items.get(connection, undone.answer.item)
+            # The page shows the item again as it was, with the reason why it was picked.
+            picks = repository.picks.last_picks(connection, annotator, [row.row_id])
+            pick = picks.get(row.row_id)
+
+            described = UndoneAnswer(
+                item=row.item_id,
+                content=self.read_content(row, connection),
+                pick=None if pick is None else self._describe_pick(pick),
+                answer=_format_answer(undone.answer),
+                previous=None if undone.before is None else _format_answer(undone.before),
+                undone_answer=undone.answer,
+                previous_answer=undone.before,
+            )
+
+        self._require_file()
+        return UndoOut(undone=described)
+
+    def recent_answers(self, annotator: str, count: int = 10) -> list[RecentAnswer]:
+        """Return the last answers of an annotator, newest first."""
+        repository = self.campaign.repository
+        recent = []
+        with self.campaign.database.reading() as connection:
+            answers = repository.answers.recent(connection, annotator, count)
+            rows = repository.items.by_id(connection, [answer.item for answer in answers])
+            row_ids = [row.row_id for row in rows.values()]
+            picks = repository.picks.last_picks(connection, annotator, row_ids)
+
+            for answer in answers:
+                row = rows[answer.item]
+                pick = picks.get(row.row_id)
+                described = RecentAnswer(
+                    item=answer.item,
+                    content=self.read_content(row, connection),
+                    pick=None if pick is None else self._describe_pick(pick),
+                    answer=_format_answer(answer),
+                    comment=answer.comment,
+                )
+                recent.append(described)
+
+        return recent
+
+    # Labels
+
+    def _newest_change(self, connection: Connection) -> tuple[int, str]:
+        """Return a value that changes with every answer, decision and consensus method."""
+        newest_row_id = self.campaign.repository.history.newest_row_id(connection)
+        # The method is in the history too, but is written there before the settings change here.
+        return newest_row_id, self.campaign.settings.consensus
+
+    @cached_by(_newest_change)
+    def read_snapshot(self, connection: Connection) -> CampaignSnapshot:
+        """Return all answers and decisions, and the labels that follow from them."""
+        return read_snapshot(self.campaign.repository, connection, self.campaign.settings)
+
+    @cached_by(_newest_change)
+    def measure_agreement(self, connection: Connection) -> Agreement:
+        """Return how far annotators agree."""
+        answers = self.read_snapshot(connection).without_withdrawn().answers
+        return measure_agreement(answers, self.campaign.repository.classes.names(connection))
+
+    @cached_by(_newest_change)
+    def look_at_finish(self, connection: Connection) -> FinishReport | InputError:
+        """Return what the model may label, or why there is nothing to look at.
+
+        An error is returned rather than raised, so that it is remembered like a report.
+        """
+        campaign = self.campaign
+        snapshot = self.read_snapshot(connection)
+        try:
+            return look(campaign.repository, connection, campaign.settings, snapshot=snapshot)
+        except InputError as error:
+            return error
+
+    def count_items(self) -> ItemCounts:
+        """Return how many items there are, and how many have answers of each kind."""
+        with self.campaign.database.reading() as connection:
+            by_kind = self.campaign.repository.answers.count_items_by_kind(connection)
+            n_withdrawn = self.campaign.repository.items.count_withdrawn(connection)
+            return ItemCounts(
+                items=self._count_all_items(connection) - n_withdrawn,
+                labelled=by_kind[AnswerKind.LABEL],
+                skipped=by_kind[AnswerKind.SKIP],
+                unsure=by_kind[AnswerKind.UNSURE],
+                flagged=by_kind[AnswerKind.FLAG],
+            )
+
+    def count_held_by_others(self, annotator: str) -> int:
+        """Return the number of items that other annotators have open."""
+        with self.campaign.database.reading() as connection:
+            open_items = self.campaign.repository.picks.count_open_by_annotator(connection)
+
+        return sum(open_items.values()) - open_items.get(annotator, 0)
+
+    def _newest_item(self, connection: Connection) -> int:
+        return self.campaign.repository.items.newest_row_id(connection)
+
+    @cached_by(_newest_item)
+    def _count_all_items(self, connection: Connection) -> int:
+        return self.campaign.repository.items.count(connection)
+
+    # Items
+
+    def list_items(self, query: ItemQuery) -> ItemsOut:
+        """Return a page of the table of items."""
+        answers = self.campaign.repository.answers
+        with self.campaign.database.reading() as connection:
+            snapshot = self.read_snapshot(connection)
+            rows = self._search_items(query, connection, snapshot)
+            row_ids = [row.row_id for row in rows]
+            by_item = answers.for_items(connection, row_ids)
+            unreadable = self.campaign.repository.encodings.unreadable(connection, row_ids)
+
+        items = [_describe_row(row, by_item[row.row_id], snapshot, unreadable) for row in rows]
+        page = ItemsOut(items=items, after=None, before=None)
+        if items:
+            page.before = items[0].row_id
+        if len(items) == query.count:
+            page.after = items[-1].row_id
+        return page
+
+    def _search_items(
+        self, query: ItemQuery, connection: Connection, snapshot: CampaignSnapshot
+    ) -> list[StoredItem]:
+        """Return the items of a page.
+
+        The database finds items that any annotator gave a class, and items with a text in any
+        column. Those that do not fit exactly are left out here, so it takes as many searches as are
+        needed to fill the page.
+        """
+        items = self.campaign.repository.items
+        labels = snapshot.labels
+        is_backwards = query.before is not None
+        is_narrowed = query.label is not None or bool(query.columns)
+        count = query.count
+        if query.columns:
+            query = replace(query, count=max(count, _MIN_SEARCHED))
+
+        page: list[StoredItem] = []
+        while True:
+            rows = items.search(connection, query)
+            matches = rows
+            if query.label is not None:
+                matches = [row for row in rows if labels.get(row.item_id) == query.label]
+            if query.columns:
+                row_ids = [row.row_id for row in matches]
+                tables = self.campaign.repository.tables
+                fitting = tables.matching_items(connection, row_ids, query.columns)
+                matches = [row for row in matches if row.row_id in fitting]
+
+            if is_backwards:
+                page = [*matches, *page][-count:]
+            else:
+                page = [*page, *matches][:count]
+
+            is_last_search = not is_narrowed or len(rows) < query.count
+            if is_last_search or len(page) == count:
+                return page
+
+            if is_backwards:
+                query = replace(query, before=rows[0].row_id)
+            else:
+                query = replace(query, after=rows[-1].row_id)
+
+    def describe_item(self, item: str, *, only_by: str | None = None) -> ItemOut:
+        """Return an item with its answers.
+
+        Args:
+            item: its id.
+            only_by: an annotator; the answers of all others are hidden, and so is the label that
+                follows from them.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        repository = self.campaign.repository
+        with self.campaign.database.reading() as connection:
+            row = repository.items.get(connection, item)
+            answers = repository.answers.for_item(connection, row.row_id)
+            content = self.read_content(row, connection)
+            snapshot = self.read_snapshot(connection)
+            unreadable = repository.encodings.unreadable(connection, [row.row_id])
+
+        all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
+        if only_by is not None:
+            answers = [answer for answer in answers if answer.annotator == only_by]
+            snapshot = _snapshot_of_answers(row.item_id, answers)
+
+        summary = _describe_row(row, answers, snapshot, unreadable)
+        return ItemOut(
+            row_id=row.row_id,
+            item=row.item_id,
+            content=content,
+            label=summary.label,
+            state=summary.state,
+            by=summary.by,
+            annotators=summary.annotators,
+            audit=row.audit,
+            withdrawn=row.withdrawn is not None,
+            answers=answers,
+            row=all_columns,
+        )
+
+    def find_image(self, item: str) -> Path:
+        """Return the file of an item's image, which is inside the campaign's folder.
+
+        Raises:
+            UnknownItemError: there is no such item.
+            FileError: it is not an image, its file is missing or outside the folder.
+            InputError: only the campaign's file says that images may be read there.
+        """
+        with self.campaign.database.reading() as connection:
+            row = self.campaign.repository.items.get(connection, item)
+
+        folder = self.campaign.image_folder
+        if row.kind is not ItemKind.IMAGE or folder is None:
+            raise FileError(f"{item} is not an image.")
+        return resolve_inside(row.content or "", folder)
+
+    # The map
+
+    def _newest_features(self, connection: Connection) -> tuple[int, int]:
+        return self.campaign.repository.encodings.revision(connection)
+
+    @cached_by(_newest_features)
+    def _mapped_row_ids(self, connection: Connection) -> list[int]:
+        """Return row ids by index on the map, which is the row in a model's input."""
+        return self.campaign.repository.encodings.encoded_row_ids(connection)
+
+    def find_mapped_item(self, index: int) -> str:
+        """Return the id of an item by its index on the map.
+
+        Raises:
+            UnknownItemError: the map has fewer items.
+        """
+        with self.campaign.database.reading() as connection:
+            row_ids = self._mapped_row_ids(connection)
+            if index >= len(row_ids):
+                raise UnknownItemError(
+                    f"No item has the index {index}: the campaign has {len(row_ids)} items."
+                )
+
+            row = self.campaign.repository.items.get_by_row_id(connection, row_ids[index])
+        return row.item_id
+
+    def newest_item_change(self) -> int:
+        """Return a number that grows when a text changes, or items are withdrawn or put back."""
+        with self.campaign.database.reading() as connection:
+            return self.campaign.repository.items.newest_change(connection)
+
+    def labels_on_map(self) -> LabelsOut:
+        """Return which items on the map are labelled or withdrawn, by their indices."""
+        classes = list(self.campaign.classes)
+        with self.campaign.database.reading() as connection:
+            snapshot = self.read_snapshot(connection)
+            labels = snapshot.without_withdrawn().labels
+            shown_items = [*labels, *snapshot.withdrawn]
+            rows = self.campaign.repository.items.by_id(connection, shown_items)
+            row_ids = self._mapped_row_ids(connection)
+
+        index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
+        index_of_class = {name: index for index, name in enumerate(classes)}
+
+        points = []
+        for item, label in labels.items():
+            # Items without features are not on the map.
+            index = index_of_row.get(rows[item].row_id)
+            if index is not None:
+                points.append((index, index_of_class[label]))
+
+        withdrawn = [index_of_row.get(rows[item].row_id) for item in snapshot.withdrawn]
+        return LabelsOut(
+            classes=classes,
+            labels=points,
+            withdrawn=sorted(index for index in withdrawn if index is not None),
+        )
+
+    # Progress
+
+    def describe_progress(self) -> ProgressOut:
+        """Return the progress of the campaign, model by model."""
+        status = self.campaign.status()
+        with self.campaign.database.reading() as connection:
+            models = self.campaign.repository.models.summaries(connection)
+            times = self.campaign.repository.answers.label_times(connection)
+
+        return ProgressOut(
+            status=status,
+            rounds=[_describe_model(model) for model in models],
+            times=times,
+            spent=status.spent,
+            budget=self.campaign.settings.budget,
+        )
+
+    def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
+        """Return items whose predicted class changed with the newest model, in their order."""
+        repository = self.campaign.repository
+        classes = self.campaign.classes
+
+        with self.campaign.database.reading() as connection:
+            weights = repository.models.newest_weights(connection, 2)
+            if len(weights) < 2:
+                return []
+
+            after, before = (load(stored)["predicted"] for stored in weights)
+            row_ids = self._mapped_row_ids(connection)
+            # Items that were added between the two models have only one prediction.
+            size = min(len(after), len(before), len(row_ids))
+            is_changed = after[:size] != before[:size]
+            snapshot = self.read_snapshot(connection)
+            # What a model predicts for items that could not be read means nothing.
+            hidden = snapshot.withdrawn | repository.encodings.unreadable(connection).keys()
+            hidden_items = repository.items.by_id(connection, list(hidden))
+            hidden_row_ids = [row.row_id for row in hidden_items.values()]
+            is_changed &= ~np.isin(row_ids[:size], hidden_row_ids)
+            indices = np.flatnonzero(is_changed)[:count].tolist()
+
+            rows = repository.items.by_row_id(connection, [row_ids[index] for index in indices])
+            answers = repository.answers.for_items(connection, list(rows))
+
+        changed = []
+        for index in indices:
+            row_id = row_ids[index]
+            summary = _describe_row(rows[row_id], answers[row_id], snapshot, unreadable=())
+            prediction = ChangedPrediction(
+                item=summary.item,
+                excerpt=summary.excerpt,
+                label=summary.label,
+                before=classes[before[index]],
+                after=classes[after[index]],
+            )
+            changed.append(prediction)
+        return changed
+
+
+def _format_answer(answer: Answer) -> str:
+    return answer.label or answer.kind
+
+
+def _describe_row(
+    row: StoredItem,
+    answers: Sequence[Answer],
+    snapshot: CampaignSnapshot,
+    unreadable: Container[str],
+) -> ItemRow:
+    """Return an item as a row of a table."""
+    consensus = snapshot.consensus.get(row.item_id)
+    label = None if consensus is None else consensus.label
+
+    other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
+    if row.item_id in snapshot.left_out and row.withdrawn is None:
+        other_kinds.add(AnswerKind.FLAG)
+
+    state: list[str] = sorted(other_kinds)
+    if label is not None:
+        # Beside a label, skips and doubts are of no interest. A flag is: the item is left out.
+        flags = [kind for kind in state if kind == AnswerKind.FLAG]
+        state = [label, *flags]
+    if row.item_id in unreadable:
+        state.append(ItemFilter.UNREADABLE)
+    if row.withdrawn is not None:
+        state.append(ItemFilter.WITHDRAWN)
+
+    excerpt = ""
+    if row.kind is ItemKind.TEXT and row.content:
+        excerpt = row.content[:_MAX_EXCERPT]
+        if len(row.content) > _MAX_EXCERPT:
+            excerpt += "…"
+
+    return ItemRow(
+        row_id=row.row_id,
+        item=row.item_id,
+        kind=row.kind,
+        excerpt=excerpt,
+        label=label,
+        state=", ".join(state),
+        by=None if consensus is None else consensus.by,
+        annotators=len({answer.annotator for answer in answers}),
+        confidence=None if consensus is None else consensus.confidence,
+    )
+
+
+def _snapshot_of_answers(item: str, answers: Sequence[Answer]) -> CampaignSnapshot:
+    """Return a campaign in which only the answers of one annotator about one item exist."""
+    consensus = {}
+    for answer in answers:
+        if answer.label is not None:
+            consensus[item] = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
+
+    return CampaignSnapshot(list(answers), {}, consensus, frozenset())
+
+
+def _describe_model(model: ModelSummary) -> ModelRound:
+    facts = model.facts
+    return ModelRound(
+        version=model.version,
+        trained=model.trained,
+        labels=facts["labels"],
+        classes=facts["classes"],
+        control=facts["control"],
+        audit=facts["audit"],
+        kappa=facts.get("kappa"),
+        changed=facts.get("changed"),
+        accuracy=ShareOut.from_estimate(estimate_model_accuracy(facts)),
+    )

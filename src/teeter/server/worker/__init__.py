@@ -1,0 +1,1 @@
+"""The background process, which alone loads torch."""

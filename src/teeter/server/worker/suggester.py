@@ -1,0 +1,180 @@
+"""A thread that asks a language model for suggestions while people label.
+
+It asks first about items that annotators get next and about labelled control items, which measure
+the model. Other items are asked about only when an owner wants it. Texts are sent only to the
+server that was named when this one was started: no request can change that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
+
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.suggestions.language_model import (
+    LanguageModel,
+    StopReason,
+    ask_language_model,
+)
+from teeter.errors import InputError, ServerError, ServerUnavailableError, StoreError
+from teeter.server.service import CampaignService
+
+__all__ = ["Suggester"]
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 2.0
+"""Seconds between two looks for items to ask about."""
+
+_PAUSE_SECONDS = 30.0
+"""Seconds to wait after an error."""
+
+_PART = 64
+"""Items that are asked about before the next campaign has its turn."""
+
+
+class Suggester:
+    """Asks a language model about the items of a server's text campaigns.
+
+    Args:
+        model: the language model and its budget, for each campaign.
+        list_services: returns the open campaigns.
+    """
+
+    def __init__(
+        self, model: LanguageModel, list_services: Callable[[], Iterable[CampaignService]]
+    ) -> None:
+        self.model = model
+        self._list_services = list_services
+        self._wanted: dict[str, int | None] = {}
+        """By slug, how many more items an owner asked for; None for all."""
+        self._problems: dict[str, str] = {}
+        self._used_up: dict[str, str] = {}
+        """By slug, that the budget is used up. It stays so until a reply is paid for again."""
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="teeter-suggester", daemon=True)
+
+    @property
+    def host(self) -> str:
+        """The host that texts are sent to."""
+        return urlsplit(self.model.url).netloc
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop. Requests that are on their way are waited for, since they are paid for."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+
+    def ask_about_all(self, service: CampaignService, limit: int | None) -> None:
+        """Ask about all items of a campaign, or about so many of them.
+
+        Raises:
+            InputError: the items are no texts.
+        """
+        if service.campaign.settings.kind != ItemKind.TEXT:
+            raise InputError("Only texts can be sent to a language model.")
+        with self._lock:
+            self._wanted[service.slug] = limit
+        self._wake.set()
+
+    def problem(self, slug: str) -> str | None:
+        """Return why a campaign gets no suggestions; None if all is well."""
+        with self._lock:
+            return self._problems.get(slug)
+
+    def is_busy(self, slug: str) -> bool:
+        """Return whether an owner's request is still being worked on."""
+        with self._lock:
+            return slug in self._wanted
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            has_problem = False
+            has_more = False
+            for service in list(self._list_services()):
+                if self._stop.is_set():
+                    return
+                try:
+                    has_more |= self._ask(service)
+                    self._note_problem(service.slug, self._used_up.get(service.slug))
+                except (ServerError, StoreError, InputError) as error:
+                    has_problem = True
+                    self._note_problem(service.slug, str(error))
+                except Exception as error:
+                    # Whatever it is, the thread must go on, and people must see it.
+                    has_problem = True
+                    logger.exception("Asking about %s failed", service.slug)
+                    self._note_problem(
+                        service.slug,
+                        f"Asking the language model failed with {type(error).__name__}: see the "
+                        f"server log.",
+                    )
+
+            pause = _PAUSE_SECONDS if has_problem else _POLL_SECONDS
+            if not has_more:
+                self._wake.wait(pause)
+                self._wake.clear()
+
+    def _ask(self, service: CampaignService) -> bool:
+        """Ask about a part of a campaign's items, and return whether more are waiting."""
+        campaign = service.campaign
+        if campaign.settings.kind != ItemKind.TEXT:
+            return False
+
+        with self._lock:
+            is_wanted = service.slug in self._wanted
+            wanted = self._wanted.get(service.slug)
+        # In parts, so that one campaign with many items does not keep the others waiting.
+        part = _PART if wanted is None else min(_PART, wanted)
+
+        run = ask_language_model(
+            campaign.database,
+            campaign.repository,
+            campaign.settings,
+            self.model,
+            who="server",
+            limit=part,
+            only_urgent=not is_wanted,
+            stop=self._stop,
+        )
+        if run.stop_reason is StopReason.BUDGET:
+            self._finish(service.slug)
+            sentence = f"The budget of {self.model.budget:g} for {run.source} is used up."
+            self._used_up[service.slug] = sentence
+            raise ServerUnavailableError(sentence)
+        if run.paid:
+            self._used_up.pop(service.slug, None)
+        if not is_wanted:
+            return run.stop_reason is StopReason.LIMIT
+
+        remaining = None if wanted is None else wanted - run.paid
+        is_done = run.stop_reason is not StopReason.LIMIT or remaining == 0
+        with self._lock:
+            self._wanted[service.slug] = remaining
+        if is_done:
+            self._finish(service.slug)
+        return not is_done
+
+    def _finish(self, slug: str) -> None:
+        with self._lock:
+            self._wanted.pop(slug, None)
+
+    def _note_problem(self, slug: str, sentence: str | None) -> None:
+        with self._lock:
+            is_new = sentence is not None and self._problems.get(slug) != sentence
+            if sentence is None:
+                self._problems.pop(slug, None)
+            else:
+                self._problems[slug] = sentence
+        # An outage is reported once, not at every attempt.
+        if is_new:
+            logger.warning("%s", sentence)

@@ -1,0 +1,791 @@
+"""A database whose campaigns the server serves, and in which it creates new ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.enums import ItemKind, Permission, Role
+from teeter.campaigns.store import Database
+from teeter.campaigns.store.copies import copy_campaign
+from teeter.campaigns.store.location import split_location
+from teeter.campaigns.store.queries.campaigns import list_campaigns
+from teeter.campaigns.suggestions.language_model import LanguageModel
+from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
+from teeter.server.access import Authenticator, SecurityConfig
+from teeter.server.access.tokens import CampaignTokens
+from teeter.server.schemas import (
+    AddedItems,
+    CampaignOut,
+    CreatedCampaign,
+    EncodedItems,
+    JobOut,
+    JobStarted,
+    JobState,
+    TrainedModel,
+)
+from teeter.server.service import CampaignService, NewestModel, make_slug
+from teeter.server.unwritten_outcomes import UnwrittenOutcomes
+from teeter.server.worker.background import BackgroundWorker
+from teeter.server.worker.requests import (
+    Activity,
+    CampaignCreated,
+    CreateCampaign,
+    DrawMap,
+    EncodeItems,
+    FindSuspects,
+    ItemColumns,
+    ItemsAdded,
+    MapFile,
+    MapKind,
+    PickAhead,
+    SuspectsFound,
+    TrainModel,
+)
+from teeter.server.worker.suggester import Suggester
+
+__all__ = [
+    "CampaignDatabase",
+    "CampaignOwner",
+    "JobStatus",
+    "Workspace",
+]
+
+
+class CampaignDatabase:
+    """All campaigns of a database, including those that are created later.
+
+    Args:
+        url: the URL of the database. Its tables are created if it is empty.
+
+    Raises:
+        InputError: the URL names a single campaign.
+        StoreError: the database cannot be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        place, name = split_location(url)
+        if name is not None or "://" not in url:
+            raise InputError(
+                "--database takes the URL of a whole database, such as "
+                "postgresql://teeter@db.example.org/campaigns."
+            )
+        self.url = str(place)
+        self._database = Database(self.url, create=True)
+
+    def names(self) -> list[str]:
+        """Return the names of its campaigns.
+
+        Raises:
+            StoreError: the database does not answer.
+        """
+        with self._database.reading() as connection:
+            return sorted(list_campaigns(connection))
+
+    def location(self, name: str) -> str:
+        """Return the location of one of its campaigns."""
+        return f"{self.url}#{name}"
+
+    def move_in(self, file: Path) -> str:
+        """Move a campaign from a file into the database, and return its new location.
+
+        Raises:
+            InputError: there is a campaign of this name.
+            StoreError: the database does not answer. The file stays.
+        """
+        campaign = Campaign.open(file)
+        try:
+            copy_campaign(campaign.database, self._database, campaign.name)
+        finally:
+            campaign.database.close()
+
+        file.unlink()
+        return self.location(campaign.name)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+
+logger = logging.getLogger(__name__)
+
+_MAX_LISTED = 1000
+"""Unreadable items that are listed one by one."""
+
+_MAX_JOBS = 200
+"""Jobs whose results are kept."""
+
+_MAX_READY_ITEMS = 500
+"""Items that are picked before the first annotator comes."""
+
+_ENCODE_PAUSE = 2.0
+"""Seconds after which items that were added are encoded, if no others come."""
+
+_SUSPECTS = 100
+"""Labels that may be wrong to search for."""
+
+_ARGUMENT = re.compile(r" \([a-z_]+=\)")
+"""An argument of the library, which errors name in brackets. A page has fields instead."""
+
+_CAMPAIGN_NAME = re.compile(r"\w[\w .-]{0,79}")
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class JobStatus(Generic[ResultT]):
+    """How far background work is."""
+
+    state: JobState
+    result: ResultT | None = None
+    """The result, once it is done."""
+    error: str | None = None
+    """Why it failed."""
+
+
+@dataclass(frozen=True)
+class CampaignOwner:
+    """The owner of a new campaign."""
+
+    name: str
+    source: CampaignService
+    """A campaign that they own, whose token they use for the new one too."""
+
+
+@dataclass
+class _MapDrawings:
+    """The drawings of one map."""
+
+    current: Future[MapFile] | None = None
+    """The newest drawing that is finished."""
+    next: Future[MapFile] | None = None
+    """The drawing that is being made."""
+
+
+class Workspace:
+    """The campaigns of a server, and the background work for them.
+
+    Args:
+        locations: files or database URLs of campaigns to open.
+        security: who may use the server.
+        folder: open all campaigns in it too, and create new campaigns there.
+        database: the URL of a database. Open all its campaigns too, and create new ones there
+            rather than in the folder.
+        batch: number of items that are picked at a time.
+        language_model: ask this language model for suggestions. Texts are sent to its server.
+
+    Raises:
+        FileError: the folder does not exist.
+        StoreError: a campaign cannot be opened. One of the folder is skipped instead.
+    """
+
+    def __init__(
+        self,
+        locations: Sequence[str | Path] = (),
+        *,
+        security: SecurityConfig,
+        folder: Path | None = None,
+        database: str | None = None,
+        batch: int = 20,
+        language_model: LanguageModel | None = None,
+    ) -> None:
+        if folder is not None and not folder.is_dir():
+            raise FileError(f"{folder} is not a folder.")
+
+        self.folder = folder
+        self.database = None if database is None else CampaignDatabase(database)
+        self.batch = batch
+        self.trainer = BackgroundWorker(batch)
+        self.slow_worker = BackgroundWorker(batch)
+        """Creates campaigns and draws slow maps, so that they do not delay the trainer."""
+
+        self.services: dict[str, CampaignService] = {}
+        """The open campaigns by slug."""
+        self.campaign_tokens = CampaignTokens(self.services)
+        self.auth = Authenticator(security, self.campaign_tokens)
+        self.unwritten_outcomes = UnwrittenOutcomes()
+        """How requests with an Idempotency-Key ended while their database was away."""
+        self.unreadable_files: dict[str, str] = {}
+        """Files of the folder that cannot be opened, and why."""
+
+        self._jobs: dict[str, Callable[[], JobOut]] = {}
+        """Functions that return the state of a job, by ids that only those who started it know."""
+        self._drawings: dict[tuple[str, MapKind], _MapDrawings] = {}
+        """By the slug of a campaign and the kind of map."""
+        self._searches: dict[str, Future[SuspectsFound]] = {}
+        """The newest search for wrong labels, by the slug of a campaign."""
+        self._encode_timers: dict[str, threading.Timer] = {}
+        """By the slug of a campaign to which items were added."""
+        self._lock = threading.Lock()
+
+        self.suggester: Suggester | None = None
+        if language_model is not None:
+            self.suggester = Suggester(language_model, lambda: self.services.values())
+
+        self.temp = Path(tempfile.mkdtemp(prefix="teeter-serve-"))
+        for location in locations:
+            self.open(location)
+        self.open_new_campaigns()
+
+    # Campaigns
+
+    def open(self, location: str | Path) -> CampaignService:
+        """Open a campaign, unless it is open already."""
+        with self._lock:
+            for service in self.services.values():
+                if _normalize_location(service.location) == _normalize_location(location):
+                    return service
+
+            service = CampaignService(location, slug="")
+            # Given here, under the lock: two files may hold campaigns of the same name.
+            service.slug = make_slug(service.name, self.services)
+            self.services[service.slug] = service
+            # It may have members.
+            self.campaign_tokens.refresh()
+            return service
+
+    @property
+    def can_create_campaigns(self) -> bool:
+        """Whether there is a place for new campaigns."""
+        return self.folder is not None or self.database is not None
+
+    def open_new_campaigns(self) -> None:
+        """Open the new campaigns of the database and the folder.
+
+        Files that cannot be opened are noted, and so is a database that is away.
+        """
+        if self.database is not None:
+            try:
+                for name in self.database.names():
+                    self.open(self.database.location(name))
+            except StoreError as error:
+                # Its open campaigns say so themselves, when they are used.
+                logger.warning("The campaigns of the database cannot be listed: %s", error)
+
+        if self.folder is None:
+            return
+
+        for path in sorted(self.folder.glob("*.teeter")):
+            try:
+                self.open(path)
+            except TeeterError as error:
+                # One damaged file must not take the other campaigns of the folder down.
+                self.unreadable_files[path.name] = str(error)
+            else:
+                self.unreadable_files.pop(path.name, None)
+
+    def close_missing_campaigns(self) -> None:
+        """Close the campaigns of the folder whose files are gone."""
+        if self.folder is None:
+            return
+
+        for slug, service in list(self.services.items()):
+            if service.is_in_place() or service.path is None:
+                continue
+            # Campaigns from elsewhere were named by the user: their pages say what is missing.
+            if service.path.parent.resolve() == self.folder.resolve():
+                del self.services[slug]
+                service.close()
+
+    def service(self, slug: str) -> CampaignService:
+        """Return the campaign with a name in addresses.
+
+        Raises:
+            UnknownResourceError: there is no such campaign.
+        """
+        service = self.services.get(slug)
+        if service is None:
+            raise UnknownResourceError(f"There is no campaign {slug[:100]!r}.")
+        return service
+
+    def require_suggester(self) -> Suggester:
+        """Return what asks a language model for suggestions.
+
+        Raises:
+            InputError: the server was started without one.
+        """
+        if self.suggester is None:
+            raise InputError(
+                "This server has no language model: start it with --suggest URL --model NAME."
+            )
+        return self.suggester
+
+    def describe_news(self, service: CampaignService) -> str:
+        """Return what is being done for a campaign in the background, in one sentence."""
+        return self._describe_news(service, service.newest_model())
+
+    def _describe_news(self, service: CampaignService, newest_model: NewestModel) -> str:
+        try:
+            _ = service.campaign.image_folder
+        except InputError:
+            # The sentence of the error names folders of the server.
+            return (
+                "Images are not shown, because this campaign was not created here and they are "
+                "not beside its file. The terminal of teeter serve says what to do."
+            )
+
+        slow_status = self.slow_worker.status(service.location)
+        if slow_status.activity is Activity.ENCODING:
+            return slow_status.describe()
+
+        status = self.trainer.status(service.location)
+        # A worker that was just started has not trained: the database knows the newest model.
+        status.version = status.version or newest_model.version
+        if status.trained_at is None:
+            status.trained_at = newest_model.trained_at
+
+        return self.redact_paths(status.describe())
+
+    def describe_campaign(
+        self, service: CampaignService, permissions: Collection[Permission]
+    ) -> CampaignOut:
+        """Return a campaign and its progress.
+
+        Args:
+            service: the campaign.
+            permissions: what the user may do in it.
+        """
+        settings = service.campaign.settings
+        counts = service.count_items()
+        newest_model = service.newest_model()
+        return CampaignOut(
+            slug=service.slug,
+            name=service.name,
+            kind=ItemKind(settings.kind),
+            strategy=settings.strategy,
+            instructions=settings.instructions,
+            classes=service.list_classes(),
+            items=counts.items,
+            labelled=counts.labelled,
+            skipped=counts.skipped,
+            unsure=counts.unsure,
+            flagged=counts.flagged,
+            model=newest_model.version,
+            news=self._describe_news(service, newest_model),
+            permissions=sorted(permissions),
+            is_team=service.is_team(),
+        )
+
+    def redact_paths(self, sentence: str) -> str:
+        """Return a sentence without the places of files and databases on the server."""
+        folders = {self.temp}
+        if self.folder is not None:
+            folders.add(self.folder.absolute())
+
+        # A copy: other threads open and close campaigns meanwhile.
+        for service in list(self.services.values()):
+            if service.image_folder is not None:
+                folders.add(service.image_folder)
+            if service.path is not None:
+                folders.add(service.path.parent)
+            else:
+                location = service.display_location
+                # Host and user of a database server are for the person who runs teeter alone.
+                sentence = sentence.replace(f"database {location}", "database")
+                sentence = sentence.replace(location, service.name)
+
+        folders |= {folder.resolve() for folder in folders}
+        # The longest first: a folder may be inside another one.
+        for folder in sorted(folders, key=lambda folder: len(str(folder)), reverse=True):
+            sentence = sentence.replace(f"{folder}{os.sep}", "")
+            sentence = sentence.replace(str(folder), folder.name or str(folder))
+        return sentence
+
+    # The folder
+
+    def find_reports(self) -> dict[str, Path]:
+        """Return the benchmark reports of the folder, by their names in addresses."""
+        reports: dict[str, Path] = {}
+        if self.folder is None:
+            return reports
+
+        # Where ``teeter bench report`` writes by default, in a run or in a folder of runs.
+        for pattern in ("*/report/index.html", "*/*/report/index.html"):
+            for page in sorted(self.folder.glob(pattern)):
+                report = page.parent
+                run_name = report.parent.relative_to(self.folder).as_posix()
+                reports[make_slug(run_name, reports)] = report
+        return reports
+
+    def list_folders(self) -> list[str]:
+        """Return the names of the folders inside the folder, which may hold images."""
+        if self.folder is None:
+            return []
+
+        folders = [path for path in self.folder.iterdir() if path.is_dir()]
+        return sorted(path.name for path in folders if not path.name.startswith("."))
+
+    def find_folder(self, name: str) -> Path:
+        """Return a folder inside the folder.
+
+        Raises:
+            InputError: the server has no folder.
+            FileError: there is no such folder, or it leads out of the server's folder.
+        """
+        if self.folder is None:
+            raise InputError("This server has no folder of campaigns: start it with --folder.")
+
+        # Resolved before it is compared: a link inside the folder may lead out of it.
+        root = self.folder.resolve()
+        # A path with a NUL cannot be resolved.
+        path = (root / name.replace("\0", "_")).resolve()
+        if root not in path.parents or not path.is_dir():
+            raise FileError(f"There is no folder {name[:100]!r} in {self.folder.name}.")
+        return path
+
+    def new_campaign_path(self, name: str) -> Path:
+        """Return the file of a campaign that is to be created.
+
+        For a campaign of the database, it is a temporary file, from which it is moved there.
+
+        Raises:
+            InputError: the server has no place for it, or the name is invalid or taken.
+            StoreError: the database does not answer.
+        """
+        folder = self.folder
+        if self.database is not None:
+            folder = self.temp / secrets.token_hex(8)
+        if folder is None:
+            raise InputError(
+                "Campaigns can be created on the page only if the server was started with --folder "
+                "or --database."
+            )
+
+        name = name.strip()
+        if not _CAMPAIGN_NAME.fullmatch(name):
+            raise InputError(
+                "The name of a campaign must begin with a letter or digit, and may contain up to "
+                "80 letters, digits, spaces, hyphens and dots."
+            )
+
+        path = folder / f"{name}.teeter"
+        is_taken = path.exists()
+        if self.database is not None:
+            is_taken = name in self.database.names()
+        if is_taken:
+            raise InputError(f"There is already a campaign called {name}: choose another name.")
+
+        folder.mkdir(exist_ok=True)
+        return path
+
+    # Background work
+
+    def create_campaign(
+        self,
+        source: Path,
+        path: Path,
+        classes: Sequence[str],
+        settings: Settings,
+        *,
+        owner: CampaignOwner | None,
+        columns: ItemColumns,
+    ) -> JobStarted:
+        """Create a campaign in the background.
+
+        Args:
+            source: a file of items, which is removed if it was uploaded, or a folder of images.
+            path: the campaign's file.
+            classes: its classes.
+            settings: its settings.
+            owner: its first member; None for a campaign that is open to everyone.
+            columns: the columns of the source.
+        """
+        # Done when the campaign is open here, not when the worker has written the file.
+        opened: Future[CreatedCampaign] = Future()
+
+        def open_created(creating: Future[CampaignCreated]) -> None:
+            if source.is_relative_to(self.temp):
+                shutil.rmtree(source.parent, ignore_errors=True)
+
+            try:
+                created = creating.result()
+                if owner is not None:
+                    _add_owner(path, owner)
+
+                location: str | Path = path
+                if self.database is not None:
+                    location = self.database.move_in(path)
+
+                service = self.open(location)
+                if service.has_unencoded_items():
+                    self.encode(service)
+
+                result = CreatedCampaign(
+                    slug=service.slug,
+                    file=path.name,
+                    new=created.new,
+                    duplicates=created.duplicates,
+                    labelled=created.labelled,
+                    encoder=created.encoder,
+                    unreadable=created.unreadable,
+                    failed=created.failed,
+                    problems=created.problems,
+                    left_out_files=created.left_out_files,
+                )
+                opened.set_result(result)
+            except BaseException as error:  # shown to the user who asks for the job
+                sentence = str(error).replace(f"{source.parent}{os.sep}", "")
+                opened.set_exception(InputError(sentence))
+
+        def describe() -> JobOut:
+            status = self._read_status(opened)
+            job = JobOut(state=status.state, detail=status.error, result=status.result)
+            self._add_progress(job, str(path))
+            return job
+
+        request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
+        self.slow_worker.submit(request).add_done_callback(open_created)
+        return self._add_job(describe)
+
+    def train(self, service: CampaignService) -> JobStarted:
+        """Train a model in the background."""
+        training = self.trainer.submit(TrainModel(service.location))
+
+        def describe() -> JobOut:
+            status = self._read_status(training)
+            job = JobOut(state=status.state, detail=status.error)
+            if status.result is not None:
+                job.result = TrainedModel(trained=status.result.trained)
+            return job
+
+        return self._add_job(describe)
+
+    def encode(self, service: CampaignService, encoder: str | None = None) -> JobStarted:
+        """Compute features in the background, or switch to another encoder.
+
+        Args:
+            service: the campaign.
+            encoder: the encoder to switch to, or None to resume with the current one.
+        """
+        future = self.slow_worker.submit(EncodeItems(service.location, encoder))
+
+        def describe() -> JobOut:
+            status = self._read_status(future)
+            job = JobOut(state=status.state, detail=status.error)
+            self._add_progress(job, service.location)
+            if status.result is not None:
+                encoding = status.result.encoding
+                job.result = EncodedItems(
+                    encoder=encoding.encoder,
+                    encoded=encoding.encoded,
+                    unreadable=len(encoding.unreadable),
+                    sentence=encoding.sentence,
+                    unencoded=encoding.unencoded,
+                    is_switch=encoding.is_switch,
+                    fitted_on=encoding.fitted_on,
+                    is_outgrown=encoding.is_outgrown,
+                    unreadable_items=dict(islice(encoding.unreadable.items(), _MAX_LISTED)),
+                )
+            return job
+
+        return self._add_job(describe)
+
+    def follow_addition(self, service: CampaignService, adding: Future[ItemsAdded]) -> JobStarted:
+        """Follow items that are being added as a job, and encode them afterwards."""
+
+        def encode_added(added: Future[ItemsAdded]) -> None:
+            if not added.cancelled() and added.exception() is None:
+                self.encode_soon(service)
+
+        def describe() -> JobOut:
+            status = self._read_status(adding)
+            job = JobOut(state=status.state, detail=status.error)
+            if status.result is not None:
+                job.result = AddedItems(**asdict(status.result))
+            return job
+
+        adding.add_done_callback(encode_added)
+        return self._add_job(describe)
+
+    def encode_soon(self, service: CampaignService) -> None:
+        """Encode new items when no others have come for a moment.
+
+        A client that adds many items sends one request after the other, and an encoding in between
+        would keep the next one waiting.
+        """
+        timer = threading.Timer(_ENCODE_PAUSE, self._encode_added, [service])
+        timer.daemon = True
+        with self._lock:
+            previous = self._encode_timers.get(service.slug)
+            self._encode_timers[service.slug] = timer
+        if previous is not None:
+            previous.cancel()
+        timer.start()
+
+    def _encode_added(self, service: CampaignService) -> None:
+        try:
+            if service.has_unencoded_items():
+                self.encode(service)
+        except TeeterError as error:
+            # The next start of the server encodes them.
+            logger.warning("The items of %s cannot be encoded: %s", service.name, error)
+
+    def _add_progress(self, job: JobOut, location: str) -> None:
+        """Add the progress of an encoding to the state of a job."""
+        status = self.slow_worker.status(location)
+        if job.state is JobState.WAITING and status.activity is Activity.ENCODING:
+            job.done = status.encoded
+            job.total = status.to_encode
+            job.seconds_left = status.seconds_left()
+
+    def _add_job(self, describe: Callable[[], JobOut]) -> JobStarted:
+        """Keep a job, and return the id by which its state is found."""
+        # Random: the id is all that one needs to read the state of a job.
+        job_id = secrets.token_urlsafe(12)
+        with self._lock:
+            self._jobs[job_id] = describe
+            while len(self._jobs) > _MAX_JOBS:
+                del self._jobs[next(iter(self._jobs))]  # the oldest
+
+        return JobStarted(job=job_id)
+
+    def describe_job(self, job_id: str) -> JobOut:
+        """Return the state of a job.
+
+        Raises:
+            UnknownResourceError: there is no such job.
+        """
+        describe = self._jobs.get(job_id)
+        if describe is None:
+            raise UnknownResourceError(
+                "This background job does not exist, or its result has been discarded."
+            )
+        return describe()
+
+    def draw_map(self, service: CampaignService, kind: MapKind) -> JobStatus[MapFile]:
+        """Return the newest map, and start to draw it again if a model or the items are newer.
+
+        An outdated map is returned until the new one is ready.
+        """
+        newest = (service.newest_model().version, service.newest_item_change())
+        with self._lock:
+            drawings = self._drawings.setdefault((service.slug, kind), _MapDrawings())
+            if drawings.next is not None and drawings.next.done():
+                # Only a finished map replaces the one that is shown.
+                drawings.current = drawings.next
+                drawings.next = None
+
+        status: JobStatus[MapFile] = JobStatus(JobState.WAITING)
+        if drawings.current is not None:
+            status = self._read_status(drawings.current)
+
+        # t-SNE fails if its package is missing, and would fail again.
+        is_hopeless = status.state is JobState.FAILED and kind is MapKind.TSNE
+        is_outdated = True
+        if status.result is not None:
+            is_outdated = (status.result.version, status.result.change) != newest
+        if is_outdated and drawings.next is None and not is_hopeless:
+            # PCA is fast. The others would delay the next model.
+            worker = self.trainer if kind is MapKind.PCA else self.slow_worker
+            drawings.next = worker.submit(DrawMap(service.location, kind, str(self.temp)))
+
+        return status
+
+    def find_suspects(
+        self, service: CampaignService, *, again: bool = False
+    ) -> JobStatus[SuspectsFound]:
+        """Return labels that may be wrong, once they are found.
+
+        Args:
+            service: the campaign.
+            again: search again if a search is finished.
+        """
+        with self._lock:
+            search = self._searches.get(service.slug)
+
+        if search is None or (again and search.done()):
+            # Shared by all reviewers of the campaign: the search trains several models.
+            search = self.trainer.submit(FindSuspects(service.location, _SUSPECTS))
+            with self._lock:
+                self._searches[service.slug] = search
+
+        return self._read_status(search)
+
+    def _read_status(self, future: Future[ResultT]) -> JobStatus[ResultT]:
+        """Return the state of a future, without paths and arguments in its error."""
+        if not future.done():
+            return JobStatus(JobState.WAITING)
+        if future.cancelled():
+            return JobStatus(JobState.FAILED, error="The server is shutting down.")
+
+        error = future.exception()
+        if error is not None:
+            sentence = _ARGUMENT.sub("", self.redact_paths(str(error)))
+            return JobStatus(JobState.FAILED, error=sentence)
+        return JobStatus(JobState.DONE, result=future.result())
+
+    def warm_up(self, locations: Iterable[str | Path] = ()) -> None:
+        """Start the trainer, and pick items for the annotators who are expected.
+
+        Args:
+            locations: campaigns that are about to be labelled, because the server was started for
+                them. Campaigns with members are prepared in any case.
+        """
+        self.trainer.start()
+        expected = {self.open(location).slug for location in locations}
+
+        for service in self.services.values():
+            if service.has_unencoded_items():
+                # The encoding was interrupted, or was left to the server from the start.
+                self.encode(service)
+
+            n_members = len(service.campaign.people.list())
+            is_expected = service.slug in expected
+
+            if is_expected and not self.auth.requires_login():
+                annotator = self.auth.config.default_annotator
+                self.trainer.ensure_questions(service.location, annotator)
+            elif is_expected or n_members:
+                n_annotators = n_members or len(self.auth.config.tokens)
+                # Their names are known only when they log in, so the items are picked for anyone.
+                n_items = min(n_annotators * self.batch, _MAX_READY_ITEMS)
+                self.trainer.submit(PickAhead(service.location, n_items))
+
+    def close(self) -> None:
+        """Stop the workers, close the campaigns and remove temporary files."""
+        with self._lock:
+            timers = list(self._encode_timers.values())
+
+        for timer in timers:
+            timer.cancel()
+
+        # Workers first: they may still be writing to these campaigns.
+        if self.suggester is not None:
+            self.suggester.close()
+        self.trainer.stop()
+        self.slow_worker.stop()
+
+        for service in self.services.values():
+            service.close()
+        if self.database is not None:
+            self.database.close()
+        shutil.rmtree(self.temp, ignore_errors=True)
+
+
+def _add_owner(path: Path, owner: CampaignOwner) -> None:
+    """Make a user the owner of a new campaign, with the token that they have in another one."""
+    campaign = Campaign.open(path)
+    try:
+        other_people = owner.source.campaign.people
+        campaign.people.add_as_in(other_people, owner.name, Role.OWNER, who=owner.name)
+    finally:
+        campaign.database.close()
+
+
+def _normalize_location(location: str | Path) -> str:
+    """Return a location that is the same for two paths of one file."""
+    if "://" in str(location):
+        return str(location)
+    return str(Path(location).resolve())

@@ -1,0 +1,406 @@
+"""Items, classes and settings over REST: added and changed, once, and by owners only."""
+
+from __future__ import annotations
+
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.labelled_campaigns import AT
+from server.servers import make_text_campaign, serve_campaigns
+from teeter.campaigns import Campaign
+from teeter.campaigns.store.queries import idempotency
+from teeter.server.routes.metrics import _Metric
+
+
+def add(client: TestClient, items: list[dict[str, Any]], **headers: str) -> Any:
+    return client.post(f"{AT}/items", json={"items": items}, headers=headers)
+
+
+def test_items_are_added_with_their_columns_and_labels(client: TestClient) -> None:
+    items: list[dict[str, Any]] = [
+        {"id": "new", "text": "A new text", "columns": {"customer": "ACME", "n": {"deep": [1]}}},
+        {"text": "Another one", "label": "spam"},
+        {"id": "copy", "text": "A new text"},
+    ]
+
+    added = add(client, items).json()
+
+    counts = {name: added[name] for name in ("new", "duplicates", "labelled", "conflicts")}
+    assert counts == {"new": 2, "duplicates": 1, "labelled": 1, "conflicts": 0}
+    assert added["duplicate_items"] == [["copy", "new"]]
+    assert (added["failed"], added["problems"]) == (0, [])
+    item = client.get(f"{AT}/item", params={"id": "new"}).json()
+    assert item["row"] == {"customer": "ACME", "n": {"deep": [1]}}
+    rows = client.get(f"{AT}/items", params={"column": "customer=ACME"}).json()["items"]
+    assert [row["item"] for row in rows] == ["new"]
+    assert client.get(AT).json()["items"] == 123
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"text": ""}, "has no text"),
+        ({"text": "a", "label": "lost"}, "No class is called 'lost'"),
+        ({"text": "a", "columns": {"label": "x"}}, "cannot be called 'label'"),
+        ({"text": "a", "lost": 1}, "Extra inputs"),
+        ({"text": "a\0"}, "NUL"),
+        ({"id": "t1", "text": "another"}, "Two different items have the id 't1'"),
+    ],
+)
+def test_an_item_that_cannot_be_added_adds_none(
+    client: TestClient, item: dict[str, Any], message: str
+) -> None:
+    response = add(client, [{"text": "fine"}, item])
+
+    assert response.status_code == 422
+    assert message in response.json()["detail"]
+    assert client.get(AT).json()["items"] == 121
+
+
+def test_items_are_changed_withdrawn_and_put_back(client: TestClient) -> None:
+    client.post(f"{AT}/answers", json={"item": "t1", "label": "ham"})
+    body = {"item": "t1", "text": "A new text", "columns": {"customer": "ACME"}}
+    headers = {"idempotency-key": "c"}
+
+    changed = client.patch(f"{AT}/item", json=body, headers=headers).json()
+    repeated = client.patch(f"{AT}/item", json=body, headers=headers).json()
+
+    assert changed == repeated == {"item": "t1", "changed": True}
+    item = client.get(f"{AT}/item", params={"id": "t1"}).json()
+    assert (item["content"]["text"], item["label"]) == ("A new text", "ham")
+    assert item["row"] == {"customer": "ACME"}
+    moved = client.post(f"{AT}/items/withdraw", json={"items": ["t1", "t2"], "reason": "private"})
+    assert moved.json() == {"items": 2}
+    listed = client.get(f"{AT}/items", params={"state": "withdrawn"}).json()["items"]
+    assert [row["state"] for row in listed] == ["ham, withdrawn", "withdrawn"]
+    assert client.post(f"{AT}/items/put-back", json={"items": ["t1"]}).json() == {"items": 1}
+    lost = client.post(f"{AT}/items/withdraw", json={"items": ["t3", "lost"]})
+    assert lost.status_code == 404
+    assert client.patch(f"{AT}/item", json={"item": "lost", "text": "x"}).status_code == 404
+    taken = client.patch(f"{AT}/item", json={"item": "t3", "text": "A new text"})
+    assert taken.status_code == 422
+
+    lines = client.get(f"{AT}/history", params={"count": 1}).json()
+    assert (len(lines["lines"]), lines["lines"][0]["what"]) == (1, "created")
+    rest = client.get(f"{AT}/history", params={"count": 1000, "after": lines["after"]}).json()
+    assert rest["after"] is None
+    assert rest["lines"][-1]["what"] == "put back"
+    assert client.get(f"{AT}/columns").json() == [{"name": "customer", "type": "text"}]
+
+
+def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
+    client.post(f"{AT}/answers", json={"item": "t1", "label": "spam"})
+    body = {"name": "spam", "new_name": "ads", "description": "Offers."}
+
+    classes = client.patch(f"{AT}/classes", json=body).json()["classes"]
+
+    assert [entry["name"] for entry in classes] == ["ads", "ham"]
+    assert classes[0]["description"] == "Offers."
+    examples = {"name": "ads", "examples": ["Win!"]}
+    changed = client.patch(f"{AT}/classes", json=examples).json()["classes"][0]
+    assert (changed["description"], changed["examples"]) == ("Offers.", ["Win!"])
+    assert client.get(f"{AT}/item", params={"id": "t1"}).json()["label"] == "ads"
+    late = client.post(f"{AT}/answers", json={"item": "t3", "label": "spam"})
+    assert late.status_code == 200, "from a page that still has the old name"
+    taken = {"name": "ads", "new_name": "ham", "description": "Not stored."}
+    assert client.patch(f"{AT}/classes", json=taken).status_code == 422
+    alike = {"name": "ads", "new_name": "HAM"}
+    for refused in (
+        client.patch(f"{AT}/classes", json=alike),
+        client.post(f"{AT}/classes", json={"name": "HAM"}),
+    ):
+        assert refused.status_code == 422
+        assert "'ham' and 'HAM' differ only in case or spaces" in refused.json()["detail"]
+    assert client.get(f"{AT}/classes").json()[0]["description"] == "Offers."
+
+
+@pytest.mark.parametrize("encoder", ["auto", "tfidf"])
+def test_a_campaign_of_table_rows_is_created_and_gets_rows(tmp_path: Path, encoder: str) -> None:
+    table = "id,age,city\n" + "".join(f"r{n},{n},Wien\n" for n in range(30))
+    with serve_campaigns(folder=tmp_path) as client:
+        form = {"name": "people", "classes": "low,high", "rows": "true", "encoder": encoder}
+        upload = {"file": ("people.csv", table.encode())}
+        job = client.post("/api/v1/campaigns", data=form, files=upload).json()["job"]
+        assert client.get(f"/api/v1/jobs/{job}").json()["state"] == "done"
+        at = "/api/v1/campaigns/people"
+
+        rows = [{"id": "r99", "columns": {"age": 99, "city": "Graz"}}]
+        assert client.post(f"{at}/items", json={"items": rows}).json()["new"] == 1
+        more = {"file": ("more.csv", b"id,age,city\nr50,50,Linz\n")}
+        client.post(f"{at}/items/file", files=more)
+
+        for item, card in (("r99", "age: 99\ncity: Graz"), ("r50", "age: 50\ncity: Linz")):
+            stored = client.get(f"{at}/item", params={"id": item}).json()
+            assert stored["content"]["text"] == card
+        for row in ({"text": "x"}, {"columns": {"id": "x"}}, {"id": "empty"}):
+            refused = client.post(f"{at}/items", json={"items": [row]})
+            assert refused.status_code == 422, row
+        with_text = client.patch(f"{at}/item", json={"item": "r99", "text": "x"})
+        assert with_text.status_code == 422
+
+
+def test_a_long_cell_fits_into_a_request(client: TestClient) -> None:
+    cell = "ü" * 1_000_000
+
+    response = add(client, [{"id": "long", "text": "short", "columns": {"cell": cell}}])
+
+    assert response.status_code == 200, response.text[:300]
+    assert client.get(f"{AT}/item", params={"id": "long"}).json()["row"] == {"cell": cell}
+
+
+@pytest.mark.parametrize("with_item", [False, True])
+def test_an_undo_that_is_sent_again_takes_back_one_answer(
+    client: TestClient, with_item: bool
+) -> None:
+    for item in ("t1", "t2"):
+        client.post(f"{AT}/answers", json={"item": item, "label": "ham"})
+    body = {"item": "t2"} if with_item else {}
+    headers = {"idempotency-key": "undo-1"}
+
+    first = client.post(f"{AT}/undo", json=body, headers=headers)
+    repeated = client.post(f"{AT}/undo", json=body, headers=headers)
+
+    assert first.json() == repeated.json()
+    assert first.json()["undone"]["item"] == "t2"
+    assert client.get(AT).json()["labelled"] == 1
+
+
+def test_every_operation_that_changes_something_takes_a_key(client: TestClient) -> None:
+    paths = client.get("/api/v1/openapi.json").json()["paths"]
+    without_key = set()
+    for path, operations in paths.items():
+        for method in set(operations) - {"get"}:
+            names = [field["name"] for field in operations[method].get("parameters", [])]
+            if "idempotency-key" not in names:
+                without_key.add(path.removeprefix("/api/v1").replace("/campaigns/{slug}", ""))
+
+    # They change nothing, are refused the second time, or answer with a token.
+    assert without_key == {"/session", "/campaigns", "/predict", "/people", "/people/token"}
+
+
+@pytest.mark.slow
+def test_a_webhook_that_is_sent_again_is_added_once(client: TestClient, file: Path) -> None:
+    headers = {"idempotency-key": "w"}
+    body = {"url": "https://example.org/x"}
+
+    first = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
+    repeated = client.post(f"{AT}/webhooks", json=body, headers=headers).json()
+
+    assert first == repeated
+    assert len(client.get(f"{AT}/webhooks").json()) == 1
+    campaign = Campaign.open(file)
+    with campaign.database.reading() as connection:
+        responses = connection.exec_driver_sql("select response from answered_requests").all()
+    campaign.database.close()
+    assert first["secret"] not in repr(responses)
+
+
+def test_a_field_that_is_null_differs_from_one_that_is_left_out(client: TestClient) -> None:
+    client.patch(f"{AT}/settings", json={"cost": 2.0})
+    headers = {"idempotency-key": "p"}
+
+    assert client.patch(f"{AT}/settings", json={}, headers=headers).json()["cost"] == 2.0
+    other = client.patch(f"{AT}/settings", json={"cost": None}, headers=headers)
+
+    assert other.status_code == 422
+    assert "was used for another request" in other.json()["detail"]
+
+
+def test_half_a_surrogate_pair_is_no_error_of_the_server(client: TestClient) -> None:
+    content = '{"items": [{"text": "a", "columns": {"x": "\\ud800"}}]}'
+    headers = {"idempotency-key": "s", "content-type": "application/json"}
+
+    response = client.post(f"{AT}/items", content=content, headers=headers)
+
+    assert response.status_code in (200, 422), response.text
+
+
+def test_two_equal_requests_at_once_are_done_once(client: TestClient) -> None:
+    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    started = threading.Event()
+    may_end = threading.Event()
+    describe = service.list_classes
+
+    def wait() -> Any:
+        started.set()
+        assert may_end.wait(300)
+        return describe()
+
+    service.list_classes = wait
+    send = partial(
+        client.post, f"{AT}/classes", json={"name": "x"}, headers={"idempotency-key": "k"}
+    )
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(send)
+        assert started.wait(300)
+        second = send()
+        may_end.set()
+        assert first.result().status_code == 200
+
+    assert second.status_code == 409
+    assert "is being answered" in second.json()["detail"]
+    assert send().json() == first.result().json()
+
+
+def test_a_request_whose_server_was_killed_is_not_done_again(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = client.app.state.workspace.services["texts"]  # type: ignore[attr-defined]
+    requests = service.campaign.repository.requests
+    headers = {"idempotency-key": "k"}
+    # The server is gone before it notes its answer, and its process number with it.
+    monkeypatch.setattr(requests, "finish", lambda *_: None)
+    monkeypatch.setattr(idempotency, "has_crashed", lambda _: True)
+    client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
+
+    repeated = client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
+
+    assert repeated.status_code == 409
+    assert "The server was stopped while it answered" in repeated.json()["detail"]
+
+
+def test_a_request_that_failed_is_done_again(client: TestClient) -> None:
+    headers = {"idempotency-key": "k"}
+    body = {"show": ["customer"]}
+    assert client.patch(f"{AT}/settings", json=body, headers=headers).status_code == 422
+    add(client, [{"text": "a", "columns": {"customer": "ACME"}}])
+
+    assert client.patch(f"{AT}/settings", json=body, headers=headers).status_code == 200
+
+
+def test_the_method_of_consensus_is_a_setting(client: TestClient) -> None:
+    changed = client.patch(f"{AT}/settings", json={"consensus": "dawid-skene"})
+    assert changed.json()["consensus"] == "dawid-skene"
+    assert client.patch(f"{AT}/settings", json={"consensus": "lost"}).status_code == 422
+
+
+def test_a_request_with_a_key_is_done_once(client: TestClient) -> None:
+    body = {"name": "maybe"}
+    headers = {"idempotency-key": "k1"}
+
+    first = client.post(f"{AT}/classes", json=body, headers=headers)
+    repeated = client.post(f"{AT}/classes", json=body, headers=headers)
+    other = client.post(f"{AT}/classes", json={"name": "x"}, headers=headers)
+
+    assert first.status_code == repeated.status_code == 200
+    assert first.json() == repeated.json()
+    assert [entry["name"] for entry in first.json()["classes"]] == ["spam", "ham", "maybe"]
+    assert other.status_code == 422
+    assert "was used for another request" in other.json()["detail"]
+    assert client.post(f"{AT}/classes", json=body).status_code == 422, "without a key it fails"
+
+
+def test_settings_are_changed_together_or_not_at_all(client: TestClient, file: Path) -> None:
+    changed = client.patch(f"{AT}/settings", json={"instructions": "Read.", "lease": 5}).json()
+    assert (changed["instructions"], changed["lease"]) == ("Read.", 5)
+
+    for body in (
+        {"instructions": "No.", "strategy": "lost"},
+        {"show": ["lost"]},
+        {"keys": ["s", "s"]},
+        {"lease": None},
+        {"kind": "image"},
+        {"budget": 5},
+        {"options": {"lost": 1}},
+    ):
+        assert client.patch(f"{AT}/settings", json=body).status_code == 422, body
+    assert client.get(f"{AT}/settings").json() == changed
+    campaign = Campaign.open(file)
+    assert campaign.settings.instructions == "Read."
+    assert campaign.history()[-1]["what"] == "settings"
+    campaign.database.close()
+
+
+def test_a_file_of_items_is_added_in_the_background(client: TestClient) -> None:
+    upload = {"file": ("more.csv", b"id,body,n\nx1,one more,5\nx2,two more,6\n")}
+    job = client.post(f"{AT}/items/file", files=upload, data={"text": "body"}).json()["job"]
+
+    state = client.get(f"/api/v1/jobs/{job}").json()
+
+    assert state["state"] == "done", state
+    assert state["result"]["new"] == 2
+    assert client.get(f"{AT}/item", params={"id": "x2"}).json()["row"]["n"] == 6
+    bad = client.post(f"{AT}/items/file", files={"file": ("x.csv", b"a,b\n1,2\n")}).json()["job"]
+    assert client.get(f"/api/v1/jobs/{bad}").json()["state"] == "failed"
+
+
+def test_only_owners_change_a_campaign(tmp_path: Path) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter")
+    campaign = Campaign.open(file)
+    campaign.people.add("olga", "owner")
+    token = campaign.people.add("ann", "annotator")
+    campaign.database.close()
+
+    with serve_campaigns(file) as client:
+        client.headers["authorization"] = f"Bearer {token}"
+        for path, body in (
+            ("items", {"items": [{"text": "a"}]}),
+            ("items/withdraw", {"items": ["t1"]}),
+            ("items/put-back", {"items": ["t1"]}),
+            ("classes", {"name": "x"}),
+            ("webhooks", {"url": "https://example.org"}),
+        ):
+            assert client.post(f"{AT}/{path}", json=body).status_code == 403, path
+        for path, change in (
+            ("settings", {"lease": "1"}),
+            ("item", {"item": "t1", "text": "x"}),
+            ("classes", {"name": "spam", "new_name": "x"}),
+        ):
+            assert client.patch(f"{AT}/{path}", json=change).status_code == 403, path
+        assert client.get(f"{AT}/history").status_code == 403
+        assert client.get(f"{AT}/webhooks").status_code == 403
+        assert "teeter_items{" not in client.get("/metrics").text
+
+
+def test_webhooks_are_added_listed_and_removed(client: TestClient) -> None:
+    added = client.post(
+        f"{AT}/webhooks", json={"url": "https://example.org/x", "events": ["labelled"]}
+    ).json()
+    assert len(added["secret"]) > 30
+    (listed,) = client.get(f"{AT}/webhooks").json()
+    assert "secret" not in listed
+    assert client.get(f"{AT}/webhooks/deliveries").json() == []
+    assert client.post(f"{AT}/webhooks", json={"url": "file:///etc"}).status_code == 422
+
+    assert client.post(f"{AT}/webhooks/remove", json={"id": added["id"]}).json() == []
+    assert client.post(f"{AT}/webhooks/remove", json={"id": added["id"]}).status_code == 404
+
+
+def test_metrics_are_in_the_text_format_of_prometheus(client: TestClient) -> None:
+    response = client.get("/metrics")
+
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = response.text.splitlines()
+    assert 'teeter_items{campaign="texts"} 121' in lines
+    assert 'teeter_answered_items{campaign="texts",kind="label"} 0' in lines
+    sample = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+]+')
+    assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_metrics_have_all_digits() -> None:
+    metric = _Metric("teeter_items", "Items.", samples=[({"campaign": "c"}, 12345678)])
+
+    assert list(metric.lines())[-1] == 'teeter_items{campaign="c"} 12345678'
+
+
+@pytest.mark.slow
+def test_the_api_page_lists_every_operation_and_loads_nothing(client: TestClient) -> None:
+    page = client.get("/docs")
+
+    assert page.status_code == 200
+    description = client.get("/api/v1/openapi.json").json()
+    for path, methods in description["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+    for name in description["components"]["schemas"]:
+        assert f'id="type-{name}"' in page.text
+    # Everything that the browser would load comes from this server.
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page.text)
+    assert all(source.startswith(("/", "#", "data:")) for source in sources), sources

@@ -1,0 +1,262 @@
+"""The work of the background worker, done in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from server.labelled_campaigns import make_labelled_campaign, true_label
+from server.servers import make_text_campaign, text
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.learning.rounds import RoundState
+from teeter.classifier import Classifier
+from teeter.errors import InputError
+from teeter.server.worker.requests import (
+    Activity,
+    CreateCampaign,
+    EnsureQuestions,
+    ExportLabels,
+    ItemColumns,
+    PickAhead,
+    PredictTexts,
+    StatusReport,
+    TaskRequest,
+    TrainModel,
+    WarmUp,
+)
+from teeter.server.worker.tasks import NICENESS, TaskHandlers, create_campaign, make_task_handler
+
+
+@pytest.fixture
+def handlers() -> Iterator[TaskHandlers]:
+    handlers = TaskHandlers()
+    yield handlers
+    handlers.close()
+
+
+def ignore(report: StatusReport) -> None:
+    """Do nothing with a report."""
+
+
+def test_a_worker_has_a_lower_priority_than_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    increments: list[int] = []
+    monkeypatch.setattr(os, "nice", increments.append)
+    make_task_handler()(WarmUp(), ignore)
+    assert increments == [NICENESS]
+    assert 0 < NICENESS < 10
+
+
+def test_a_request_of_an_unknown_type_is_refused(handlers: TaskHandlers) -> None:
+    @dataclass(frozen=True)
+    class Unknown(TaskRequest[None]):
+        campaign: str = ""
+
+    with pytest.raises(TypeError, match="Unknown"):
+        handlers.run(Unknown(), ignore)
+
+
+@pytest.mark.slow
+def test_items_are_explained_once_per_model(handlers: TaskHandlers, tmp_path: Path) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    request = EnsureQuestions(str(path), "me", batch=10)
+    first = handlers.run(request, ignore)
+    assert not first.is_finished
+
+    item, explanation = next(iter(first.explanations.items()))
+    classes = [name for name, _ in explanation.probabilities]
+    probabilities = [probability for _, probability in explanation.probabilities]
+    assert sorted(classes) == ["ham", "spam"]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) == pytest.approx(1, abs=1e-3)
+    assert len(explanation.neighbours) == 3
+    for neighbour in explanation.neighbours:
+        assert neighbour.item != item
+        assert neighbour.label == true_label(neighbour.item)
+
+    assert handlers.run(request, ignore).explanations.keys().isdisjoint(first.explanations)
+    handlers.run(TrainModel(str(path)), ignore)
+    assert item in handlers.run(request, ignore).explanations
+
+
+@pytest.mark.slow
+def test_items_are_explained_again_after_a_text_has_changed(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    request = EnsureQuestions(str(path), "me", batch=10)
+    item = next(iter(handlers.run(request, ignore).explanations))
+
+    campaign = Campaign.open(path)
+    campaign.change_item(item, text="Something else altogether")
+    campaign.database.close()
+
+    assert item in handlers.run(request, ignore).explanations
+
+
+def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -> None:
+    path = str(make_text_campaign(tmp_path / "texts.teeter", 20))
+    reports: list[StatusReport] = []
+    assert handlers.run(TrainModel(path), reports.append).trained is None
+    assert reports == []
+
+    campaign = Campaign.open(path)
+    for item in ("t1", "t2", "t3"):
+        campaign.tell(item, true_label(item))
+    campaign.database.close()
+
+    trained = handlers.run(TrainModel(path), reports.append).trained
+    assert (trained.version, trained.labels) == (1, 3)
+    assert reports == [
+        StatusReport(Activity.TRAINING, labels=3, version=1),
+        StatusReport(None, version=1, is_trained=True),
+    ]
+
+
+@pytest.mark.slow
+def test_texts_are_predicted_by_the_newest_model_which_is_loaded_once(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    loaded: list[int] = []
+    load = Campaign.classifier
+
+    def load_and_note(campaign: Campaign) -> Classifier:
+        classifier = load(campaign)
+        loaded.append(classifier.info.model)
+        return classifier
+
+    monkeypatch.setattr(Campaign, "classifier", load_and_note)
+    request = PredictTexts(str(path), (text(1000),))
+    model = handlers.run(request, ignore).model
+    handlers.run(request, ignore)
+    assert loaded == [model]
+
+    handlers.run(TrainModel(str(path)), ignore)
+    assert handlers.run(request, ignore).model == model + 1
+    assert loaded == [model, model + 1]
+
+
+def test_a_job_loads_the_state_once_for_training_picking_and_explaining(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_text_campaign(tmp_path / "texts.teeter", 40)
+    campaign = Campaign.open(path)
+    for number in range(1, 11):
+        campaign.tell(f"t{number}", true_label(f"t{number}"))
+    campaign.database.close()
+
+    loads: list[Campaign] = []
+    load_state = Campaign.load_state
+
+    def count_load(campaign: Campaign) -> RoundState:
+        loads.append(campaign)
+        return load_state(campaign)
+
+    monkeypatch.setattr(Campaign, "load_state", count_load)
+    reports: list[StatusReport] = []
+    ready = handlers.run(EnsureQuestions(str(path), "me", batch=10), reports.append)
+
+    assert [report.activity for report in reports] == [Activity.TRAINING, None, Activity.PICKING]
+    assert len(ready.explanations) == 10
+    assert len(loads) == 1
+
+
+@pytest.mark.slow
+def test_items_are_ready_for_the_next_of_several_annotators(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    for annotator in ("ann", "bob"):
+        handlers.run(EnsureQuestions(str(path), annotator, batch=5), ignore)
+
+    campaign = handlers.campaign(str(path))
+    with campaign.database.reading() as connection:
+        count = campaign.repository.picks.count_ready(connection)
+    assert count == campaign.ready_items_wanted(5) >= 20
+
+
+def test_picking_ahead_ends_when_nothing_is_left_until_the_next_model(
+    handlers: TaskHandlers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    batches: list[int] = []
+
+    def find_nothing(_: Campaign, batch: int, *, state: RoundState | None = None) -> bool:
+        batches.append(batch)
+        return False
+
+    monkeypatch.setattr(Campaign, "keep_ready", find_nothing)
+    request = EnsureQuestions(str(path), "me", batch=10)
+    handlers.run(request, ignore)
+    handlers.run(request, ignore)
+    assert batches == [10]
+
+    handlers.run(TrainModel(str(path)), ignore)
+    handlers.run(request, ignore)
+    assert batches == [10, 10]
+
+
+def test_a_campaign_whose_file_is_replaced_is_opened_again(
+    handlers: TaskHandlers, tmp_path: Path
+) -> None:
+    path = make_text_campaign(tmp_path / "texts.teeter", 20)
+    first = handlers.campaign(str(path))
+    assert handlers.campaign(str(path)) is first
+
+    other = make_text_campaign(tmp_path / "other.teeter", 5)
+    other.replace(path)
+    assert handlers.campaign(str(path)) is not first
+    assert handlers.campaign(str(path)).status().items == 6
+
+
+def test_a_campaign_with_new_items_is_opened_again(handlers: TaskHandlers, tmp_path: Path) -> None:
+    path = make_text_campaign(tmp_path / "texts.teeter", 20)
+    handlers.run(PickAhead(str(path), count=5), ignore)
+    campaign = Campaign.open(path)
+    campaign.add([{"id": "new", "text": "a text that came later"}])
+    campaign.database.close()
+    assert "new" in handlers.campaign(str(path)).load_state().keys
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("csv", ".csv"), ("prodigy", ".jsonl")])
+def test_labels_are_exported_into_a_folder_of_their_own(
+    handlers: TaskHandlers, tmp_path: Path, form: str, suffix: str
+) -> None:
+    path = tmp_path / "texts.teeter"
+    make_labelled_campaign(path, 40)
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    files = {handlers.run(ExportLabels(str(path), form, str(folder)), ignore) for _ in range(2)}
+    assert len(files) == 2
+    assert {Path(file).suffix for file in files} == {suffix}
+
+
+def test_a_campaign_is_created_from_a_table(tmp_path: Path) -> None:
+    table = tmp_path / "mail.csv"
+    table.write_text("words,number,kind\none,a,ham\ntwo,b,\none,c,\n")
+    request = CreateCampaign(
+        str(table),
+        str(tmp_path / "mail.teeter"),
+        ("ham", "spam"),
+        Settings(kind="image", instructions="Read."),
+        ItemColumns(text="words", id="number", label="kind"),
+    )
+    created = create_campaign(request)
+    assert (created.new, created.duplicates, created.labelled) == (2, 1, 1)
+
+    campaign = Campaign.open(tmp_path / "mail.teeter")
+    assert campaign.settings.kind == "text", "it follows from the source"
+    assert campaign.settings.instructions == "Read."
+    campaign.database.close()
+
+    with pytest.raises(InputError, match="already a campaign called mail"):
+        create_campaign(request)
