@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from teeter.cli.strategy_list import write_strategy_list
+from teeter.cli.listings import write_strategy_list
 
 HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")

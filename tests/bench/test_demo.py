@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from teeter.bench.demo import DEMO_SETTING, run_demo
 from teeter.cli import app
-from teeter.cli.demo import _sentences
+from teeter.cli.bench import _sentences
 from teeter.errors import InputError
 
 SMALL = replace(

@@ -10,25 +10,20 @@ from typing import Annotated
 import typer
 
 from teeter.base.version import __version__
-from teeter.cli.bench import bench
+from teeter.cli.bench import bench, datasets, demo
 from teeter.cli.campaign import campaign
-from teeter.cli.datasets import datasets
-from teeter.cli.demo import demo
-from teeter.cli.doctor import doctor
-from teeter.cli.encoders import encoders
+from teeter.cli.diagnosis import doctor
 from teeter.cli.errors import Commands
 from teeter.cli.finish import finish
+from teeter.cli.integrations import sync, webhook
 from teeter.cli.items import change, put_back, rename_class, withdraw
-from teeter.cli.panels import Panel
+from teeter.cli.listings import encoders, strategies
+from teeter.cli.output import Panel
 from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
-from teeter.cli.serve import serve
-from teeter.cli.strategies import strategies
+from teeter.cli.serve import serve, try_sample
 from teeter.cli.suggestions import describe, predictions, sources, suggest
-from teeter.cli.sync import sync
 from teeter.cli.team import agreement, decide, people
-from teeter.cli.try_sample import try_sample
-from teeter.cli.webhooks import webhook
 
 __all__ = ["app", "main"]
 

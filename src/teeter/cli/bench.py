@@ -1,28 +1,31 @@
-"""teeter bench: compare strategies on the paper's settings, or on your own.
-
-A run is recorded round by round in a folder. Whatever stops it, the same command resumes it, and
-finished rounds are never computed twice.
-"""
+"""``teeter bench``: run experiments, report on them, and fetch the datasets."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from teeter.cli.errors import Commands
 from teeter.cli.options import DeviceOption, JsonOption
-from teeter.cli.output import progress, spinner
-from teeter.cli.report import report
+from teeter.cli.output import print_table, progress, spinner
 from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:
+    from teeter.bench.analysis.report import Report
+    from teeter.bench.demo import DemoResult
     from teeter.bench.experiments import Run, Setting
 
-__all__ = ["bench"]
+__all__ = [
+    "bench",
+    "datasets",
+    "demo",
+    "report",
+]
+
 
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has stopped: 128 + SIGINT."""
@@ -33,7 +36,6 @@ bench = typer.Typer(
     help="Compare strategies on the paper's settings.",
     rich_markup_mode=None,
 )
-bench.command()(report)
 
 SettingArgument = Annotated[
     str,
@@ -347,3 +349,268 @@ def _sentences(run: Run) -> list[str]:
     advice = f"to compare the strategies, run teeter bench report {run.folder}"
     sentences.append(f"{recorded} in {run.folder}; {advice}.")
     return sentences
+
+
+@bench.command()
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders written by teeter bench run."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the report. Default: RUN/report, or teeter-report for several runs.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings and all tables as JSON.")
+    ] = False,
+) -> None:
+    """Write a report that compares the strategies of one or more runs.
+
+    \b
+    Examples:
+      teeter bench report runs/mnist
+      teeter bench report runs/mnist runs/letter --out report
+    """
+    with spinner("Comparing"):
+        # Importing matplotlib and reading runs may take seconds: the spinner is on by then.
+        from teeter.bench.analysis.report import write_report
+        from teeter.bench.experiments import read_run
+
+        loaded = [read_run(folder) for folder in runs]
+        written = write_report(loaded, out or _default_folder(runs))
+
+    if as_json:
+        typer.echo(_to_json(written))
+        return
+
+    # What was found, then what limits it.
+    for sentence in (*written.findings, *written.notes):
+        typer.echo(sentence)
+    typer.echo(f"Curves, tables and settings: {written.page}")
+
+
+def _default_folder(runs: list[Path]) -> Path:
+    """Return the default folder of a report: in its run, or the current folder for several."""
+    if len(runs) == 1:
+        # Where ``teeter serve --folder`` looks for reports.
+        return runs[0] / "report"
+
+    return Path("teeter-report")
+
+
+def _to_json(written: Report) -> str:
+    """Return the report as JSON. Scripts read these keys."""
+    content = {
+        "page": str(written.page),
+        "findings": written.findings,
+        "notes": written.notes,
+        "tables": written.tables,
+        "files": [str(path) for path in written.files],
+    }
+    return json.dumps(content, ensure_ascii=False, indent=2)
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the page and its figures.")
+    ] = Path("teeter-demo"),
+    repetitions: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of repetitions per strategy.")
+    ] = 5,
+) -> None:
+    """Compare strategies on handwritten digits, and show the picks on a page."""
+    with progress("Learning digits", as_lines=True) as on_step:
+        # Importing torch and matplotlib takes seconds: the progress bar is on by then.
+        from teeter.bench.demo import DEMO_SETTING, run_demo
+        from teeter.bench.experiments import override
+
+        setting = override(DEMO_SETTING, {"repetitions": repetitions})
+        result = run_demo(out, setting=setting, on_step=on_step)
+
+    for sentence in _describe_demo(result):
+        typer.echo(sentence)
+
+
+def _describe_demo(result: DemoResult) -> list[str]:
+    """Say how LDM-S compares with Random, and where the page is."""
+    ldm_s = result.row("ldm-s")
+    random = result.row("random")
+    gain = ldm_s.gain
+    if gain is None:
+        return []
+
+    test = f"p = {gain.p:.2g}"
+    if result.repetitions == 1:
+        test = "not tested, because a test needs two or more repetitions"
+
+    # The accuracy at which Random ends: LDM-S should be there with fewer labels.
+    target = f"Random's final accuracy of {random.last:.1%}"
+    saving = f"LDM-S never reached {target}."
+    if ldm_s.labels is not None:
+        saving = (
+            f"LDM-S reached {target} with {ldm_s.labels:.0f} labels instead of {result.labels}."
+        )
+
+    return [
+        f"Averaged over the rounds, LDM-S classified {ldm_s.accuracy:.1%} of new digits "
+        f"correctly and Random {random.accuracy:.1%} ({gain.mean:+.1f} points for LDM-S, {test}).",
+        saving,
+        f"Curves, a table and the digits that LDM-S picked: {result.page}",
+    ]
+
+
+datasets = typer.Typer(
+    invoke_without_command=True, help="List the named datasets, or download one of them."
+)
+
+SearchFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder",
+        metavar="FOLDER",
+        help="Search this folder instead of TEETER_DATA and the cache.",
+    ),
+]
+TargetFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Create the folder NAME here instead of in TEETER_DATA or the cache.",
+    ),
+]
+
+
+@datasets.callback()
+def list_datasets(
+    context: typer.Context,
+    folder: SearchFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the named datasets with their size, and where each was found or how to get it."""
+    if context.invoked_subcommand is not None:
+        # `teeter datasets --folder FOLDER get NAME` hands the folder on to `get`.
+        context.obj = folder
+        return
+
+    from teeter.bench.datasets import names
+
+    descriptions = [_describe_dataset(name, folder) for name in names()]
+    if as_json:
+        typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
+        return
+
+    header = ["name", "train", "test", "classes", "shape", "where it is, or how to get it"]
+    rows = [_table_row(description) for description in descriptions]
+    print_table(header, rows, has_sentences=True)
+
+
+@datasets.command()
+def get(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a dataset, as listed by teeter datasets.")
+    ],
+    folder: TargetFolder = None,
+) -> None:
+    """Download a dataset from its publisher, check it and unpack it.
+
+    \b
+    Examples:
+      teeter datasets get mnist
+    """
+    from teeter.bench.datasets.catalogue import find_spec
+    from teeter.bench.datasets.downloads import fetch_dataset
+    from teeter.bench.datasets.locate import download_folder
+
+    # A wrong name is reported before the progress bar appears.
+    find_spec(name)
+
+    # The option may stand before or after ``get``.
+    if folder is None:
+        folder = context.obj
+
+    with progress(f"Downloading {name}") as update:
+
+        def on_progress(_: str, received: int, total: int) -> None:
+            update(received, total or received)  # 0: the server does not tell the size
+
+        downloads = fetch_dataset(name, folder=folder, progress=on_progress)
+
+    for download in downloads:
+        if download.checked:
+            verdict = "as published"
+        else:
+            verdict = "no checksum is published; the file can be read"
+        file_name = download.path.name
+        typer.echo(f"{file_name}: MD5 {download.md5}, {verdict}.", err=True)
+
+    if downloads:
+        typer.echo(f"{name} is in {download_folder(name, folder)}.")
+    else:
+        location = _describe_dataset(name, folder)["found"]
+        typer.echo(f"{name} is already available: {location}.")
+
+
+def _describe_dataset(name: str, folder: Path | None) -> dict[str, Any]:
+    """Return a dataset's entry in the list. Its keys are those of the JSON output."""
+    from teeter.bench.datasets.catalogue import find_spec, locate_dataset
+    from teeter.bench.datasets.downloads import MANUAL_DOWNLOADS
+    from teeter.bench.datasets.locate import download_folder
+    from teeter.errors import PluginError
+
+    try:
+        spec = find_spec(name)
+    except PluginError as error:
+        # A broken plugin must not hide the other datasets.
+        return {
+            "name": name,
+            "about": str(error),
+            "train": None,
+            "test": None,
+            "classes": None,
+            "found": None,
+            "shape": [],
+            "get": str(error),
+        }
+
+    # Found in files, or in a package, or not found and there is a way to get it.
+    located = locate_dataset(spec, folder)
+    source = None
+    advice = None
+    if located is None:
+        advice = f"teeter datasets get {name}"
+        if name in MANUAL_DOWNLOADS:
+            home = download_folder(name, folder)
+            advice = MANUAL_DOWNLOADS[name].format(home=home)
+    elif located.files:
+        source = str(located.first)
+    else:
+        source = str(spec.package)
+
+    return {
+        "name": name,
+        "about": spec.about,
+        "train": spec.train,
+        "test": spec.test,
+        "classes": spec.class_count,
+        "shape": list(spec.shape),
+        "found": source,
+        "get": advice,
+    }
+
+
+def _table_row(description: dict[str, Any]) -> list[str]:
+    """Return the cells of a dataset. Numbers of a plugin that cannot be loaded stay empty."""
+    row = [description["name"]]
+    for key in ("train", "test", "classes"):
+        number = description[key]
+        row.append("" if number is None else f"{number:,}")
+
+    lengths = [str(length) for length in description["shape"]]
+    row.append(" x ".join(lengths))
+    row.append(description["found"] or description["get"])
+    return row

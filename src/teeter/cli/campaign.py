@@ -1,15 +1,14 @@
-"""teeter campaign: label items, a few at a time.
+"""The number of labels per class, as ``teeter campaign status`` prints it.
 
-Every command opens a campaign, calls one method of ``teeter.Campaign`` and prints the result. The
-docstring of a command is its help. The commands for teams are in ``team`` and ``sync``, and the
-prompt of ``campaign label`` is in ``label_prompt``.
+Campaigns have two classes or hundreds. Two fit on a line. Hundreds would not be readable, so
+only the most frequent ones are listed, with a summary of those that need labels.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from teeter.cli.options import (
     split_names,
 )
 from teeter.cli.output import (
+    Panel,
     atomic_text_file,
     echo_json,
     echo_wrapped,
@@ -41,7 +41,6 @@ from teeter.cli.output import (
     spinner,
     terminal_width,
 )
-from teeter.cli.panels import Panel
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,11 +54,112 @@ __all__ = [
     "campaign",
     "campaign_location",
     "create_campaign",
+    "format_class_counts",
     "open_campaign",
     "parse_classes",
     "report_left_out_files",
     "require_member",
 ]
+
+
+# Classes that are listed with their counts unless all are asked for.
+_LISTED = 20
+
+# Classes with fewer labels than this are called rare: a model has hardly anything to learn from.
+_FEW_LABELS = 5
+
+# Rare and empty classes that are named in a sentence.
+_NAMED = 10
+
+_LONGEST_NAME = 30
+_SPACE_BETWEEN_COLUMNS = 3
+
+
+def format_class_counts(
+    counts: Mapping[str, int], *, width: int, show_all: bool = False
+) -> list[str]:
+    """Return the lines that show how many labels each class has, the most frequent class first.
+
+    Few classes fit on one line. More are listed in columns: the 20 with the most labels, followed
+    by a sentence each on the rare and on the empty classes among the others.
+
+    Args:
+        counts: the number of labels by class.
+        width: columns of the terminal.
+        show_all: whether to list all classes in columns.
+
+    Example:
+        >>> format_class_counts({"ham": 52, "spam": 1070}, width=80)
+        ['spam 1,070, ham 52']
+    """
+    # A stable sort: classes with equal counts stay in the order of the campaign.
+    ranked = sorted(counts.items(), key=lambda entry: -entry[1])
+
+    line = ", ".join(f"{name} {count:,}" for name, count in ranked)
+    if _count_cells(line) <= width:
+        return [line]
+
+    if show_all:
+        return _format_columns(ranked, width)
+
+    hidden = dict(ranked[_LISTED:])
+    lines = _format_columns(ranked[:_LISTED], width)
+    if hidden:
+        classes = "class" if len(hidden) == 1 else "classes"
+        lines.append(f"{len(hidden):,} more {classes}: list them with --all.")
+    return lines + _describe_small_classes(hidden)
+
+
+def _describe_small_classes(counts: Mapping[str, int]) -> list[str]:
+    """Return a sentence on the classes with few labels, and one on those without any."""
+    rare = []
+    empty = []
+    # The rarest come first, because not all may be named.
+    for name, count in sorted(counts.items(), key=lambda entry: entry[1]):
+        if count == 0:
+            empty.append(_shorten_class(name))
+        elif count < _FEW_LABELS:
+            rare.append(f"{_shorten_class(name)} ({count})")
+
+    sentences = []
+    if rare:
+        names = list_some(rare, _NAMED)
+        sentences.append(f"Fewer than {_FEW_LABELS} labels ({len(rare):,}): {names}.")
+    if empty:
+        names = list_some(empty, _NAMED)
+        sentences.append(f"No labels ({len(empty):,}): {names}.")
+    return sentences
+
+
+def _format_columns(counts: list[tuple[str, int]], width: int) -> list[str]:
+    """Return counts and names in as many columns as fit, to be read downwards."""
+    from rich.columns import Columns
+    from rich.console import Console
+
+    digits = max(len(f"{count:,}") for _, count in counts)
+    cells = []
+    for name, count in counts:
+        cells.append(f"{count:>{digits},} {_shorten_class(name)}")
+    columns = Columns(cells, column_first=True, equal=True, padding=(0, _SPACE_BETWEEN_COLUMNS))
+
+    # Class names may look like markup or emoji codes, and are printed as they are.
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
+    with console.capture() as capture:
+        console.print(columns)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def _shorten_class(name: str) -> str:
+    """Return a class name that is safe to print and not wider than a column should be."""
+    return printable_line(name, _LONGEST_NAME)
+
+
+def _count_cells(text: str) -> int:
+    """Return the number of terminal columns of a text; some characters take two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
 
 # Duplicates and conflicting labels that are named one by one.
 _NAMED_ITEMS = 5
@@ -649,7 +749,6 @@ def status(
     switch to another encoder, the two encoders are compared.
     """
     from teeter.campaigns.items.image_links import describe_missing_images
-    from teeter.cli.class_counts import format_class_counts
 
     with open_campaign(file) as opened, spinner("Reading"):
         summary = opened.status()

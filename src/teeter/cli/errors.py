@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from teeter.cli.panels import write_panels
+from teeter.cli.output import write_panels
 from teeter.errors import TeeterError, UnknownNameError
 
 __all__ = ["EXIT_INTERRUPTED", "Commands", "use_option_names"]

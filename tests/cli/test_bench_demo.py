@@ -6,7 +6,7 @@ from pathlib import Path
 
 from teeter.bench.analysis.statistics import Gain
 from teeter.bench.demo import DemoResult, DemoRow
-from teeter.cli.demo import _sentences
+from teeter.cli.bench import _describe_demo
 
 
 def make_result(repetitions: int, gain: Gain) -> DemoResult:
@@ -18,12 +18,12 @@ def make_result(repetitions: int, gain: Gain) -> DemoResult:
 
 
 def test_several_repetitions_are_tested() -> None:
-    sentence, saving, _ = _sentences(make_result(5, Gain(2.0, 0.5, 9.0, 0.0008)))
+    sentence, saving, _ = _describe_demo(make_result(5, Gain(2.0, 0.5, 9.0, 0.0008)))
     assert sentence.endswith("(+2.0 points for LDM-S, p = 0.0008).")
     assert saving.endswith("with 140 labels instead of 220.")
 
 
 def test_one_repetition_allows_no_test() -> None:
-    sentence, *_ = _sentences(make_result(1, Gain(2.0, 0.0, 0.0, 1.0)))
+    sentence, *_ = _describe_demo(make_result(1, Gain(2.0, 0.0, 0.0, 1.0)))
     assert "p =" not in sentence
     assert "not tested, because a test needs two or more repetitions" in sentence

@@ -231,7 +231,7 @@ def test_watching_survives_an_outage_and_stops_at_ctrl_c(
         raise KeyboardInterrupt
 
     pauses = iter([begin_outage, do_nothing, end_outage, do_nothing, press_ctrl_c])
-    module = importlib.import_module("teeter.cli.sync")
+    module = importlib.import_module("teeter.cli.integrations")
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: next(pauses)()))
 
     options = ("--url", url, "--token", PERSONAL_TOKEN, "-n", 4, "--watch", 1, "--json")

@@ -6,8 +6,8 @@ from importlib.metadata import requires
 
 import pytest
 
-from teeter import diagnosis
-from teeter.diagnosis import EncoderCheck, Extra, diagnose
+from teeter.cli import diagnosis
+from teeter.cli.diagnosis import EncoderCheck, Extra, diagnose
 
 REQUIREMENTS = [
     "numpy>=2.0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from teeter.cli.class_counts import format_class_counts
+from teeter.cli.campaign import format_class_counts
 
 
 def test_few_classes_are_on_one_line_with_the_most_frequent_first() -> None:
