@@ -33,14 +33,14 @@ check: $(VENV)/.tools  ## Check style, formatting, types and the layers of impor
 	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/.oracles  ## Measure the speed of teeter, the paper's algorithm and scikit-activeml
-	$(BIN)/python benchmarks/speed/bench_all.py
+	$(BIN)/python research/speed/bench_all.py
 
 docs: $(VENV)/.docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove the virtual environment, caches and build outputs
 	rm -rf $(VENV) build dist site teeter-demo teeter-try .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests research examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \

@@ -21,7 +21,7 @@ from teeter.strategies.base import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RESULTS = ROOT / "benchmarks" / "speed" / "results"
+RESULTS = ROOT / "research" / "speed" / "results"
 
 
 LIBRARIES = {
@@ -143,19 +143,19 @@ def test_figures_come_from_committed_results(name: str) -> None:
 
 
 def test_speed_figures_are_the_committed_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
+    script = runpy.run_path(str(ROOT / "research" / "speed" / "pages.py"))
     for page in script["PAGES_WITH_RAYS_TABLE"]:
         assert script["build_rays_table"]() in page.read_text(), (
-            f"{page.name}: run python benchmarks/speed/pages.py"
+            f"{page.name}: run python research/speed/pages.py"
         )
 
 
 def test_tables_of_rays_in_subspaces_are_the_committed_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "rays" / "page.py"))
+    script = runpy.run_path(str(ROOT / "research" / "rays" / "page.py"))
     text = script["PAGE"].read_text(encoding="utf-8")
     for head in script["TABLES"]:
         assert text.count(head) == 1
-    assert text == script["filled"](text), "run python benchmarks/rays/page.py"
+    assert text == script["filled"](text), "run python research/rays/page.py"
 
 
 @pytest.mark.parametrize("name", ["all_cpu", "all_h200"])
@@ -209,14 +209,14 @@ def test_the_table_of_checks_is_made_from_the_tests() -> None:
 
 @pytest.mark.slow
 def test_the_page_on_the_paper_s_runs_is_made_from_the_runs() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "paper" / "pages.py"))
-    assert script["PAGE"].read_text() == script["page"](), "run python benchmarks/paper/pages.py"
+    script = runpy.run_path(str(ROOT / "research" / "paper" / "pages.py"))
+    assert script["PAGE"].read_text() == script["page"](), "run python research/paper/pages.py"
 
 
 def test_the_page_of_speed_is_made_from_the_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "speed" / "pages.py"))
+    script = runpy.run_path(str(ROOT / "research" / "speed" / "pages.py"))
     assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python benchmarks/speed/pages.py"
+        "run python research/speed/pages.py"
     )
     assert "e+0" not in script["build_page"](), "large numbers are written in full"
     measured = {
@@ -226,18 +226,18 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
 
 
 def test_the_page_of_campaigns_is_made_from_the_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    script = runpy.run_path(str(ROOT / "research" / "campaigns" / "simulate.py"))
     assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python benchmarks/campaigns/simulate.py page"
+        "run python research/campaigns/simulate.py page"
     )
     for name in script["SECTIONS"]:
         assert set(script["read_result"](name)["curves"]) == set(script["STRATEGIES"])
 
 
 def test_the_page_of_encoders_is_made_from_the_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "encoders" / "measure.py"))
+    script = runpy.run_path(str(ROOT / "research" / "encoders" / "measure.py"))
     assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python benchmarks/encoders/measure.py page"
+        "run python research/encoders/measure.py page"
     )
     for name in script["measured_datasets"]():
         kind = script["DATASETS"][name].kind
@@ -246,9 +246,9 @@ def test_the_page_of_encoders_is_made_from_the_results() -> None:
 
 
 def test_the_page_of_priors_is_made_from_the_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "priors" / "simulate.py"))
+    script = runpy.run_path(str(ROOT / "research" / "priors" / "simulate.py"))
     assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python benchmarks/priors/simulate.py page"
+        "run python research/priors/simulate.py page"
     )
     for name in script["SECTIONS"]:
         result = script["read_result"](name)
@@ -259,16 +259,16 @@ def test_the_page_of_priors_is_made_from_the_results() -> None:
 
 
 def test_the_page_of_estimates_is_made_from_the_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "estimates.py"))
+    script = runpy.run_path(str(ROOT / "research" / "campaigns" / "estimates.py"))
     assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python benchmarks/campaigns/estimates.py page"
+        "run python research/campaigns/estimates.py page"
     )
 
 
 def test_the_page_of_promises_is_made_from_the_results() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "promise" / "page.py"))
+    script = runpy.run_path(str(ROOT / "research" / "promise" / "page.py"))
     assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python benchmarks/promise/page.py"
+        "run python research/promise/page.py"
     )
     for summary in script["read_result"]()["datasets"].values():
         # What the page and the README claim.
@@ -280,7 +280,7 @@ def test_the_page_of_promises_is_made_from_the_results() -> None:
 
 @pytest.mark.slow
 def test_the_figures_of_campaigns_are_drawn_from_the_results(tmp_path: Path) -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    script = runpy.run_path(str(ROOT / "research" / "campaigns" / "simulate.py"))
     for name in script["SECTIONS"]:
         drawn = script["draw_figure"](name, tmp_path)
         committed_numbers, drawn_numbers = (

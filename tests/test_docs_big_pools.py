@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from teeter.cli import app
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "benchmarks" / "speed" / "shards_page.py"
+SCRIPT = ROOT / "research" / "speed" / "shards_page.py"
 PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
 
 
@@ -31,7 +31,7 @@ def test_the_estimate_for_a_billion_rows_follows_from_the_result(
 ) -> None:
     assert page_script["PAGE"] == PAGE
     text = PAGE.read_text(encoding="utf-8")
-    assert text == page_script["fill_page"](text), "run python benchmarks/speed/shards_page.py"
+    assert text == page_script["fill_page"](text), "run python research/speed/shards_page.py"
     assert "were the same with local processes and with Ray" in text
 
 

@@ -59,7 +59,7 @@ def test_cases_of_one_group_run_on_one_worker(tmp_path: Path) -> None:
     assert len(set(used)) == 1
 
 
-NOT_MIRRORED = {"contracts", "deploy", "docs", "end_to_end", "reference", "reproduction"}
+NOT_MIRRORED = {"contracts", "deploy", "docs", "end_to_end", "reference", "research"}
 ABOUT_THE_PROJECT = {"test_docs.py", "test_docs_big_pools.py", "test_packaging.py", "test_tiers.py"}
 
 

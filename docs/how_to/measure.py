@@ -32,7 +32,7 @@ from teeter.campaigns import Settings
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "measured.json"
-STEPS = ROOT / "benchmarks" / "speed" / "results" / "steps_h200.json"
+STEPS = ROOT / "research" / "speed" / "results" / "steps_h200.json"
 SPLIT = load_dataset("digits")
 RARE = 3
 """The last classes, which a long tail leaves few rows of."""
@@ -139,7 +139,7 @@ def measure_cold_start(repetitions: int = 20) -> dict[str, Any]:
 
 def measure_stopping(repetitions: int = 10, rounds: int = 25) -> dict[str, Any]:
     """Label in campaigns, and record the accuracy and the advice after each round."""
-    simulate = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    simulate = runpy.run_path(str(ROOT / "research" / "campaigns" / "simulate.py"))
 
     parts = [SPLIT.train, SPLIT.test]
     features = np.concatenate([part.inputs.numpy() for part in parts]).astype(np.float32)
@@ -322,7 +322,7 @@ def stopping_facts(results: dict[str, Any]) -> str:
 def runs_table(results: dict[str, Any]) -> str:
     """Return a row per run of the paper's settings: its size, its machine and its minutes."""
     rows = []
-    for path in sorted((ROOT / "benchmarks" / "paper" / "runs").glob("*/run.json")):
+    for path in sorted((ROOT / "research" / "paper" / "runs").glob("*/run.json")):
         run = read_run(path.parent)
         if run.setting.paper is None or run.setting.name != path.parent.name or not run.finished:
             continue
@@ -398,7 +398,7 @@ def verdicts(results: dict[str, Any]) -> str:
     """Return how many of the paper's items hold, in a sentence."""
     items = [
         json.loads(path.read_text(encoding="utf-8"))
-        for path in (ROOT / "reproduction" / "results").glob("*.json")
+        for path in (ROOT / "research" / "paper" / "results").glob("*.json")
     ]
     words = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
     count = {words[name]: sum(item["verdict"] == name for item in items) for name in words}

@@ -27,7 +27,7 @@ PAGES = [
     ROOT / "docs" / "index.md",
     ROOT / "docs" / "how_to" / "choose.md",
 ]
-SPEED_RESULTS = ROOT / "benchmarks" / "speed" / "results"
+SPEED_RESULTS = ROOT / "research" / "speed" / "results"
 
 CAMPAIGNS = {
     "sms_spam": "SMS messages, spam or not",
@@ -41,7 +41,7 @@ WIDTH = 100
 @cache
 def read_campaign(name: str) -> dict[str, Any]:
     """Return the committed result of simulated campaigns on a dataset."""
-    simulate = runpy.run_path(str(ROOT / "benchmarks" / "campaigns" / "simulate.py"))
+    simulate = runpy.run_path(str(ROOT / "research" / "campaigns" / "simulate.py"))
     result: dict[str, Any] = simulate["read_result"](name)
     return result
 
@@ -77,7 +77,7 @@ def labels_saved() -> str:
 
 def runs() -> str:
     """Return the table of the paper's comparison, run again, and what follows from it."""
-    pages = runpy.run_path(str(ROOT / "benchmarks" / "paper" / "pages.py"))
+    pages = runpy.run_path(str(ROOT / "research" / "paper" / "pages.py"))
     comparisons = pages["finished"]()
     savings = [comparison.savings["ldm-s"] for comparison in comparisons]
     shares = [saving.saved / saving.baseline for saving in savings]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-RESULT = json.loads((ROOT / "benchmarks" / "speed" / "results" / "web_cpu.json").read_text())
+RESULT = json.loads((ROOT / "research" / "speed" / "results" / "web_cpu.json").read_text())
 
 
 def test_the_how_to_shows_the_measured_speeds() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from campaigns.stores import STORES, shared_server
 
-BENCH = Path(__file__).parents[2] / "benchmarks" / "speed" / "bench_teams.py"
+BENCH = Path(__file__).parents[2] / "research" / "speed" / "bench_teams.py"
 
 
 ANSWERS_EACH = 8

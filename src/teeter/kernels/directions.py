@@ -49,7 +49,7 @@ BLOCK = 16
 """Directions in a block of the random stream. Changing it changes every random direction."""
 
 DEFAULT_SUBSPACE = 16
-"""Dimensions of the subspace of a block. ``benchmarks/rays`` has the measurements behind it."""
+"""Dimensions of the subspace of a block. ``research/rays`` has the measurements behind it."""
 
 _CPU_GROUP = 8
 """Blocks in subspaces that are drawn and followed at once on a CPU: they share the features."""

@@ -8,7 +8,7 @@ Why not scikit-learn's
 This one also runs on GPUs, its results do not depend on the memory budget, and it is faster.
 Measured by TypiClust, which is k-means and a search for neighbours within the clusters, beside that
 of scikit-activeml, which calls ``sklearn.cluster.KMeans``; one thread, D = 128, 100 labelled rows,
-n = 100, 200 clusters (``benchmarks/speed/results/peers_cpu.json``):
+n = 100, 200 clusters (``research/speed/results/peers_cpu.json``):
 
 =======  ===============  ========================  ============
 N        teeter           through scikit-learn      times faster

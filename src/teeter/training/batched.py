@@ -7,7 +7,7 @@ Why
     one tensor program start as many operations as one network does.
 
     Seconds to train M networks for 10 epochs of 500 rows in batches of 64, as measured by
-    ``benchmarks/speed/bench_training.py`` (``results/training_cpu.json``, ``training_h200.json``):
+    ``research/speed/bench_training.py`` (``results/training_cpu.json``, ``training_h200.json``):
 
     ========  =============  ==  ==========  =======  ========  ==============
     network   device          M  one by one  batched  speed-up  without graphs
@@ -20,7 +20,7 @@ Why
 
     Milliseconds for a step of 64 rows, and for the logits of 512 validation rows, of small
     convolutional networks on an H200, by torch's layers and by fused kernels
-    (``benchmarks/speed/bench_steps.py``, ``results/steps_h200.json``):
+    (``research/speed/bench_steps.py``, ``results/steps_h200.json``):
 
     ========  ==  ============  ===========  ========  ==================  =================
     network    M  torch, step   fused, step  speed-up  torch, validation   fused, validation

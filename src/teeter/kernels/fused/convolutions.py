@@ -41,7 +41,7 @@ CHANNELS = (16, 32, 64)
 class Tile:
     """How much a program does at once, and with what.
 
-    The tables below have the fastest on an H200, by ``benchmarks/speed/tune_convolutions.py``.
+    The tables below have the fastest on an H200, by ``research/speed/tune_convolutions.py``.
     """
 
     rows: int

@@ -1,5 +1,0 @@
-"""The figures, tables and claims of the LDM-S paper, computed again and judged by stated tests.
-
-Run ``python -m reproduction list`` in the root of the repository.
-Nothing here is installed with teeter.
-"""

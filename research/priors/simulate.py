@@ -1,0 +1,601 @@
+"""Simulate campaigns that start from class names or predictions, good and bad ones.
+
+    python research/priors/simulate.py run banking77 --data FOLDER    # again to resume
+    python research/priors/simulate.py page                           # writes the page
+
+FOLDER holds banking77.json.xz and sms_spam.tsv.xz. An annotator who knows every answer labels what
+a campaign picks, with the functions that train and pick in campaigns. After each batch, the model
+is measured on test rows. --vectors names a folder in which encoded texts are kept between runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.numpy import load
+from sklearn.linear_model import LogisticRegression
+
+from teeter.campaigns.asking.selection import choose_picks
+from teeter.campaigns.descriptions import class_texts
+from teeter.campaigns.enums import PickArm
+from teeter.campaigns.learning.classifiers import (
+    PseudoExamples,
+    ignore_few_labels_warning,
+    linear_head,
+)
+from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.learning.saved_models import scale_features
+from teeter.campaigns.learning.training import train_model
+from teeter.encoders import make_encoder
+from teeter.learner.learner import Learner
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from research.labelling import (
+    TextDataset,
+    add_commands,
+    describe_setup,
+    draw_curves,
+    make_parser,
+    read_banking77,
+    read_sms_spam,
+    require_data,
+    write_result,
+)
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results"
+PAGE = ROOT / "docs" / "explanation" / "priors.md"
+
+Vectors = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+
+# Datasets
+
+
+@dataclass(frozen=True)
+class PriorDataset:
+    """A dataset, and how it is labelled."""
+
+    read: Callable[[Path], TextDataset]
+    batches: tuple[int, ...]
+    """The number of items of each batch."""
+    old_labels: int
+    """Number of labels that the old model was trained on."""
+    positive: int | None = None
+    """The rare class whose F1 score is measured too."""
+
+
+DATASETS = {
+    "banking77": PriorDataset(read_banking77, batches=(20, 30, 50, 100, 200), old_labels=300),
+    "sms_spam": PriorDataset(
+        read_sms_spam, batches=(10, 10, 30, 50, 100, 200), old_labels=60, positive=1
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedDataset:
+    """A dataset as an encoder sees it."""
+
+    features: Vectors
+    """(N, D)."""
+    names: Vectors
+    """(C, D) the class names."""
+    labels: Integers
+    classes: tuple[str, ...]
+    test_size: int
+
+
+def encode(name: str, encoder_name: str, folder: Path, vectors: Path | None) -> EncodedDataset:
+    """Encode a dataset and its class names, or read them from the folder of earlier runs."""
+    data = DATASETS[name].read(folder)
+    test_size = len(data.texts) - data.pool_size
+    file = None if vectors is None else vectors / f"{name}-{encoder_name}.npz"
+    if file is not None and file.exists():
+        arrays = np.load(file)
+        return EncodedDataset(
+            arrays["features"], arrays["names"], data.labels, data.classes, test_size
+        )
+
+    encoder = make_encoder(encoder_name, "text")
+    if encoder.fit_size:
+        encoder.fit(data.texts[: data.pool_size][: encoder.fit_size])
+    features = encoder.encode(data.texts).vectors
+    names = encoder.encode([class_texts(name, None)[0] for name in data.classes]).vectors
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(file, features=features, names=names)
+    return EncodedDataset(features, names, data.labels, data.classes, test_size)
+
+
+# Priors
+
+
+@dataclass(frozen=True, eq=False)
+class PriorPool:
+    """One repetition: the items to label and the test rows, scaled as a campaign does."""
+
+    features: Vectors
+    labels: Integers
+    names: Vectors
+    test_features: Vectors
+    test_labels: Integers
+    classes: tuple[str, ...]
+    old_predictions: Integers
+    """What a model predicts that was trained on other items, with other features."""
+
+
+def make_pool(data: EncodedDataset, old: EncodedDataset, old_labels: int, seed: int) -> PriorPool:
+    """Draw the items that the old model knows; the rest of the pool is to be labelled."""
+    n_pool = len(data.labels) - data.test_size
+    order = np.random.default_rng(seed).permutation(n_pool)
+    old_rows = order[:old_labels]
+    rest = np.sort(order[old_labels:])
+
+    scaled_old, _ = scale_features(old.features[:n_pool])
+    model = LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
+    model.fit(scaled_old[old_rows], old.labels[old_rows])
+
+    features, scaler = scale_features(data.features[rest])
+
+    def scale(rows: Vectors) -> Vectors:
+        scaled: Vectors = ((rows - scaler.centre) / scaler.size).astype(np.float32)
+        return scaled
+
+    return PriorPool(
+        features=features,
+        labels=data.labels[rest],
+        names=scale(data.names),
+        test_features=scale(data.features[n_pool:]),
+        test_labels=data.labels[n_pool:],
+        classes=data.classes,
+        old_predictions=model.predict(scaled_old[rest]),
+    )
+
+
+def prior_from_names(pool: PriorPool, seed: int, *, shuffle: bool) -> ClassPrior:
+    """Return a pseudo-example per class name; if they are shuffled, no name is on its class."""
+    n_classes = len(pool.classes)
+    labels = np.arange(n_classes)
+    if shuffle:
+        # A random cycle: every class gets the name of another one.
+        order = np.random.default_rng(seed).permutation(n_classes)
+        labels[order] = np.roll(order, 1)
+    return ClassPrior(pool.names, labels, (CLASS_NAMES,) * n_classes)
+
+
+def prior_from_predictions(pool: PriorPool, predicted: Integers) -> ClassPrior:
+    """Return a pseudo-example per predicted class: the mean of its items."""
+    labels = np.unique(predicted)
+    means = np.stack([pool.features[predicted == label].mean(axis=0) for label in labels])
+    source = "old model"
+    return ClassPrior(means, labels, (source,) * len(labels), {source: predicted})
+
+
+def make_prior(arm: str, pool: PriorPool, seed: int) -> ClassPrior | None:
+    """Return what is known about the classes in an arm of the measurement."""
+    match arm.split(",")[0]:
+        case "no prior":
+            return None
+        case "names":
+            return prior_from_names(pool, seed, shuffle=False)
+        case "shuffled names":
+            return prior_from_names(pool, seed, shuffle=True)
+        case "predictions":
+            return prior_from_predictions(pool, pool.old_predictions)
+        case "predictions at chance":
+            n_classes = len(pool.classes)
+            drawn = np.random.default_rng(seed).integers(n_classes, size=len(pool.labels))
+            return prior_from_predictions(pool, drawn)
+
+    raise ValueError(f"There is no arm {arm!r}.")
+
+
+ARMS = (
+    "no prior",
+    "names",
+    "shuffled names",
+    "predictions",
+    "predictions at chance",
+    "names, ldm-s first",
+)
+"""The last one differs in its first batch: a model of the names alone picks it, not typiclust."""
+
+
+# Simulation
+
+
+def simulate(pool: PriorPool, dataset: PriorDataset, arm: str, seed: int) -> dict[str, list[float]]:
+    """Label batch by batch, and return the measures on the test rows after each batch."""
+    settings = RoundSettings("ldm-s", {}, "linear", control=0.1, seed=seed)
+    prior = make_prior(arm, pool, seed)
+    keys = [str(row) for row in range(len(pool.labels))]
+    empty: frozenset[int] = frozenset()
+    state = RoundState(
+        keys=keys,
+        features=pool.features,
+        classes=pool.classes,
+        labels={},
+        audit={},
+        control=empty,
+        random=empty,
+        taken=empty,
+        version=0,
+        weights=None,
+        batches=0,
+        prior=prior,
+    )
+
+    curves: dict[str, list[float]] = {}
+    record(curves, measure(predict_without_labels(pool, prior, seed), pool, dataset))
+    for n, size in enumerate(dataset.batches):
+        asked, control = pick_batch(state, settings, size)
+        if n == 0 and "ldm-s first" in arm:
+            asked = pick_without_labels(pool, prior, control, size, seed)
+        labels = state.labels | {row: pool.classes[pool.labels[row]] for row in asked}
+        state = replace(
+            state,
+            labels=labels,
+            control=state.control | set(control),
+            random=state.control | set(control),
+            taken=frozenset(labels),
+            batches=state.batches + 1,
+        )
+
+        if len(set(labels.values())) < 2:
+            (only,) = set(labels.values())
+            predicted = np.full(len(pool.test_labels), pool.classes.index(only))
+        else:
+            weights, facts = train_model(state, settings)
+            state = replace(state, version=state.version + 1, weights=weights)
+            predicted = predict(weights, pool.test_features)
+            curves.setdefault("used", []).append(float(bool(facts.get("prior"))))
+        record(curves, measure(predicted, pool, dataset))
+
+    return curves
+
+
+def pick_batch(
+    state: RoundState, settings: RoundSettings, size: int
+) -> tuple[list[int], list[int]]:
+    """Return the rows to ask about, and those of them that are control items."""
+    picks = choose_picks(state, settings, size)
+    asked = [int(pick.item) for pick in picks if pick.asked]
+    control = [int(pick.item) for pick in picks if pick.arm is PickArm.CONTROL]
+    return asked, control
+
+
+def pick_without_labels(
+    pool: PriorPool, prior: ClassPrior | None, control: list[int], size: int, seed: int
+) -> list[int]:
+    """Return the control items, and what LDM-S picks with a model of pseudo-examples alone."""
+    head = linear_head()
+    learner = Learner(head, pool.features, "ldm-s", classes=pool.classes, seed=seed, device="cpu")
+    learner.resume(0, {}, models=[fit_pseudo_examples(pool, prior)])
+    picked = learner.ask(size - len(control), exclude=control)
+    return [*control, *picked.tolist()]
+
+
+def fit_pseudo_examples(pool: PriorPool, prior: ClassPrior | None) -> Any:
+    """Return a head that was trained on pseudo-examples alone."""
+    if prior is None:
+        raise ValueError("There are no pseudo-examples to train a model on.")
+    examples = PseudoExamples(prior.features, prior.labels)
+    with ignore_few_labels_warning():
+        return linear_head(examples).fit(pool.features[:0], pool.labels[:0])
+
+
+def predict_without_labels(pool: PriorPool, prior: ClassPrior | None, seed: int) -> Integers:
+    """Return the predictions of pseudo-examples alone, or guesses if there are none."""
+    if prior is None:
+        generator = np.random.default_rng(seed)
+        return generator.integers(len(pool.classes), size=len(pool.test_labels))
+
+    predicted: Integers = fit_pseudo_examples(pool, prior).predict(pool.test_features)
+    return predicted
+
+
+def predict(weights: bytes, features: Vectors) -> Integers:
+    """Return the predictions of a saved model."""
+    head = load(weights)
+    logits = features @ head["weight"].T + head["bias"]
+    predicted: Integers = head["seen"][logits.argmax(axis=1)]
+    return predicted
+
+
+def measure(predicted: Integers, pool: PriorPool, dataset: PriorDataset) -> dict[str, float]:
+    """Return the accuracy and, for a rare class, its F1 score."""
+    measures = {"accuracy": float((predicted == pool.test_labels).mean())}
+    if dataset.positive is not None:
+        is_positive = pool.test_labels == dataset.positive
+        is_predicted = predicted == dataset.positive
+        hits = int((is_positive & is_predicted).sum())
+        measures["f1"] = 2 * hits / max(1, int(is_positive.sum() + is_predicted.sum()))
+    return measures
+
+
+def record(curves: dict[str, list[float]], measures: dict[str, float]) -> None:
+    for name, value in measures.items():
+        curves.setdefault(name, []).append(round(value, 5))
+
+
+def run(
+    name: str, encoder: str, folder: Path, *, vectors: Path | None, seeds: int, file: Path
+) -> None:
+    """Simulate every arm, and write the results to a file after each campaign.
+
+    Campaigns that the file already has are skipped, so an interrupted run is resumed.
+    """
+    dataset = DATASETS[name]
+    data = encode(name, encoder, folder, vectors)
+    old = encode(name, "tfidf", folder, vectors)
+
+    result: dict[str, Any] = {
+        "dataset": name,
+        "encoder": encoder,
+        **describe_setup(),
+        "settings": {"strategy": "ldm-s", "head": "linear", "control": 0.1},
+        "labelled": [0, *np.cumsum(dataset.batches).tolist()],
+        "pool": len(data.labels) - data.test_size - dataset.old_labels,
+        "test": data.test_size,
+        "old_labels": dataset.old_labels,
+        "old_accuracy": [],
+        "curves": {},
+    }
+    if file.exists():
+        stored = json.loads(file.read_text())
+        for key in ("labelled", "pool", "test", "settings", "encoder"):
+            if stored[key] != result[key]:
+                raise SystemExit(f"{file} has results with other {key}: remove it and run again.")
+        result |= {key: stored[key] for key in ("curves", "old_accuracy")}
+
+    for seed in range(seeds):
+        pool = make_pool(data, old, dataset.old_labels, seed)
+        accuracy = float((pool.old_predictions == pool.labels).mean())
+        if len(result["old_accuracy"]) == seed:
+            result["old_accuracy"].append(round(accuracy, 5))
+
+        for arm in ARMS:
+            runs: list[dict[str, list[float]]] = result["curves"].setdefault(arm, [])
+            if len(runs) > seed:
+                continue
+            started = time.perf_counter()
+            runs.append(simulate(pool, dataset, arm, seed))
+            write_result(result, file)
+            seconds = time.perf_counter() - started
+            print(name, seed, arm, runs[-1], f"{seconds:.0f} s", flush=True)
+
+
+# The page of results
+
+INTRODUCTION = """# Starting from class names or predictions, measured
+
+A campaign can [start from what is known](../how_to/start_from_what_is_known.md): the names of its classes, or the
+predictions of another model. Names and predictions are turned into pseudo-examples, from which the model learns
+in addition to the labels. Each pseudo-example counts as much as one label, so its influence falls as labels
+arrive. From {faded} labels per class on, pseudo-examples are left out.
+
+Names and predictions may mislead, so every training checks them against the existing labels. A source of
+predictions must agree with the labels more often than by chance. In cross-validation, models that use a prior
+(names or predictions) must predict at least as many labels correctly as models that do not. This page measures
+what a good prior gains under this rule, and what a bad prior costs.
+
+A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder
+`{encoder}`, `ldm-s`, a linear head and 10% control items. After every batch, the model is evaluated on test
+rows that are never labelled. There are {seeds} repetitions. The predictions come from an old model, which was
+trained on {old_labels} other items with `tfidf` features. We compare:
+
+- **no prior**: labels alone, as with `--no-names`
+- **names**: the class names
+- **shuffled names**: every class has the name of another class
+- **predictions**: those of the old model
+- **predictions at chance**: random classes
+- **names, ldm-s first**: like *names*, but LDM-S picks the first batch instead of `typiclust`, with a model
+  trained on the names alone
+
+`python research/priors/simulate.py page` writes this page from the results in `research/priors/results`,
+and a test fails if the page is out of date. """
+
+SECTIONS = {
+    "banking77": "Banking77: 77 kinds of questions to a bank",
+    "sms_spam": "SMS Spam: one in eight messages is spam",
+}
+MEASURE_TITLES = {"accuracy": "accuracy in %", "f1": "F1 score of spam in %"}
+JUDGED_LABELS = 200
+"""The number of labels at which the cost of a bad prior is judged."""
+BAD_ARMS = ("shuffled names", "predictions at chance")
+GOOD_ARMS = ("names", "predictions")
+
+
+def read_result(name: str, encoder: str = "minilm") -> dict[str, Any]:
+    """Return the committed result of a dataset."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}_{encoder}.json").read_text())
+    return result
+
+
+def keep_complete(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with only as many repetitions as all arms have."""
+    n_complete = min(len(runs) for runs in result["curves"].values())
+    curves = {arm: runs[:n_complete] for arm, runs in result["curves"].items()}
+    return result | {"curves": curves, "old_accuracy": result["old_accuracy"][:n_complete]}
+
+
+def read_curves(result: dict[str, Any], arm: str, measure_name: str) -> npt.NDArray[np.float64]:
+    """Return the values of an arm: (repetitions, label counts)."""
+    return np.array([run[measure_name] for run in result["curves"][arm]])
+
+
+def build_page() -> str:
+    """Return the page about the committed results."""
+    results = {name: keep_complete(read_result(name)) for name in SECTIONS}
+    first = results["banking77"]
+    old_labels = " and ".join(str(result["old_labels"]) for result in results.values())
+    seeds = " and ".join(
+        f"{len(result['curves']['names'])} ({name})" for name, result in results.items()
+    )
+    introduction = INTRODUCTION.format(
+        faded=FADED_LABELS, encoder=first["encoder"], seeds=seeds, old_labels=old_labels
+    )
+    sections = [build_section(name, result) for name, result in results.items()]
+    return "\n".join([introduction, *sections])
+
+
+def build_section(name: str, result: dict[str, Any]) -> str:
+    """Return the section about one dataset."""
+    old_accuracy = np.mean(result["old_accuracy"])
+    parts = [
+        f"## {SECTIONS[name]}\n\nThere are {result['pool']:,} texts to label and "
+        f"{result['test']:,} test rows. The old model predicts {old_accuracy:.0%} of the "
+        f"texts correctly.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
+    ]
+
+    measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
+    parts += [build_table(result, measure) for measure in measures]
+    parts.append(describe_costs(result))
+    if name == "banking77":
+        parts.append(describe_tfidf(read_result(name, "tfidf")))
+
+    parts.append(
+        f"`python research/priors/simulate.py run {name}` ({result['hardware'].split(',')[0]}, one "
+        f"thread, teeter {result['teeter']}, commit `{result['commit'][:7]}`).\n"
+    )
+
+    return "\n".join(parts)
+
+
+def build_table(result: dict[str, Any], measure_name: str) -> str:
+    """Return a table of a measure by arm and number of labels: mean ± standard deviation."""
+    counts = " | ".join(str(count) for count in result["labelled"])
+    lines = [
+        f"| {MEASURE_TITLES[measure_name]}, by number of labels | {counts} |",
+        "| --- |" + " ---: |" * len(result["labelled"]),
+    ]
+
+    for arm in ARMS:
+        values = 100 * read_curves(result, arm, measure_name)
+        cells = [
+            f"{mean:.1f} ± {deviation:.1f}"
+            for mean, deviation in zip(values.mean(axis=0), values.std(axis=0), strict=True)
+        ]
+        lines.append(f"| {arm} | {' | '.join(cells)} |")
+
+    return "\n".join([*lines, ""])
+
+
+def gains_at(result: dict[str, Any], arm: str, n_labels: int) -> npt.NDArray[np.float64]:
+    """Return how much more accurate an arm is than no prior in each repetition, in points."""
+    column = result["labelled"].index(n_labels)
+    with_prior = read_curves(result, arm, "accuracy")[:, column]
+    # Paired by their seeds: an interrupted run has more repetitions of some arms than of others.
+    without = read_curves(result, "no prior", "accuracy")[: len(with_prior), column]
+    return 100 * (with_prior - without)
+
+
+def describe_gain(result: dict[str, Any], arm: str) -> str:
+    """Return the mean gain of an arm at the judged number of labels, with its deviation."""
+    gains = gains_at(result, arm, JUDGED_LABELS)
+    # Adding 0 turns -0.0 into 0.0.
+    gain = f"{arm} {round(gains.mean(), 1) + 0:+.1f}"
+    return gain if len(gains) == 1 else f"{gain} ± {gains.std():.1f}"
+
+
+def describe_costs(result: dict[str, Any]) -> str:
+    """Return sentences on what priors gain and cost, whichever it is."""
+    good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
+    bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
+
+    first = result["labelled"][1]
+    column = result["labelled"].index(first)
+    typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
+    ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
+
+    return (
+        f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. With "
+        f"bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
+        f"{typiclust:.1f}% if `typiclust` picked the items, and {ldm:.1f}% if LDM-S picked them. "
+        f"{describe_uses(result)}\n"
+    )
+
+
+def describe_tfidf(result: dict[str, Any]) -> str:
+    """Return sentences on names with the encoder that has no pretrained model."""
+    counts = {len(result["curves"][arm]) for arm in (*GOOD_ARMS, *BAD_ARMS)}
+    n_runs = " or ".join(str(count) for count in sorted(counts))
+    good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
+    bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
+
+    column = result["labelled"].index(JUDGED_LABELS)
+    without = 100 * read_curves(result, "no prior", "accuracy")[:, column].mean()
+
+    return (
+        f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
+        f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are {good}. "
+        f"With bad priors, they are {bad}. There are {n_runs} repetitions for each prior, and they "
+        f"vary more than with `minilm`. {describe_uses(result)}\n"
+    )
+
+
+def describe_uses(result: dict[str, Any]) -> str:
+    """Return a sentence on how often bad priors were used after the first training."""
+    used = [run["used"][1:] for arm in BAD_ARMS for run in result["curves"][arm]]
+    n_used = int(sum(sum(run) for run in used))
+    n_trainings = sum(len(run) for run in used)
+    return (
+        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings. "
+        "The rest of their effect is that the first model picked other items."
+    )
+
+
+def draw_figure(name: str, folder: Path) -> Path:
+    """Draw the accuracy curves of a result, and return the SVG file."""
+    result = keep_complete(read_result(name))
+    curves = {arm: read_curves(result, arm, "accuracy") for arm in (*GOOD_ARMS, *BAD_ARMS)}
+    curves["no prior"] = read_curves(result, "no prior", "accuracy")
+    return draw_curves(result["labelled"], curves, folder / f"priors_{name}")
+
+
+# Command line
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    run_parser = add_commands(parser, DATASETS, run_help="simulate campaigns on a dataset")
+    run_parser.add_argument("--encoder", default="minilm", help="encoder (default: minilm)")
+    run_parser.add_argument("--seeds", type=int, default=5, help="repetitions (default: 5)")
+    run_parser.add_argument("--vectors", type=Path, help="folder that keeps encoded texts")
+    run_parser.add_argument("--out", type=Path, help="file of the result")
+    options = parser.parse_args()
+
+    if options.command == "page":
+        PAGE.write_text(build_page())
+        for name in DATASETS:
+            draw_figure(name, PAGE.parent)
+        return
+
+    folder = require_data(parser, options)
+    torch.set_num_threads(1)
+    out = options.out or RESULTS / f"{options.dataset}_{options.encoder}.json"
+    run(
+        options.dataset,
+        options.encoder,
+        folder,
+        vectors=options.vectors,
+        seeds=options.seeds,
+        file=out,
+    )
+
+
+if __name__ == "__main__":
+    main()

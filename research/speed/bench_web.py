@@ -1,0 +1,229 @@
+"""How long the labelling page keeps people waiting: for the first item, an answer and each page.
+
+python research/speed/bench_web.py --out research/speed/results/web_cpu.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import torch
+from campaign_data import create_feature_campaign, write_texts
+from measure import describe_setup, format_table, save_result
+
+TEETER = [sys.executable, "-c", "from teeter.cli import main; main()"]
+
+CLASS_COUNT = 10
+FEATURE_WIDTH = 64
+LABEL_COUNT = 1_000
+"""Labels that the large campaign starts with."""
+
+LARGE_CAMPAIGN = "/api/v1/campaigns/large"
+
+
+@contextmanager
+def run_server(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
+    """Run ``teeter serve`` in a process of its own, and yield a client that has a session."""
+    process = subprocess.Popen(
+        [*TEETER, "serve", *arguments, "--no-open"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TEETER_HOME": str(folder / "home")},
+    )
+
+    try:
+        with httpx.Client(base_url=read_url(process), timeout=60) as client:
+            client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
+            yield client
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def read_url(process: subprocess.Popen[str]) -> str:
+    """Return the URL that a server prints when it is ready."""
+    for line in process.stdout or []:
+        if match := re.search(r"http://[^/]+/", line):
+            return match[0].rstrip("/")
+    raise RuntimeError("The server ended without printing its URL.")
+
+
+def wait_for_questions(client: httpx.Client, campaign: str) -> None:
+    """Wait until a server has picked items."""
+    while not client.get(f"{campaign}/questions").json()["questions"]:
+        time.sleep(0.1)
+
+
+def is_training(client: httpx.Client) -> bool:
+    """Return whether the server says that it trains a model of the large campaign."""
+    return "being trained" in client.get(LARGE_CAMPAIGN).json()["news"]
+
+
+def measure_first_item(folder: Path, text_count: int) -> dict[str, Any]:
+    """Time the commands from a table until an item is on the page, including starts of Python."""
+    path = folder / "texts.csv"
+    write_texts(path, text_count)
+
+    started = time.perf_counter()
+    subprocess.run(
+        [*TEETER, "campaign", "new", str(path), "--classes", "a,b,c"],
+        check=True,
+        capture_output=True,
+    )
+    created = time.perf_counter()
+    with run_server(folder, str(path.with_suffix(".teeter"))) as client:
+        served = time.perf_counter()
+        wait_for_questions(client, "/api/v1/campaigns/texts")
+        asked = time.perf_counter()
+
+    return {
+        "what": f"{text_count:,} texts: campaign new, then serve, until the first item",
+        "s": asked - started,
+        "campaign new (s)": created - started,
+        "serve until a page (s)": served - created,
+        "page until an item (s)": asked - served,
+    }
+
+
+def create_large_campaign(folder: Path, items: int) -> Path:
+    """Create a campaign of random features with a trained model and picks."""
+    path = folder / "large.teeter"
+    campaign = create_feature_campaign(
+        path, items=items, width=FEATURE_WIDTH, class_count=CLASS_COUNT, labels=LABEL_COUNT
+    )
+    campaign.train()
+    campaign.ask(1000)
+    campaign.database.close()
+    return path
+
+
+def measure_answers(client: httpx.Client, count: int) -> dict[str, Any]:
+    """Time answers, one after the other, that are given while a model is trained."""
+    seconds: list[float] = []
+    while len(seconds) < count:
+        for question in client.get(f"{LARGE_CAMPAIGN}/questions?n=50").json()["questions"]:
+            during_training = is_training(client)
+            if not during_training:
+                client.post(f"{LARGE_CAMPAIGN}/train")
+
+            answer = {"item": question["item"], "label": "class 0"}
+            started = time.perf_counter()
+            client.post(f"{LARGE_CAMPAIGN}/answers", json=answer).raise_for_status()
+            if during_training:
+                seconds.append(time.perf_counter() - started)
+            time.sleep(0.05)
+
+    return {
+        "what": f"{len(seconds)} answers while models are trained",
+        "median ms": 1000 * float(np.median(seconds)),
+        "95th percentile ms": 1000 * float(np.quantile(seconds, 0.95)),
+        "largest ms": 1000 * max(seconds),
+    }
+
+
+def measure_pages(client: httpx.Client, item_count: int, repeats: int = 5) -> list[dict[str, Any]]:
+    """Time every page of the large campaign."""
+    last_item = item_count - 1
+    unlabelled = client.get(f"{LARGE_CAMPAIGN}/items?count=1&state=unlabelled").json()["items"]
+    far_down = unlabelled[0]["row_id"] + item_count * 9 // 10
+    urls = {
+        "label": "/c/large",
+        "progress": "/c/large/progress",
+        "items": "/c/large/items",
+        "items, far down": f"/c/large/items?after={far_down}",
+        "items, searched": f"/c/large/items?search={last_item}",
+        "items, searched in vain": "/c/large/items?search=nothing-like-it",
+        "items of a class": "/c/large/items?label=class+3",
+        "items without a label": "/c/large/items?state=unlabelled",
+        "item": f"/c/large/item?id={last_item}",
+        "labels on the map": f"{LARGE_CAMPAIGN}/labels",
+    }
+
+    rows = []
+    for name, url in urls.items():
+        milliseconds = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            client.get(url).raise_for_status()
+            milliseconds.append(1000 * (time.perf_counter() - started))
+        rows.append(
+            {
+                "page": name,
+                "median ms": float(np.median(milliseconds)),
+                "largest ms": max(milliseconds),
+            }
+        )
+
+    map_milliseconds = 1000 * measure_first_map(client)
+    rows.append(
+        {
+            "page": "map, the first time",
+            "median ms": map_milliseconds,
+            "largest ms": map_milliseconds,
+        }
+    )
+    return rows
+
+
+def measure_first_map(client: httpx.Client) -> float:
+    """Return the seconds until the map is computed, by a worker that is idle at first."""
+    while "being" in client.get(LARGE_CAMPAIGN).json()["news"]:
+        time.sleep(0.1)
+
+    started = time.perf_counter()
+    while client.get(f"{LARGE_CAMPAIGN}/map").status_code == 202:
+        time.sleep(0.1)
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, help="file for the result as JSON")
+    parser.add_argument(
+        "--items", type=int, default=100_000, help="items of the large campaign (default: 100000)"
+    )
+    options = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        first_item = measure_first_item(folder, 10_000)
+        print(format_table([first_item]))
+
+        large_campaign = create_large_campaign(folder, options.items)
+        with run_server(folder, str(large_campaign)) as client:
+            wait_for_questions(client, LARGE_CAMPAIGN)
+            answers = measure_answers(client, 200)
+            print(format_table([answers]))
+            pages = measure_pages(client, options.items)
+            print(format_table(pages))
+
+    load = None
+    if hasattr(os, "getloadavg"):  # not on Windows
+        load = os.getloadavg()[0]
+    result = {
+        **describe_setup(torch.device("cpu")),
+        "load": load,
+        "first question": first_item,
+        "answers": answers,
+        "pages": pages,
+    }
+    save_result(options.out, result)
+
+
+if __name__ == "__main__":
+    main()
