@@ -132,7 +132,7 @@ def page(
     results = read_results(catalogue.ITEMS, out)
     if not results:
         raise InputError(
-            f"There is no result in {out}: run python -m research.paper run all --quick --out {out}."
+            f"No result in {out}: run python -m research.paper run all --quick --out {out}."
         )
 
     page_path = _write_page(out)
