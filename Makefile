@@ -26,11 +26,12 @@ test-all: check $(VENV)/.everything $(LABEL_STUDIO)  ## Check the code, then run
 	TEETER_LABEL_STUDIO='$(CURDIR)/$(LABEL_STUDIO)' TEETER_LANGUAGE_MODEL_PYTHON='$(CURDIR)/$(BIN)/python' \
 		$(PYTEST) -m ''
 
-check: $(VENV)/.tools  ## Check style, formatting, types and the layers of imports
+check: $(VENV)/.tools  ## Check style, formatting, types, the layers of imports and the size of the package
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python research/house/house.py
 
 bench: $(VENV)/.oracles  ## Measure the speed of teeter, the paper's algorithm and scikit-activeml
 	$(BIN)/python research/speed/bench_all.py

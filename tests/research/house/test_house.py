@@ -1,0 +1,107 @@
+"""The figures that ``make check`` compares with the budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from research.house import house as script
+from research.house.house import House, count_importers, find_excess, measure, read_modules
+
+RECORDS = '''
+"""Kinds of records."""
+from dataclasses import dataclass
+from typing import NamedTuple, TypedDict
+import attrs
+from pydantic import BaseModel
+
+class Plain: pass
+@dataclass(frozen=True)
+class Point: x: int
+class Pair(NamedTuple): x: int
+class Options(TypedDict): x: int
+@attrs.define
+class Box: x: int
+class Request(BaseModel): x: int
+class Longer(Request): y: int
+'''
+
+READERS = '''
+from package.records import Point
+
+def read(connection, path):
+    """Read."""
+    # A reason.
+    return helper(path)
+
+def helper(path):
+    return Point(path)
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    root = tmp_path / "package"
+    (root / "inner").mkdir(parents=True)
+    (root / "__init__.py").write_text("from package.records import Point\n")
+    (root / "records.py").write_text(RECORDS)
+    (root / "readers.py").write_text(READERS)
+    (root / "inner" / "__init__.py").write_text("")
+    return root
+
+
+def test_the_figures_of_a_package(package: Path) -> None:
+    modules = read_modules(package)
+    house = measure(package, modules)
+
+    assert house.files == 4
+    assert house.fullest_folder == 3
+    assert house.record_types == 6, "all but the plain class"
+    assert house.connection_functions == 1
+    assert house.below_100_lines == 2
+    assert house.used_once_percent == 50, "read is not used, helper once"
+    assert count_importers(package, modules) == {"package.records": 1, "package.readers": 0}
+
+
+def test_docstrings_comments_and_blank_lines_weigh_nothing(package: Path) -> None:
+    before = measure(package, read_modules(package))
+
+    path = package / "readers.py"
+    path.write_text(path.read_text().replace('"""Read."""', '"""Read it\n\n    all."""\n\n'))
+
+    after = measure(package, read_modules(package))
+    assert after.lines > before.lines
+    assert after.syntax_nodes == before.syntax_nodes
+    assert after.density == before.density
+
+
+def test_what_is_beyond_the_budget_is_named(package: Path) -> None:
+    house = measure(package, read_modules(package))
+    assert find_excess(house, {"files": 4, "record_types": 6}) == []
+
+    (sentence,) = find_excess(house, {"files": 3, "record_types": 6})
+    assert sentence.startswith("files: 4, but the budget is 3.")
+
+
+def test_the_check_fails_beyond_the_budget(
+    package: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(script, "PACKAGE", package)
+    monkeypatch.setattr(script, "BUDGET", tmp_path / "budget.toml")
+    (tmp_path / "budget.toml").write_text("files = 4\n")
+    assert script.main() == 0
+    assert "inner          1 files" in capsys.readouterr().out
+
+    (tmp_path / "budget.toml").write_text("files = 3\n")
+    assert script.main() == 1
+    assert "files: " in capsys.readouterr().out
+
+
+def test_the_budget_names_figures() -> None:
+    budget = script.tomllib.loads(script.BUDGET.read_text(encoding="utf-8"))
+    assert {"files", "syntax_nodes", "record_types", "fullest_folder"} <= set(budget)
+    assert set(budget) <= set(House.__dataclass_fields__)
