@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,21 @@ def test_the_how_tos_tables_are_made_from_what_was_measured() -> None:
         assert text == script["fill_tables"](text), (
             f"{page.name} is out of date: run python docs/how_to/measure.py"
         )
+
+
+INTERNAL = {"base", "kernels", "learner", "samples", "cli", "server"}
+"""Packages without a list of names for users; ``Learner`` is offered by teeter itself."""
+
+
+def test_the_reference_lists_what_each_package_offers() -> None:
+    """The test above compares each list with ``__all__``."""
+    source = ROOT / "src"
+    files = [*source.glob("teeter/*/__init__.py"), *source.glob("teeter/bench/*/__init__.py")]
+    packages = {".".join(path.relative_to(source).parts[:-1]) for path in files}
+    public = {name for name in packages if name.split(".")[1] not in INTERNAL}
+    public -= {name for name in public if not hasattr(import_module(name), "__all__")}
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"<!-- (\S+)\.\* -->", page)) == {"teeter", *public}
 
 
 def test_the_architecture_page_shows_the_layers_of_the_import_contract() -> None:

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,9 @@ def fill_entries(text: str) -> str:
 
 
 def entry(name: str) -> str:
-    """Return the entry of a Python name or a command."""
+    """Return the entry of a Python name, of a command, or of a package (``teeter.data.*``)."""
+    if name.endswith(".*"):
+        return package_entry(name.removesuffix(".*"))
     return command_entry(name.split()[1:]) if " " in name else python_entry(name)
 
 
@@ -61,6 +63,53 @@ def python_entry(name: str) -> str:
     else:
         text = "\n\n".join([fenced(signature(node, short)), *prose(ast.get_docstring(node) or "")])
     return replace_constants(text, home)
+
+
+def package_entry(package: str) -> str:
+    """Return a table of the names that a package offers."""
+    rows = [(f"`{name}`", describe_name(package, name)) for name in import_module(package).__all__]
+    return table("name", rows)
+
+
+def describe_name(package: str, name: str) -> str:
+    """Return the first line of the docstring of a name in a package."""
+    defined = definitions(package, name)
+    if defined:
+        return first_line(ast.get_docstring(defined[-1]) or "")
+
+    imports = (node for node in ast.walk(parse_module(package)) if isinstance(node, ast.ImportFrom))
+    home = next((node.module for node in imports if name in {item.name for item in node.names}), "")
+    if home and find_module(f"{home}.{name}"):
+        return first_line(ast.get_docstring(parse_module(f"{home}.{name}")) or "")
+    if home:
+        return describe_name(home, name)
+    return constant_docstring(parse_module(package), name)
+
+
+def constant_docstring(module: ast.Module, name: str) -> str:
+    """Return the docstring below a constant, or an empty text."""
+    for statement, after in pairwise(module.body):
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        is_named = any(ast.unparse(target) == name for target in targets)
+        if is_named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            return first_line(str(after.value.value))
+    return ""
+
+
+def find_module(name: str) -> Path | None:
+    """Return the path of a module, or None if it is no module."""
+    path = HERE.parents[1].joinpath("src", *name.split("."))
+    candidates = (path.with_suffix(".py"), path / "__init__.py")
+    return next((candidate for candidate in candidates if candidate.exists()), None)
+
+
+def parse_module(name: str) -> ast.Module:
+    """Return the syntax tree of a module, which is not imported."""
+    path = find_module(name)
+    assert path is not None
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def replace_constants(text: str, home: str) -> str:
@@ -133,13 +182,9 @@ def node_of(name: str) -> tuple[ast.ClassDef | Function, str]:
 
 
 def definitions(module: str, name: str) -> list[ast.ClassDef | Function]:
-    spec = find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
     return [
         statement
-        for statement in body
+        for statement in parse_module(module).body
         if isinstance(statement, ast.ClassDef | Function) and statement.name == name
     ]
 

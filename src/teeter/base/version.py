@@ -9,6 +9,7 @@ from pathlib import Path
 __all__ = ["__version__", "commit"]
 
 __version__ = "0.1.0"
+"""The version of teeter."""
 
 
 def commit() -> str | None:
