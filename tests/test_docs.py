@@ -47,7 +47,6 @@ def read_snippets(page: Path) -> str:
 def pages_with_snippets() -> list[Any]:
     """Return a case for each page; those that take seconds are slow."""
     expensive = {
-        "big_pools.md",
         "notebook.md",
         "python.md",
         "run_the_benchmark.md",

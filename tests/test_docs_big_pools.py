@@ -1,4 +1,4 @@
-"""The code on the page on big pools runs, and its estimate for a billion rows follows from the
+"""The code on selecting from big pools runs, and the estimate for a billion rows follows from the
 committed result.
 """
 
@@ -18,7 +18,7 @@ from teeter.cli import app
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "research" / "speed" / "shards_page.py"
-PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
+PAGE = ROOT / "docs" / "how_to" / "select_from_a_file.md"
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_model_s_line_runs_after_the_snippet(
     monkeypatch.chdir(tmp_path)
 
     text = PAGE.read_text(encoding="utf-8")
-    first, second = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    _, first, second = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     (line,) = re.findall(r"^teeter (select images.npy .*)$", text, flags=re.MULTILINE)
 
     namespace: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Estimate what a billion rows need from the result of bench_shards.py, for the page on big pools.
+"""Estimate what a billion rows need from the result of bench_shards.py, for the page on selecting from files.
 
 python research/speed/shards_page.py
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "shards_cpu.json"
-PAGE = ROOT / "docs" / "how_to" / "big_pools.md"
+PAGE = ROOT / "docs" / "how_to" / "select_from_a_file.md"
 BLOCK = re.compile(r"<!-- measured: a billion rows -->\n.*?<!-- end -->", flags=re.DOTALL)
 CORES = (16, 64, 256, 1024)
 
@@ -88,7 +88,6 @@ def build_block(result: dict[str, Any]) -> str:
     needs = estimate_requirements(result)
     local = find_engine(result, "local", "features")
     ray = find_engine(result, "ray", "features")
-    model = find_engine(result, "local", "model")
     speed = local["rows a second and core"]
 
     setup = result["facts"]
@@ -100,32 +99,19 @@ def build_block(result: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"We measured with {result['rows']:,} rows of {result['width']} features, {result['classes']} classes and "
-            f"{result['workers']} workers with one thread each ({setup['hardware'].split(',')[0]}, commit "
-            f"`{commit[:7]}`{changed}):",
+            f"We measured with {result['rows']:,} rows of {result['width']} features, {result['classes']} classes, 256 "
+            f"directions and {result['workers']} workers with one thread each ({setup['hardware'].split(',')[0]}, commit "
+            f"`{commit[:7]}`{changed}). Selecting",
+            f"{result['n']:,} rows took {local['seconds']:,.0f} s with local processes and {ray['seconds']:,.0f} s on Ray. "
+            f"A core scored {speed:,.0f} rows per second, and a worker used at most {needs.worker / 1e9:.1f} GB.",
+            f"The picks {'were' if result['same picks'] else 'were NOT'} the same with local processes and with Ray.",
             "",
-            f"- With 256 directions, a core reads and scores {speed:,.0f} rows per second with local processes, and "
-            f"{ray['rows a second and core']:,.0f} on Ray.",
-            f"  With a small network (`mlp`, with fewer features; {model['rows']:,} rows), a core scores "
-            f"{model['rows a second and core']:,.0f} rows per second.",
-            f"  Without scoring, a core reads {result['reading']['rows a second']:,.0f} rows per second.",
-            f"- A row takes {result['bytes a row']:,.0f} bytes on disk, and its score takes 4 bytes.",
-            f"- Selecting {result['n']:,} rows took {local['seconds']:,.0f} s with local processes and "
-            f"{ray['seconds']:,.0f} s on Ray. All processes together used",
-            f"  {local['peak GB']:.1f} GB of memory locally and {ray['peak GB']:.1f} GB on Ray.",
-            f"- A worker uses at most {needs.worker / 1e9:.1f} GB, whatever the size of the pool.",
-            f"- LDM-Seeding read {local['rows fetched']:,} rows for {result['n']:,} picks. On the machine that starts "
-            "the job, drawing the picks takes",
-            f"  {needs.drawing * 3600e6 / needs.rows:.2g} s and {needs.driver / needs.rows:.0f} MB for each million "
-            "rows of the pool.",
-            f"- The picks {'were' if result['same picks'] else 'were NOT'} the same with local processes and with Ray.",
-            "",
-            f"From these rates, we estimate that {needs.rows:,} such rows need:",
+            f"From the measured rates, we estimate that {needs.rows:,} such rows need:",
             "",
             f"- {needs.stored / 1e12:.2g} TB of data, read {needs.passes:.1f} times over (reading one row means reading its "
-            "whole row group),",
+            "whole row group), and "
+            f"{4 * needs.rows / 1e9:.0f} GB for the scores,",
             f"- {needs.scoring:,.0f} core hours for scoring and {needs.fetching:,.0f} for reading single rows,",
-            f"- {4 * needs.rows / 1e9:.0f} GB of disk space for the scores,",
             f"- {needs.driver / 1e9:.0f} GB of memory and {needs.drawing:.1f} hours on one core for drawing the picks.",
             "",
             "If the disks are fast enough, the whole selection takes:",

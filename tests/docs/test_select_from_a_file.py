@@ -43,5 +43,5 @@ def test_every_command_answers_as_shown(tmp_path: Path, monkeypatch: pytest.Monk
                 ] == []
                 ran += 1
 
-    assert ran == 7
+    assert ran == 6
     assert Path("picks.json").exists()
