@@ -416,10 +416,7 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "verdicts": verdicts,
     "hours": hours_table,
 }
-PAGES = [
-    HERE / f"{name}.md"
-    for name in ("imbalanced_data", "cold_start", "when_to_stop", "reproduce_the_paper")
-]
+PAGES = [HERE / f"{name}.md" for name in ("choose", "when_to_stop", "reproduce_the_paper")]
 
 
 def fill_tables(text: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.bench.analysis.statistics import gain_over, labels_to_reach, saving_over
+from teeter.bench.analysis.statistics import gain_over, saving_over
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -193,27 +193,12 @@ def how_many_labels() -> str:
     return "\n".join(lines)
 
 
-def targets() -> str:
-    """Return a table of the labels that an accuracy takes."""
-    lines = ["| to reach | with `ldm-s` | at random |", "| --- | ---: | ---: |"]
-    for name, accuracies in (("sms_spam", (0.95, 0.97)), ("banking77", (0.7, 0.8, 0.88))):
-        label_counts, curves = accuracy_curves(name)
-        for accuracy in accuracies:
-            cells = []
-            for strategy in ("ldm-s", "random"):
-                labels = labels_to_reach(label_counts, curves[strategy].mean(axis=0), accuracy)
-                cells.append("not reached" if labels is None else f"{labels:,.0f} labels")
-            lines.append(f"| {accuracy:.0%} on {CAMPAIGNS[name]} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 BLOCKS: dict[str, Callable[[], str]] = {
     "labels saved": labels_saved,
     "paper runs": runs,
     "speed": speed,
     "strategies": strategies,
     "labels": how_many_labels,
-    "targets": targets,
 }
 
 

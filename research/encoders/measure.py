@@ -2,7 +2,7 @@
 
     python research/encoders/measure.py run cifar10 --data FOLDER    # again to resume
     python research/encoders/measure.py run cifar10 --data FOLDER --costs-only
-    python research/encoders/measure.py page                         # writes the page
+    python research/encoders/measure.py page                         # fills the page of the docs
 
 FOLDER holds banking77.json.xz, sms_spam.tsv.xz, mnist.npz and cifar10.npz. The .npz files have the
 arrays x_train, y_train, x_test and y_test.
@@ -40,17 +40,17 @@ sys.path.append(str(Path(__file__).parents[2]))
 from research.labelling import (
     add_commands,
     describe_setup,
-    draw_curves,
     make_parser,
     read_banking77,
     read_sms_spam,
     require_data,
     write_result,
 )
+from research.page_blocks import fill_blocks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
-PAGE = ROOT / "docs" / "explanation" / "encoders.md"
+PAGE = ROOT / "docs" / "how_to" / "choose_an_encoder.md"
 STRATEGIES = ("random", "ldm-s")
 POOL_IMAGES = 1_500
 TEST_IMAGES = 500
@@ -334,29 +334,13 @@ def simulate_strategies(
 # The page
 
 
-INTRODUCTION = """# How good the encoders are
-
-An [encoder](../how_to/choose_an_encoder.md) turns texts or images into features. This page compares
-encoders by the accuracy that a model reaches with a given number of labels, both when the items to
-label are drawn at random and when LDM-S picks them. The model is the same as in a campaign: a
-linear head on scaled features. The first batch for LDM-S is picked by `typiclust`, because there is
-no model yet. All numbers are means over {seeds} repetitions.
-
-{summary}
-ImageNet, on which `efficientnet-lite0` was trained, has classes for most of what the photographs of
-CIFAR-10 show. Expect smaller gains with photographs of other things.
-
-`python research/encoders/measure.py page` writes this page from the results in
-`research/encoders/results`, and a test fails if the page is out of date.
-"""
-
 SECTIONS = {
     "banking77": ("Banking77: 77 kinds of questions to a bank", "accuracy", (154, 385, 770)),
     "sms_spam": ("SMS Spam: one in eight messages is spam", "f1", (20, 100, 200)),
     "cifar10": ("CIFAR-10: small photographs of ten things", "accuracy", (50, 100, 300)),
     "mnist": ("MNIST: handwritten digits", "accuracy", (50, 100, 300)),
 }
-MEASURE_TITLES = {"accuracy": "accuracy", "f1": "F1 score of spam"}
+MEASURE_TITLES = {"accuracy": "Accuracy", "f1": "F1 score of spam"}
 
 
 def read_result(name: str) -> dict[str, Any]:
@@ -365,12 +349,10 @@ def read_result(name: str) -> dict[str, Any]:
     return result
 
 
-def build_page() -> str:
-    """Return the page about the committed results."""
-    seeds = len(read_result(measured_datasets()[0])["seeds"])
-    introduction = INTRODUCTION.format(seeds=seeds, summary=build_summary())
+def fill_page(text: str) -> str:
+    """Return the page with the committed results."""
     sections = [build_section(name) for name in measured_datasets()]
-    return "\n".join([introduction, *sections])
+    return fill_blocks(text, {"encoders": "\n".join([build_summary(), *sections])})
 
 
 def measured_datasets() -> list[str]:
@@ -424,15 +406,11 @@ def build_section(name: str) -> str:
     result = read_result(name)
     counts = " | ".join(f"{count:,} labels" for count in label_counts)
     lines = [
-        f"## {title}\n",
-        f"There are {result['pool']:,} items to label and {result['test']:,} test items. The table "
-        f"shows the {MEASURE_TITLES[measure]} in percent, with items drawn at random / with items "
-        "picked by LDM-S.\n",
-        "![Accuracy against the number of labels, for several encoders, with random items and with "
-        "items picked by LDM-S]"
-        f"(encoders_{name}.svg)\n",
-        f"| encoder | {counts} | features | items per second | weights |",
-        "| --- |" + " ---: |" * (len(label_counts) + 3),
+        f"### {title}\n",
+        f"There are {result['pool']:,} items to label and {result['test']:,} test items. "
+        f"{MEASURE_TITLES[measure]} in percent, items drawn at random / picked by LDM-S:\n",
+        f"| encoder | {counts} | items per second |",
+        "| --- |" + " ---: |" * (len(label_counts) + 1),
     ]
     for encoder, cost in result["costs"].items():
         cells = []
@@ -440,10 +418,7 @@ def build_section(name: str) -> str:
             values = [mean_at(result, encoder, strategy, measure, count) for strategy in STRATEGIES]
             cells.append(" / ".join(f"{100 * value:.1f}" for value in values))
         speed = cost["items"] / (cost["fit_seconds"] + cost["encode_seconds"])
-        weights = f"{cost['weight_bytes'] / 1e6:.0f} MB" if cost["weight_bytes"] else "none"
-        lines.append(
-            f"| `{encoder}` | {' | '.join(cells)} | {cost['width']:,} | {speed:,.0f} | {weights} |"
-        )
+        lines.append(f"| `{encoder}` | {' | '.join(cells)} | {speed:,.0f} |")
 
     processor = result["hardware"].split(",")[0]
     plural = "s" if result["threads"] > 1 else ""
@@ -453,29 +428,6 @@ def build_section(name: str) -> str:
         f"{result['teeter']}, commit `{result['commit'][:7]}`).\n"
     )
     return "\n".join(lines)
-
-
-def draw_figure(name: str, folder: Path) -> None:
-    """Draw the curves of the built-in and the best encoder, each with both strategies."""
-    result = read_result(name)
-    is_image = DATASETS[name].kind is ContentKind.IMAGE
-    shown = ("pixels", "efficientnet-lite0+pixels") if is_image else ("tfidf", "static", "minilm")
-
-    curves = {}
-    for encoder in shown:
-        if encoder not in result["curves"]:
-            continue
-        for strategy in STRATEGIES:
-            runs = result["curves"][encoder][strategy]["accuracy"]
-            curves[f"{encoder}, {strategy}"] = np.array(runs)
-    draw_curves(result["labelled"], curves, folder / f"encoders_{name}")
-
-
-def write_page() -> None:
-    """Write the page about the committed results, and its figures."""
-    PAGE.write_text(build_page())
-    for name in measured_datasets():
-        draw_figure(name, PAGE.parent)
 
 
 # Command line
@@ -493,7 +445,7 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.command == "page":
-        write_page()
+        PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         return
 
     folder = require_data(parser, options)
