@@ -220,11 +220,10 @@ def test_the_page_of_speed_is_made_from_the_results() -> None:
     assert measured == set(strategies.names()), "every strategy has a row"
 
 
-def test_the_page_of_campaigns_is_made_from_the_results() -> None:
+def test_the_measurements_of_campaigns_are_made_from_the_results() -> None:
     script = runpy.run_path(str(ROOT / "research" / "campaigns" / "simulate.py"))
-    assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python research/campaigns/simulate.py page"
-    )
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert text == script["fill_page"](text), "run python research/campaigns/simulate.py page"
     for name in script["SECTIONS"]:
         assert set(script["read_result"](name)["curves"]) == set(script["STRATEGIES"])
 
@@ -238,11 +237,10 @@ def test_the_measurements_of_encoders_are_the_committed_results() -> None:
         assert set(script["read_result"](name)["curves"]) == set(script["ENCODERS"][kind])
 
 
-def test_the_page_of_priors_is_made_from_the_results() -> None:
+def test_the_measurements_of_priors_are_made_from_the_results() -> None:
     script = runpy.run_path(str(ROOT / "research" / "priors" / "simulate.py"))
-    assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python research/priors/simulate.py page"
-    )
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert text == script["fill_page"](text), "run python research/priors/simulate.py page"
     for name in script["SECTIONS"]:
         result = script["read_result"](name)
         assert set(result["curves"]) == set(script["ARMS"])
@@ -251,11 +249,10 @@ def test_the_page_of_priors_is_made_from_the_results() -> None:
             assert gains.mean() > -1, f"{arm} may cost at most 1 point"
 
 
-def test_the_page_of_estimates_is_made_from_the_results() -> None:
+def test_the_measurements_of_estimates_are_made_from_the_results() -> None:
     script = runpy.run_path(str(ROOT / "research" / "campaigns" / "estimates.py"))
-    assert script["PAGE"].read_text() == script["build_page"](), (
-        "run python research/campaigns/estimates.py page"
-    )
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert text == script["fill_page"](text), "run python research/campaigns/estimates.py page"
 
 
 def test_the_page_of_promises_is_made_from_the_results() -> None:

@@ -35,6 +35,7 @@ from research.labelling import (
     require_data,
     write_result,
 )
+from research.page_blocks import fill_blocks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -268,28 +269,6 @@ def run(name: str, folder: Path, repetitions: int, rounds: int | None) -> dict[s
 
 # The page of results
 
-INTRODUCTION = """# How many labels a campaign saves
-
-A script simulates an annotator who knows every answer. In each round, the script asks for a batch, answers every item
-in it and trains a model. All settings have their default values: the encoder is `{encoder}`, the model learns from the
-names of the classes too, the head is linear, and {control:.0%} of each batch are control items, drawn at random. The
-first batch is chosen to cover the pool, and is the same for all strategies except `random`. `random` draws its first
-batch at random too, so it represents labelling without active learning, but with the same encoder and the same class
-names. No setting was tuned for these datasets. After every round, the model is evaluated on test rows that are never
-labelled. There are {repetitions} repetitions. In each of them, all strategies have the same seed, so they can be
-compared in pairs.
-
-- **gain**: the lead over `random` in percentage points, averaged over all rounds after the first. The gain includes
-  the effect of the first batch.
-- **labels needed**: the number of labels at which the mean curve, with straight lines between the rounds, first
-  reaches the final value of `random`.
-- **p**: the p-value of a two-sided paired t-test over the repetitions, for the column to its left.
-
-`python research/campaigns/simulate.py page` writes this page from the results in `research/campaigns/results`, and
-a test fails if the page is out of date. The results are for one annotator who makes no mistakes, and for two datasets
-of short English texts. With your data, a campaign may save more or fewer labels.
-"""
-
 SECTIONS = {
     "banking77": (
         "Banking77: 77 kinds of questions to a bank",
@@ -314,15 +293,9 @@ def read_result(name: str) -> dict[str, Any]:
     return result
 
 
-def build_page() -> str:
-    """Return the page about the committed results."""
-    first = read_result("banking77")
-    introduction = INTRODUCTION.format(
-        encoder=first["settings"]["encoder"],
-        control=first["settings"]["control"],
-        repetitions=len(first["seeds"]),
-    )
-    return "\n".join([introduction, *(build_section(name) for name in SECTIONS)])
+def fill_page(text: str) -> str:
+    """Return the page with the committed results."""
+    return fill_blocks(text, {"picks": "\n".join(build_section(name) for name in SECTIONS)})
 
 
 def build_section(name: str) -> str:
@@ -332,7 +305,7 @@ def build_section(name: str) -> str:
     measure_names = result["curves"]["random"]
 
     parts = [
-        f"## {title}\n\n{description.format(**result)}. Each batch has {result['settings']['batch']} items.\n\n"
+        f"### {title}\n\n{description.format(**result)}. Each batch has {result['settings']['batch']} items.\n\n"
         f"![Accuracy against the number of labels, for each strategy](campaigns_{name}.svg)\n"
     ]
     parts += [build_gain_table(result, name) for name in MEASURE_TITLES if name in measure_names]
@@ -462,7 +435,7 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.command == "page":
-        PAGE.write_text(build_page())
+        PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         for name in SECTIONS:
             draw_figure(name, PAGE.parent)
         return

@@ -1,7 +1,7 @@
 """Simulate campaigns that start from class names or predictions, good and bad ones.
 
     python research/priors/simulate.py run banking77 --data FOLDER    # again to resume
-    python research/priors/simulate.py page                           # writes the page
+    python research/priors/simulate.py page                           # fills the page of the docs
 
 FOLDER holds banking77.json.xz and sms_spam.tsv.xz. An annotator who knows every answer labels what
 a campaign picks, with the functions that train and pick in campaigns. After each batch, the model
@@ -52,10 +52,11 @@ from research.labelling import (
     require_data,
     write_result,
 )
+from research.page_blocks import fill_blocks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
-PAGE = ROOT / "docs" / "explanation" / "priors.md"
+PAGE = ROOT / "docs" / "explanation" / "campaigns.md"
 
 Vectors = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -380,39 +381,10 @@ def run(
 
 # The page of results
 
-INTRODUCTION = """# Starting from class names or predictions, measured
-
-A campaign can [start from what is known](../how_to/start_from_what_is_known.md): the names of its classes, or the
-predictions of another model. Names and predictions are turned into pseudo-examples, from which the model learns
-in addition to the labels. Each pseudo-example counts as much as one label, so its influence falls as labels
-arrive. From {faded} labels per class on, pseudo-examples are left out.
-
-Names and predictions may mislead, so every training checks them against the existing labels. A source of
-predictions must agree with the labels more often than by chance. In cross-validation, models that use a prior
-(names or predictions) must predict at least as many labels correctly as models that do not. This page measures
-what a good prior gains under this rule, and what a bad prior costs.
-
-A script simulates an annotator who knows every answer, in campaigns with the default settings: the encoder
-`{encoder}`, `ldm-s`, a linear head and 10% control items. After every batch, the model is evaluated on test
-rows that are never labelled. There are {seeds} repetitions. The predictions come from an old model, which was
-trained on {old_labels} other items with `tfidf` features. We compare:
-
-- **no prior**: labels alone, as with `--no-names`
-- **names**: the class names
-- **shuffled names**: every class has the name of another class
-- **predictions**: those of the old model
-- **predictions at chance**: random classes
-- **names, ldm-s first**: like *names*, but LDM-S picks the first batch instead of `typiclust`, with a model
-  trained on the names alone
-
-`python research/priors/simulate.py page` writes this page from the results in `research/priors/results`,
-and a test fails if the page is out of date. """
-
 SECTIONS = {
     "banking77": "Banking77: 77 kinds of questions to a bank",
     "sms_spam": "SMS Spam: one in eight messages is spam",
 }
-MEASURE_TITLES = {"accuracy": "accuracy in %", "f1": "F1 score of spam in %"}
 JUDGED_LABELS = 200
 """The number of labels at which the cost of a bad prior is judged."""
 BAD_ARMS = ("shuffled names", "predictions at chance")
@@ -437,33 +409,27 @@ def read_curves(result: dict[str, Any], arm: str, measure_name: str) -> npt.NDAr
     return np.array([run[measure_name] for run in result["curves"][arm]])
 
 
-def build_page() -> str:
-    """Return the page about the committed results."""
-    results = {name: keep_complete(read_result(name)) for name in SECTIONS}
-    first = results["banking77"]
-    old_labels = " and ".join(str(result["old_labels"]) for result in results.values())
-    seeds = " and ".join(
-        f"{len(result['curves']['names'])} ({name})" for name, result in results.items()
+def fill_page(text: str) -> str:
+    """Return the page with the committed results."""
+    sections = [build_section(name, keep_complete(read_result(name))) for name in SECTIONS]
+    rule = (
+        f"From {FADED_LABELS} labels per class on, pseudo-examples are left out. A bad prior that is "
+        "never used still has an effect: the first model picks other items.\n"
     )
-    introduction = INTRODUCTION.format(
-        faded=FADED_LABELS, encoder=first["encoder"], seeds=seeds, old_labels=old_labels
-    )
-    sections = [build_section(name, result) for name, result in results.items()]
-    return "\n".join([introduction, *sections])
+    return fill_blocks(text, {"priors": "\n".join([rule, *sections])})
 
 
 def build_section(name: str, result: dict[str, Any]) -> str:
     """Return the section about one dataset."""
     old_accuracy = np.mean(result["old_accuracy"])
     parts = [
-        f"## {SECTIONS[name]}\n\nThere are {result['pool']:,} texts to label and "
-        f"{result['test']:,} test rows. The old model predicts {old_accuracy:.0%} of the "
-        f"texts correctly.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
+        f"### {SECTIONS[name]}\n\nThere are {result['pool']:,} texts to label and "
+        f"{len(result['curves']['names'])} repetitions. The old model, trained on "
+        f"{result['old_labels']} other items, predicts {old_accuracy:.0%} of the texts "
+        f"correctly.\n\n![Accuracy over the number of labels, for each prior](priors_{name}.svg)\n"
     ]
 
-    measures = [measure for measure in MEASURE_TITLES if measure in result["curves"]["names"][0]]
-    parts += [build_table(result, measure) for measure in measures]
-    parts.append(describe_costs(result))
+    parts += [build_table(result), describe_costs(result)]
     if name == "banking77":
         parts.append(describe_tfidf(read_result(name, "tfidf")))
 
@@ -475,16 +441,16 @@ def build_section(name: str, result: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def build_table(result: dict[str, Any], measure_name: str) -> str:
-    """Return a table of a measure by arm and number of labels: mean ± standard deviation."""
+def build_table(result: dict[str, Any]) -> str:
+    """Return a table of accuracies by arm and number of labels: mean ± standard deviation."""
     counts = " | ".join(str(count) for count in result["labelled"])
     lines = [
-        f"| {MEASURE_TITLES[measure_name]}, by number of labels | {counts} |",
+        f"| accuracy in %, by number of labels | {counts} |",
         "| --- |" + " ---: |" * len(result["labelled"]),
     ]
 
     for arm in ARMS:
-        values = 100 * read_curves(result, arm, measure_name)
+        values = 100 * read_curves(result, arm, "accuracy")
         cells = [
             f"{mean:.1f} ± {deviation:.1f}"
             for mean, deviation in zip(values.mean(axis=0), values.std(axis=0), strict=True)
@@ -552,10 +518,7 @@ def describe_uses(result: dict[str, Any]) -> str:
     used = [run["used"][1:] for arm in BAD_ARMS for run in result["curves"][arm]]
     n_used = int(sum(sum(run) for run in used))
     n_trainings = sum(len(run) for run in used)
-    return (
-        f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings. "
-        "The rest of their effect is that the first model picked other items."
-    )
+    return f"After the first training, bad priors were used in {n_used} of {n_trainings} trainings."
 
 
 def draw_figure(name: str, folder: Path) -> Path:
@@ -579,7 +542,7 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.command == "page":
-        PAGE.write_text(build_page())
+        PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         for name in DATASETS:
             draw_figure(name, PAGE.parent)
         return

@@ -10,7 +10,7 @@ A pseudo-example weighs as much as one label. Its share in a class with n labels
 it fades as labels arrive, and from ``FADED_LABELS`` labels per class on it is left out. Names and
 predictions may mislead, so every training asks the labels there are (``prior_choice``): a source
 must agree with them more than by chance, and models that use a prior must predict at least as many
-labels out of fold as models without it. docs/explanation/priors.md has what this rule gains with
+labels out of fold as models without it. docs/explanation/campaigns.md has what this rule gains with
 good priors and costs with bad ones.
 
 Nothing here loads torch or scikit-learn: the server reads priors too.

@@ -433,7 +433,7 @@ def _make_learner(
         pool_size=max(MAX_CANDIDATES, n),
         training=TRAINING,
         # Before the first model there are only features to go by. A model of the class names alone
-        # picks worse: see docs/explanation/priors.md.
+        # picks worse: see docs/explanation/campaigns.md.
         cold_start=make_strategy("typiclust", {}),
         # Heads are small: copying them to a GPU would take longer than training them.
         device="cpu",
