@@ -9,22 +9,17 @@ all; this file collects the marks by reading the tests, and writes the table int
 from __future__ import annotations
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))
+
+from research.page_blocks import fill_blocks
+
 PAGE = ROOT / "docs" / "explanation" / "checked.md"
-
-HEAD = """# What each strategy is checked against
-
-`python tests/strategy_check_table.py` writes this page from the tests, and a test fails if the page is out of date. An
-entry such as "the mistake of returning a row twice" means that a test fails if the strategy makes this mistake. Every
-strategy also passes the checks in `teeter.checks`.
-
-| strategy | checked against | in |
-| --- | --- | --- |
-"""
 
 
 def marks() -> dict[str, list[tuple[str, str]]]:
@@ -53,14 +48,22 @@ def _marked() -> Iterator[tuple[list[str], str, str]]:
                     yield names, against, str(path.relative_to(ROOT))
 
 
-def table() -> str:
-    """Return the page."""
-    lines = [f"| all | {against} | `{path}` |" for names, against, path in _marked() if not names]
+def fill_page(text: str) -> str:
+    """Return the page with the table: a row for each check, with the strategies that it is for."""
+    rows = [f"| {against} | all |" for names, against, _ in _marked() if not names]
+
+    strategies_by_check: dict[str, list[str]] = defaultdict(list)
     for name, checks in sorted(marks().items()):
-        for against, path in dict.fromkeys(checks):
-            lines.append(f"| `{name}` | {against} | `{path}` |")
-    return HEAD + "\n".join(lines) + "\n"
+        for against, _ in checks:
+            if f"`{name}`" not in strategies_by_check[against]:
+                strategies_by_check[against].append(f"`{name}`")
+
+    for against, names in sorted(strategies_by_check.items(), key=lambda item: item[1]):
+        rows.append(f"| {against} | {', '.join(names)} |")
+
+    head = "| checked against | strategies |\n| --- | --- |\n"
+    return fill_blocks(text, {"checks": head + "\n".join(rows)})
 
 
 if __name__ == "__main__":
-    PAGE.write_text(table())
+    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
