@@ -137,20 +137,13 @@ def test_figures_come_from_committed_results(name: str) -> None:
     assert text == script["fill_figures"](text), f"{name}: run python docs/readme/figures.py"
 
 
-def test_speed_figures_are_the_committed_results() -> None:
-    script = runpy.run_path(str(ROOT / "research" / "speed" / "pages.py"))
-    for page in script["PAGES_WITH_RAYS_TABLE"]:
-        assert script["build_rays_table"]() in page.read_text(), (
-            f"{page.name}: run python research/speed/pages.py"
-        )
-
-
-def test_tables_of_rays_in_subspaces_are_the_committed_results() -> None:
-    script = runpy.run_path(str(ROOT / "research" / "rays" / "page.py"))
-    text = script["PAGE"].read_text(encoding="utf-8")
-    for head in script["TABLES"]:
-        assert text.count(head) == 1
-    assert text == script["filled"](text), "run python research/rays/page.py"
+def test_measurements_of_rays_are_the_committed_results() -> None:
+    speed = runpy.run_path(str(ROOT / "research" / "speed" / "pages.py"))
+    rays = runpy.run_path(str(ROOT / "research" / "rays" / "page.py"))
+    assert speed["RAYS_PAGE"] == rays["PAGE"]
+    text = rays["PAGE"].read_text(encoding="utf-8")
+    assert text == speed["fill_rays_page"](text), "run python research/speed/pages.py"
+    assert text == rays["fill_page"](text), "run python research/rays/page.py"
 
 
 @pytest.mark.parametrize("name", ["all_cpu", "all_h200"])

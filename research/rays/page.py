@@ -6,9 +6,13 @@ python research/rays/page.py
 from __future__ import annotations
 
 import json
-import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from research.page_blocks import fill_blocks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +37,6 @@ SETTINGS = {
     "openml-156": "RandomRBF",
     "mnist": "MNIST",
 }
-RAYS_OF_SHARDS = 512
-"""The default of a selection, with which the shards were scored."""
 KINDS = {"network": ("#0072b2", "o"), "features": ("#d55e00", "s"), "shape": ("#999999", "^")}
 
 
@@ -47,24 +49,26 @@ def read(name: str) -> dict[str, Any]:
 def quality_table() -> str:
     """Return the table of quality against the kind and the size of the subspaces."""
     lines = [
-        "| features | D, C | isotropic | " + " | ".join(SHOWN.values()) + " |",
-        "| --- | ---: |" + " ---: |" * (len(SHOWN) + 1),
+        "| subspaces | pools | mean LDM, relative | rank correlation, difference |",
+        "| --- | ---: | ---: | ---: |",
     ]
 
-    dimensions = {
-        name: options.get("subspace", 0)
-        for name, options in read("quality_h200")["variants"].items()
-    }
+    for name, title in SHOWN.items():
+        ratios = []
+        differences = []
+        for case in quality_cases():
+            values = case["variants"].get(name)
+            isotropic = case["variants"][ISOTROPIC]
+            if values is None:
+                continue
+            ratios.append(values["mean LDM"] / isotropic["mean LDM"])
+            if values["Spearman"] is not None:
+                differences.append(values["Spearman"] - isotropic["Spearman"])
 
-    for case in quality_cases():
-        cells = []
-        for name in (ISOTROPIC, *SHOWN):
-            # A subspace as wide as the features, with the bias as one more, is left out.
-            is_isotropic = dimensions[name] > case["D"]
-            cells.append(_cell(case["variants"].get(name), is_isotropic=is_isotropic))
-
-        sizes = f"{case['D']:,}, {case['C']:,}"
-        lines.append(f"| {case['case']} | {sizes} | " + " | ".join(cells) + " |")
+        lines.append(
+            f"| {title} | {len(ratios)} | {min(ratios):.2f} to {max(ratios):.2f} | "
+            f"{min(differences):+.3f} to {max(differences):+.3f} |"
+        )
 
     return "\n".join(lines)
 
@@ -74,15 +78,6 @@ def quality_cases() -> list[dict[str, Any]]:
     # Subspaces of more dimensions than a pool has rows were measured later.
     later = {case["case"]: case for case in read("quality_few_rows_epyc")["cases"]}
     return [later.get(case["case"], case) for case in read("quality_h200")["cases"]]
-
-
-def _cell(values: dict[str, Any] | None, *, is_isotropic: bool) -> str:
-    if is_isotropic:
-        return "isotropic"
-    if values is None:
-        return "–"
-    correlation = "–" if values["Spearman"] is None else f"{values['Spearman']:.3f}"
-    return f"{values['mean LDM']:.4f}, {correlation}"
 
 
 def gains_table() -> str:
@@ -115,56 +110,29 @@ def gains_table() -> str:
     return "\n".join(lines)
 
 
-def speed_table() -> str:
-    """Return the table of times beside isotropic rays of an earlier version and Algorithm 1."""
-    lines = [
-        "| hardware | pool | classes | rays | isotropic, before | subspace | times faster |",
-        "| --- |" + " ---: |" * 6,
-    ]
-
+def speed_sentences() -> str:
+    """Return how much faster rays in subspaces are, at least and at most, in memory and on disk."""
+    speedups = []
     for path in sorted(RESULTS.glob("speed_*.json")):
         result = read(path.stem)
         for row in result["cases"]:
-            hardware = _hardware(result["hardware"], row["threads"])
-            before = row["isotropic rays, earlier version (s)"]
-            now = row["subspace rays (s)"]
+            speedup = row["isotropic rays, earlier version (s)"] / row["subspace rays (s)"]
+            size = f"{row['N']:,} × {row['D']:,}, {row['C']:,} classes"
+            speedups.append((speedup, f"{size}, {_hardware(result['hardware'], row['threads'])}"))
+    (least, smallest), (most, largest) = min(speedups), max(speedups)
 
-            cells = [
-                hardware,
-                f"{row['N']:,} × {row['D']:,}",
-                f"{row['C']:,}",
-                f"{row['rays']:,}",
-                _seconds(before),
-                _seconds(now),
-                f"**{before / now:.1f}**",
-            ]
-            lines.append("| " + " | ".join(cells) + " |")
-
-    return "\n".join([*lines, *_shard_rows()])
-
-
-def _shard_rows() -> list[str]:
-    """Return rows with the times of selections by LDM-S from pools on disk."""
-    lines = []
+    on_disk = []
     for path in sorted(RESULTS.glob("shards_*.json")):
         result = read(path.stem)
-        now = result["new"]
-        before_seconds, now_seconds = (
-            result[version]["engines"][0]["seconds"] for version in ("old", "new")
-        )
+        before, now = (result[version]["engines"][0]["seconds"] for version in ("old", "new"))
+        on_disk.append(before / now)
 
-        cells = [
-            _hardware(now["facts"]["hardware"], now["workers"]),
-            f"{now['rows']:,} × {now['width']} on disk",
-            str(now["classes"]),
-            str(RAYS_OF_SHARDS),
-            _seconds(before_seconds),
-            _seconds(now_seconds),
-            f"**{before_seconds / now_seconds:.1f}**",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-
-    return lines
+    return (
+        f"On {len(speedups)} pools, LDM was {least:.1f} ({smallest}) to {most:.1f} ({largest}) "
+        "times faster than by the isotropic rays of an earlier version, which also computed ranks "
+        "more slowly. Whole selections of 1,000 rows by LDM-S from pools on disk were "
+        f"{min(on_disk):.1f} to {max(on_disk):.1f} times faster."
+    )
 
 
 def _hardware(description: str, threads: int) -> str:
@@ -181,27 +149,14 @@ def _hardware(description: str, threads: int) -> str:
     return f"{name}, {threads} threads"
 
 
-def _seconds(value: float) -> str:
-    if value < 0.1:
-        return f"{1000 * value:.3g} ms"
-    return f"{value:.3g} s"
-
-
-TABLES = {
-    "| features | D, C |": quality_table,
-    "| setting | labels | isotropic |": gains_table,
-    "| hardware | pool | classes | rays |": speed_table,
-}
-
-
-def filled(text: str) -> str:
-    """Return a page with up-to-date tables."""
-    for head, make_table in TABLES.items():
-        pattern = rf"^{re.escape(head)}.*\n(?:\|.*\n)+"
-        # Backslashes in a replacement would be escapes.
-        table = make_table().replace("\\", "\\\\")
-        text = re.sub(pattern, table + "\n", text, flags=re.MULTILINE)
-    return text
+def fill_page(text: str) -> str:
+    """Return the page with the committed results."""
+    blocks = {
+        "quality of rays": quality_table(),
+        "gains of rays": gains_table(),
+        "speed of rays": speed_sentences(),
+    }
+    return fill_blocks(text, blocks)
 
 
 def draw(path: Path) -> None:
@@ -253,7 +208,7 @@ def _label(axes: Axes, title: str, label: str) -> None:
 def main() -> None:
     """Write the picture and the tables."""
     draw(PICTURE)
-    PAGE.write_text(filled(PAGE.read_text()))
+    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

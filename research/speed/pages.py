@@ -6,17 +6,21 @@ python research/speed/pages.py
 from __future__ import annotations
 
 import json
-import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from teeter.bench.analysis.plot_style import new_figure, style_axes
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from research.page_blocks import fill_blocks
+
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "explanation" / "speed.md"
 FIGURE = PAGE.with_name("speed_growth.svg")
-PAGES_WITH_RAYS_TABLE = (ROOT / "docs" / "explanation" / "ldm.md",)
+RAYS_PAGE = ROOT / "docs" / "explanation" / "ldm.md"
 
 PEER_ORDER = ("badge", "coreset", "probcover", "typiclust", "batchbald")
 SIZES = ("N", "C", "D", "n")
@@ -25,17 +29,19 @@ INTRODUCTION = """# Speed, measured
 
 `python research/speed/pages.py` writes this page from the results in `research/speed/results`, and a test fails if
 the page is out of date. N, D, C and n are the numbers of rows, features, classes and picks. Times are medians over
-seeds in one run. In comparisons with other libraries, each measurement runs in its own process. Ratios between times
-depend less on the machine than the times themselves do.
+seeds in one run. In comparisons with other implementations, each measurement runs in its own process. Ratios between
+times depend less on the machine than the times themselves do.
+
+On a busy machine, threads that wait for each other in a busy loop are slow, so teeter's commands let them sleep while
+they wait, unless `OMP_WAIT_POLICY` says otherwise.
 """
 
 LOWER_BOUND_PARAGRAPH = """\
-An algorithm cannot avoid certain operations and memory transfers. The lower bound is the time that they would take at
-the rates measured in the same run. For LDM, the unavoidable operations are the products of all rows, classes and
-directions, and for seeding, the products of all rows and picks. On a GPU, small tasks take far longer than the lower
-bound, because most of the time is spent launching kernels. "The paper's" is LDM-S as the authors of the paper run it,
-one hypothesis and one pick at a time, with one stop counter for all rows. The last column is empty if the lower bound
-depends on the data. The columns for the other implementation are empty if it was not run or took more than two minutes.
+"The paper's" is LDM-S as the authors of the paper run it, one hypothesis and one pick at a time, with one stop counter
+for all rows; its column is empty if it took more than two minutes. The lower bound is the time that the unavoidable
+operations and memory transfers would take at the rates measured in the same run: for LDM, the products of all rows,
+classes and directions, and for seeding, the products of all rows and picks. On a GPU, small tasks take far longer,
+because most of the time is spent launching kernels.
 """
 
 
@@ -45,9 +51,7 @@ def build_page() -> str:
         *build_side_by_side(),
         *build_peers(),
         *build_bait(),
-        *build_gpu(),
-        *build_growth(),
-        *build_busy(),
+        *build_strategies(),
     ]
     return "\n".join([INTRODUCTION, *sections])
 
@@ -157,47 +161,43 @@ def describe_machine(result: dict[str, Any]) -> str:
     return names.get(threads, f"{threads} CPU cores")
 
 
-def fill_rays_table(text: str) -> str:
-    """Return a page with an up-to-date table of rays."""
-    table = build_rays_table()
-    return re.sub(
-        r"^\| machine \| pool \|.*\n(?:\|.*\n)+",
-        lambda _: table + "\n",
-        text,
-        flags=re.MULTILINE,
-    )
+def fill_rays_page(text: str) -> str:
+    """Return the page on the LDM with an up-to-date table of rays."""
+    return fill_blocks(text, {"rays and Algorithm 1": build_rays_table()})
 
 
 # Sections of the page
 
 
 def build_side_by_side() -> list[str]:
-    command = "python research/speed/bench_all.py"
     columns = [
-        "strategy",
+        "",
         "N × D, C",
         "n",
         "teeter",
         "memory",
-        "other implementation",
+        "the paper's",
         "its memory",
         "times faster",
         "times the lower bound",
     ]
 
-    lines = ["## Side by side, and next to a lower bound\n", LOWER_BOUND_PARAGRAPH]
+    lines = ["## LDM-S beside the paper's, and next to a lower bound\n", LOWER_BOUND_PARAGRAPH]
     for name, machine, options in (
         ("all_cpu", "one CPU thread", ""),
         ("all_h200", "one H200", " --device cuda"),
     ):
         result = read_result(name)
-        rates = result["rates"]
-        rows = [build_side_by_side_row(row) for row in result["table"]]
+        rows = [
+            build_side_by_side_row(row)
+            for row in result["table"]
+            if row["strategy"] in ("ldm", "ldm-s", "seeding")
+        ]
+        command = "python research/speed/bench_all.py" + options
         lines += [
-            f"On {machine}, with {rates['operations a second'] / 1e9:,.0f} GFLOP/s in matrix products and "
-            f"{rates['bytes a second'] / 1e9:,.1f} GB/s in copies:\n",
+            f"On {machine}:\n",
             *format_aligned_table(columns, rows),
-            describe_measurement(result, command + options) + "\n",
+            describe_measurement(result, command) + "\n",
         ]
     lines.append(
         "![Time of LDM-S against N, C, D and n: teeter and the paper's implementation.](speed_growth.svg)\n"
@@ -206,24 +206,20 @@ def build_side_by_side() -> list[str]:
 
 
 def build_side_by_side_row(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a strategy, empty where there is no other implementation."""
+    """Return the cells of a measurement, empty where the paper's implementation was not run."""
     strategy = f"`{row['strategy']}`"
     if row["strategy"] == "seeding":
         strategy = "seeding alone"
 
     other_cells = ["", "", ""]
-    for other in ("the paper's", "scikit-activeml"):
-        if row[f"{other} (s)"]:
-            other_cells = [
-                f"{format_short_time(row[f'{other} (s)'])}, {other}",
-                f"{row[f'{other} (MB)']:,.0f} MB",
-                f"**{format_ratio(row[f'times faster than {other}'])}**",
-            ]
-            break
-
-    lower_bound = ""
-    if row["times the floor"]:
-        lower_bound = f"{row['times the floor']:,.1f}"
+    if row["the paper's (s)"]:
+        other_memory = row["the paper's (MB)"]
+        speedup = row["times faster than the paper's"]
+        other_cells = [
+            format_short_time(row["the paper's (s)"]),
+            f"{other_memory:,.0f} MB",
+            f"**{format_ratio(speedup)}**",
+        ]
 
     return [
         strategy,
@@ -232,7 +228,7 @@ def build_side_by_side_row(row: dict[str, Any]) -> list[str]:
         format_short_time(row["teeter (s)"]),
         f"{row['teeter (MB)']:,.0f} MB",
         *other_cells,
-        lower_bound,
+        f"{row['times the floor']:,.1f}" if row["times the floor"] else "",
     ]
 
 
@@ -306,20 +302,15 @@ def build_peers() -> list[str]:
         "teeter memory",
         "scikit-activeml memory",
     ]
-    inertia = result["k-means inertia"]
-    difference = inertia["teeter"] / inertia["scikit-learn"] - 1
 
     return [
         "## Compared with scikit-activeml\n",
         "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
         "model outputs are computed before the measurement. The memory columns show the increase in memory use during a selection. A "
         f"dash means that the selection took longer than {result['patience']:.0f} s ({large_result['patience']:.0f} s at 1,000,000 rows) "
-        "or needed more memory than was available. The results for 1,000,000 rows are from a separate run, during which "
-        "the other core was busy.\n",
+        "or needed more memory than was available. While 1,000,000 rows were measured, the other core was busy.\n",
         *format_aligned_table(columns, rows),
-        "Both libraries use a radius of 0.9 for ProbCover and 1,000 label configurations for BatchBALD. teeter's k-means, "
-        f"which TypiClust uses, ends with an inertia {abs(difference):.2%} {'above' if difference > 0 else 'below'} that of scikit-learn "
-        "(means over 20 seeds). "
+        "Both libraries use a radius of 0.9 for ProbCover and 1,000 label configurations for BatchBALD. "
         + describe_measurement(result, "python research/speed/bench_strategies.py --part peers")
         + "\n",
     ]
@@ -329,6 +320,12 @@ def build_bait() -> list[str]:
     result = read_result("bait_cpu")
     (row,) = result["bait"]
     same_picks = "the same" if row["same picks"] else "NOT the same"
+    on_gpu = [
+        f"{larger['n']:,} picks from {larger['N']:,} × {larger['D']} with {larger['C']} classes take "
+        f"{larger['s']:.2g} s ({larger['strategy'].removeprefix('bait, ')})"
+        for larger in read_result("strategies_h200")["gpu"]
+        if larger["strategy"].startswith("bait, ")
+    ]
 
     return [
         "## BAIT compared with its usual formulation\n",
@@ -337,68 +334,55 @@ def build_bait() -> list[str]:
         f"forward pass alone, estimated from {row['timed picks']} timed picks. teeter is "
         f"**{row['times faster']:.0f} times** faster, and these picks are {same_picks}. "
         + describe_measurement(result, "python research/speed/bench_strategies.py --part bait")
+        + f" On an H200, {' and '.join(on_gpu)}."
         + "\n",
     ]
 
 
-def build_gpu() -> list[str]:
-    result = read_result("strategies_h200")
-    rows = []
-    for row in result["gpu"]:
-        is_strategy_name = "," not in row["strategy"]
-        rows.append(
-            [
-                f"`{row['strategy']}`" if is_strategy_name else row["strategy"],
-                f"{row['N']:,}",
-                str(row["D"]),
-                str(row["C"]),
-                f"{row['n']:,}",
-                format_seconds(row["s"]),
-                f"{row['peak MB']:,.0f} MB",
-            ]
-        )
-
-    rays = []
-    if not has_subspaces(result):
-        rays.append(
-            "`ldm` and the strategies that use it were measured with isotropic rays, the earlier default. Rays in "
-            "subspaces [are faster](ldm.md#rays-in-subspaces).\n"
-        )
-
-    return [
-        "## On a GPU\n",
-        *rays,
-        *format_aligned_table(["strategy", "N", "D", "C", "n", "time", "peak memory"], rows),
-        describe_measurement(result, "python research/speed/bench_strategies.py --part gpu") + "\n",
-    ]
-
-
-def build_growth() -> list[str]:
-    result = read_result("growth_cpu")
+def build_strategies() -> list[str]:
+    """Return the section on every strategy: growth on a CPU, and the time of one size on a GPU."""
+    growth = read_result("growth_cpu")
     growth_by_strategy: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in result["growth"]:
+    for row in growth["growth"]:
         growth_by_strategy.setdefault(row["strategy"], {})[row["grows"]] = row
+
+    gpu = read_result("strategies_h200")
+    # The largest pool of each strategy comes last.
+    gpu_by_strategy = {row["strategy"]: row for row in gpu["gpu"]}
 
     rows = []
     for strategy, growth_by_size in growth_by_strategy.items():
-        cells = [f"`{strategy}`"]
-        for size in SIZES:
-            growth = growth_by_size[size]
-            first = format_short_time(growth["first (s)"])
-            last = format_short_time(growth["last (s)"])
-            cells.append(f"{first} to {last}, {growth['exponent']:.2f}")
-        rows.append(cells)
+        on_gpu = gpu_by_strategy[strategy]
+        rows.append(
+            [
+                f"`{strategy}`",
+                format_short_time(growth_by_size["N"]["last (s)"]),
+                *(f"{round(growth_by_size[size]['exponent'], 2) + 0.0:.2f}" for size in SIZES),
+                format_short_time(on_gpu["s"]),
+                f"{on_gpu['peak MB']:,.0f} MB",
+            ]
+        )
 
     usual_sizes = describe_sizes(growth_by_strategy["ldm-s"])
     small_sizes = describe_sizes(growth_by_strategy["bait"])
+    bait, batchbald = (gpu_by_strategy[name] for name in ("bait", "batchbald"))
+    rays = ""
+    if not has_subspaces(gpu):
+        rays = (
+            " On the GPU, `ldm` and the strategies that use it were measured with isotropic rays, "
+            "the earlier default; rays in subspaces [are faster](ldm.md#rays-in-subspaces)."
+        )
+
+    columns = ["strategy", "CPU", *(f"k of {size}" for size in SIZES), "H200", "its memory"]
     return [
-        "## How the time grows\n",
-        f"Each size is doubled three times while the others stay fixed ({usual_sizes}; for `bait` and `batchbald` "
-        f"{small_sizes}). Each cell shows the times at the smallest and the largest size, and the exponent k of the fit "
-        "time = a · size^k.\n",
-        *format_aligned_table(["strategy", *SIZES], rows),
-        describe_measurement(result, "python research/speed/bench_strategies.py --part growth")
-        + "\n",
+        "## Every strategy, and how its time grows\n",
+        f"On one CPU thread, each size is doubled three times while the others stay fixed ({usual_sizes}; for `bait` and "
+        f"`batchbald` {small_sizes}). The table shows the time at the largest N, and the exponents k of the fit "
+        "time = a · size^k. On the H200, strategies picked 100 of 100,000 rows with 128 features and 10 classes "
+        f"(`bait`: {bait['n']} of {bait['N']:,}, `batchbald`: {batchbald['n']} of {batchbald['N']:,}).{rays}\n",
+        *format_aligned_table(columns, rows),
+        describe_measurement(growth, "python research/speed/bench_strategies.py --part growth"),
+        describe_measurement(gpu, "python research/speed/bench_strategies.py --part gpu") + "\n",
     ]
 
 
@@ -410,36 +394,9 @@ def describe_sizes(growth_by_size: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def build_busy() -> list[str]:
-    result = read_result("busy_cpu")
-    rows = [
-        [
-            row["task"],
-            format_seconds(row["alone, 1"]),
-            format_seconds(row["alone, 2"]),
-            format_seconds(row["busy, 1"]),
-            format_seconds(row["busy, 2"]),
-        ]
-        for row in result["busy"]
-    ]
-    columns = ["task", "alone, one thread", "alone, two", "busy, one thread", "busy, two"]
-
-    return [
-        "## On a busy machine\n",
-        "Threads that wait for each other in a busy loop are slow when another program needs the same core. teeter's "
-        "commands let threads sleep while they wait, unless `OMP_WAIT_POLICY` says otherwise. The table shows times on two "
-        "cores, alone and beside a program that keeps one core busy:\n",
-        *format_aligned_table(columns, rows),
-        describe_measurement(result, "python research/speed/bench_busy.py", threads="two cores")
-        + "\n",
-    ]
-
-
 def main() -> None:
     draw_figure(FIGURE)
-    for path in PAGES_WITH_RAYS_TABLE:
-        text = path.read_text(encoding="utf-8")
-        path.write_text(fill_rays_table(text), encoding="utf-8")
+    RAYS_PAGE.write_text(fill_rays_page(RAYS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     PAGE.write_text(build_page(), encoding="utf-8")
 
 
