@@ -1,7 +1,7 @@
 """Measure the figures of three how-tos on scikit-learn's handwritten digits, and fill their tables.
 
     python docs/how_to/measure.py run    measure (a few minutes on one core) and fill the tables
-    python docs/how_to/measure.py        fill the tables from measured.json and the paper's runs
+    python docs/how_to/measure.py        fill the tables from measured.json and the paper's results
 
 A test fails if the tables are out of date.
 """
@@ -9,7 +9,6 @@ A test fails if the tables are out of date.
 from __future__ import annotations
 
 import json
-import re
 import runpy
 import sys
 import tempfile
@@ -26,8 +25,12 @@ from sklearn.linear_model import LogisticRegression
 import teeter
 from teeter.base.arrays import describe_device
 from teeter.bench.datasets import LabelledRows, load_dataset, make_long_tailed
-from teeter.bench.experiments import read_run, setting_named
+from teeter.bench.experiments import setting_named
 from teeter.campaigns import Settings
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from research.page_blocks import fill_blocks
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -319,24 +322,6 @@ def stopping_facts(results: dict[str, Any]) -> str:
     return "\n".join(sentences)
 
 
-def runs_table(results: dict[str, Any]) -> str:
-    """Return a row per run of the paper's settings: its size, its machine and its minutes."""
-    rows = []
-    for path in sorted((ROOT / "research" / "paper" / "runs").glob("*/run.json")):
-        run = read_run(path.parent)
-        if run.setting.paper is None or run.setting.name != path.parent.name or not run.finished:
-            continue
-
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        minutes = sum(sum(entry.seconds.values()) for entry in run.rounds) / 60
-        size = f"{len(run.strategies)} × {facts['repetitions']} × {facts['rounds']}"
-        rows.append(
-            [f"`{path.parent.name}`", size, facts["hardware"].split(",")[0], f"{minutes:.0f}"]
-        )
-
-    return table(["setting", "strategies × repetitions × rounds", "machine", "minutes"], rows)
-
-
 ENSEMBLE_NETWORKS = 5
 DROPOUT_PASSES = 100
 
@@ -412,7 +397,6 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "cold start, long tail": lambda results: cold_start_table(results, "long tail"),
     "stopping": stopping_table,
     "stopping, facts": stopping_facts,
-    "runs": runs_table,
     "verdicts": verdicts,
     "hours": hours_table,
 }
@@ -422,13 +406,8 @@ PAGES = [HERE / f"{name}.md" for name in ("choose", "when_to_stop", "reproduce_t
 def fill_tables(text: str) -> str:
     """Return a page with new tables."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    block = re.compile(r"<!-- measured: (.*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
-    return block.sub(
-        lambda match: (
-            f"<!-- measured: {match[1]} -->\n\n{BLOCKS[match[1]](results)}\n\n<!-- end -->"
-        ),
-        text,
-    )
+    names = [name for name in BLOCKS if f"<!-- measured: {name} -->" in text]
+    return fill_blocks(text, {name: BLOCKS[name](results) for name in names})
 
 
 if __name__ == "__main__":
