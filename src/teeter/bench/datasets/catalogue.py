@@ -7,7 +7,7 @@ To add a dataset:
 2. Add its class names to ``classes.py``, unless its files name them.
 3. Add a ``DatasetSpec`` below and list it in ``_SPECS``.
 4. Add its download addresses with their MD5 checksums to ``urls.py``.
-5. Add a row to the tables in ``docs/how_to/get_the_datasets.md``.
+5. Add a row to the table in ``docs/how_to/run_the_benchmark.md``.
 
 Another package adds a dataset without touching this file: see ``plugin.dataset_from_function``.
 
