@@ -30,14 +30,12 @@ rest](../how_to/label_the_rest.md).
 
 ## The method
 
-1. **Freeze.** The promise is about one model. Its predictions are frozen, and its calibrated
-   confidence for every item is stored. The *set* contains the items that no person had labelled
-   when the model was trained. Later labels train later models, but the frozen model does not
-   change.
-2. **Draw.** Items of the set are drawn at random, without replacement. People label these draws
-   blind, that is, without seeing the model's prediction. The exception is items that were labelled
-   as picks before they were drawn, perhaps with the prediction in view. A draw that is flagged or
-   skipped, or that nobody is sure about, counts as wrong, because the model would have labelled it.
+1. **Freeze.** The promise is about one model. Its predictions and its calibrated confidence for every item are stored.
+   The *set* contains the items that no person had labelled when the model was trained. Later labels train later models,
+   but the frozen model does not change.
+2. **Draw.** Items of the set are drawn at random, without replacement. People label these draws blind, that is, without
+   seeing the model's prediction. A draw that is flagged or skipped, or that nobody is sure about, counts as wrong,
+   because the model would have labelled it.
 3. **Test.** Nested parts of the set, called steps, are formed by confidence: the 5% of the items about which the
    model is most confident, the top 10%, and so on. For each step, which has N items and a limit of k wrong labels,
    we test the hypothesis "more than k labels are wrong". The test statistic is the probability of the draws under a
@@ -45,73 +43,58 @@ rest](../how_to/label_the_rest.md).
    ratio is bounded by a nonnegative martingale that starts at 1, so the probability that it ever reaches 1/α is at
    most α (Ville's inequality). This is exact for draws without replacement from a finite set, for every sample size,
    and **for any number of looks**.
-4. **Choose the largest step.** The steps are tested from the smallest to the largest with the
-   fallback procedure. Each step has a share of α that is fixed before the first draw, and a step
-   that passes hands its share to the next one. The probability that any step passes wrongly stays
-   below α. A step does not pass if more of its labels are known to be wrong than its limit allows,
-   whether these items were drawn or not.
-5. **Start again at a price.** The first attempt of a campaign spends 90% of α, the second 90% of
-   the rest, and so on. If a promise fails, you can try again with a better model, and the
-   confidence holds for all attempts together.
+4. **Choose the largest step.** The steps are tested from the smallest to the largest with the fallback procedure. Each
+   step has a share of α that is fixed before the first draw, and a step that passes hands its share to the next one. The
+   probability that any step passes wrongly stays below α. A step does not pass if more of its labels are known to be
+   wrong than its limit allows, whether these items were drawn or not.
+5. **Start again at a price.** The first attempt of a campaign spends 90% of α, the second 90% of the rest, and so on.
+   The confidence holds for all attempts together.
 
-With `--per-class`, each predicted class is a separate set, and α is divided by the number of
-classes (Bonferroni).
+With `--per-class`, each predicted class is a separate set, and α is divided by the number of classes (Bonferroni).
 
-The limit of a step is {error:.0%} of its items minus a reserve for the items that people label
-during the drawing. The reserve is 5 divided by the error, and at most a tenth of the step. Without
-a reserve, the wrong labels would become a larger share of the remaining items whenever people label
-items that the model predicts correctly. If people label more items than the reserve, some of the
-items that they labelled count towards the promise, and the certificate says how many items it
-counts.
+The limit of a step is {error:.0%} of its items minus a reserve for the items that people label during the drawing: 5
+divided by the error, and at most a tenth of the step. Without a reserve, the wrong labels would become a larger share of
+the remaining items whenever people label items that the model predicts correctly. If people label more items than the
+reserve, some of them count towards the promise, and the certificate says how many items it counts.
 
 ## Which random items count
 
-A random item counts only if it was drawn after the model was trained, from the items that had no
-label at that time. This includes **control items**, because teeter draws them from all items, even
-from labelled ones, whatever the strategy does. The control items drawn since an older model was
-trained are therefore an exact random sample of the items that had no label at that time. If there
-are enough of them, that older model is frozen, and the promise may hold as soon as you start. When
-you start, you may already know how well the model predicts the control items, so the choice of the
-model must not depend on that. The models that can be tested with past control items are therefore
-fixed in advance by the number of control items drawn: the first model, and the first after E, 3E,
-7E, … control items. These models share a tenth of α, and the plan does not show their outcome
-before the start. Choose the error before you look at the accuracy.
+A random item counts only if it was drawn after the model was trained, from the items that had no label at that time.
+This includes **control items**, because teeter draws them from all items, whatever the strategy does. The control items
+drawn since an older model was trained are an exact random sample of the items that had no label then. If there are
+enough of them, that older model is frozen, and the promise may hold as soon as you start. You may already know how well
+the model predicts them, so the choice of the model must not depend on that: the models that can be tested are fixed in
+advance by the number of control items drawn (the first model, and the first after E, 3E, 7E, … control items). They share
+a tenth of α, and the plan does not show their outcome before the start. Choose the error before you look at the accuracy.
 
-Three kinds of items do not count. **Picked items** were chosen because they are hard. **Control
-items from before the model** were used to train it. The **audit set** was never used for training,
-but the strategy could not pick from it either, while it removed the hardest of the other items. The
-audit set is therefore not representative of the remaining items, which may be harder or easier.
+Three kinds of items do not count. **Picked items** were chosen because they are hard. **Control items from before the
+model** were used to train it. The **audit set** was never used for training, but the strategy could not pick from it,
+while it removed the hardest of the other items, so it is not representative of the rest.
 
-The promise wastes no labels, because the frozen model was trained on all labels available at the
-time, and the draws train the next model.
+No label is wasted: the frozen model was trained on all labels available at the time, and the draws train the next model.
 
 ## What it assumes
 
-- **People are right.** The promise compares the model with people. With several annotators, their
-  current consensus or a reviewer's decision counts. A label that is corrected later changes the
-  result, and may make a certificate invalid.
-- **Draws are labelled blind.** They are shown without the model's prediction. An item that was
-  labelled as a pick before it was drawn counts with that label, which was not given blind if the
-  page showed a prediction. People who follow predictions make the model look better.
+- **People are right.** The promise compares the model with people. With several annotators, their current consensus or a
+  reviewer's decision counts. A label that is corrected later may make a certificate invalid.
+- **Draws are labelled blind.** An item that was labelled as a pick before it was drawn counts with that label, which was
+  not given blind if the page showed a prediction. People who follow predictions make the model look better.
 - **The draws are random.** They come from a random number generator with the campaign's seed.
-- **Nothing about the model.** It may be badly calibrated, biased or overfitted. If so, the model
-  may label fewer items, or none.
-- **Nothing about the items.** Near duplicates, drift inside the pool and rare classes do not
-  matter, because the set is finite and fixed.
+- **Nothing about the model.** If it is badly calibrated, biased or overfitted, it may label fewer items, or none.
+- **Nothing about the items.** Near duplicates, drift inside the pool and rare classes do not matter, because the set is
+  finite and fixed.
 
 The promise says nothing about items that are added later, about other data, or about individual
 classes unless it is made per class.
 
 ## Class shares and confidence
 
-The share of each class, among the set and the labelled items together, is estimated by
-prediction-powered inference. The estimate takes the share that the model predicts, weights it by
-how useful the predictions are, and corrects it for the model's errors among the draws. The 95%
-intervals use the normal approximation, widened by one pseudo-error in each direction. Unlike the
-promise, each interval is valid only for one look, at a number of draws chosen in advance. It is
-valid whether or not the promise holds. Confidences are calibrated by temperature scaling, on items
-that the models which predict them were not trained on (control items, if there are 30 or more). The
-reliability diagram on the *Progress* page shows the draws, which are not used for calibration.
+The share of each class, among the set and the labelled items together, is estimated by prediction-powered inference: the
+share that the model predicts, weighted by how useful the predictions are, and corrected for the model's errors among the
+draws. The 95% intervals use the normal approximation, widened by one pseudo-error in each direction. Unlike the promise,
+each is valid only for one look, at a number of draws chosen in advance, and whether or not the promise holds. Confidences
+are calibrated by temperature scaling, on items that the models which predict them were not trained on (control items, if
+there are 30 or more).
 
 ## Measured
 
@@ -136,32 +119,23 @@ The promise is broken much more rarely than allowed, because the test allows any
 and because some of the shares of α that are reserved for other steps remain unused. The price is a
 lower coverage, mostly when there are few draws.
 
-### While labelling goes on
+### While labelling goes on, and for each class
 
-In the same campaigns, we also labelled one picked item for every two draws, the hardest first.
-Which items leave the set then depends on the model, but the promise must still hold. It must also
-hold if only the items that the model labels are counted (*rest*), as long as people label no more
-items than the reserve.
+In the same campaigns, we also labelled one picked item for every two draws, the hardest first. The promise must hold
+even if only the items that the model labels are counted (*rest*), as long as people label no more items than the reserve.
+The last two columns are for a promise for each class, broken if it is for some class.
 
-| dataset | broken | broken, rest only | coverage at the end |
-| --- | ---: | ---: | ---: |
+| dataset | broken | broken, rest only | coverage at the end | per class: broken | per class: coverage |
+| --- | ---: | ---: | ---: | ---: | ---: |
 """
 
 AFTER_MIXED = """
-### For each class
-
-| dataset | broken for some class | coverage at the end |
-| --- | ---: | ---: |
-"""
-
-AFTER_CLASS = """
 ### Without a promise
 
-There are two common shortcuts, which we tried on the same campaigns. Both label everything above a threshold of the
-confidence. The first uses the lowest threshold at which at most {error:.0%} of the *drawn* items are wrong. The second
-uses the lowest threshold at which the mean *confidence* is at least 1 minus this error. The table shows how often more
-than {error:.0%} of the labels were wrong. *At one look* is the mean over all looks, and *ever* counts campaigns in
-which it happened at any look, one after every {look_every} draws.
+Two common shortcuts label everything above a threshold of the confidence: the lowest at which at most {error:.0%} of the
+*drawn* items are wrong, or the lowest at which the mean *confidence* is at least 1 minus this error. The table shows how
+often more than {error:.0%} of the labels were wrong. *At one look* is the mean over all looks, and *ever* counts
+campaigns in which it happened at any look, one after every {look_every} draws.
 
 | dataset | by the draws, at one look | ever | by the confidence, at one look | ever |
 | --- | ---: | ---: | ---: | ---: |
@@ -177,10 +151,11 @@ The last column is the width of intervals computed from the draws alone, without
 | --- | ---: | ---: | ---: | ---: |
 """
 
-CLOSING = """ `python research/promise/page.py` writes this page from `research/promise/results/promise.json`,
+CLOSING = """
+`python research/promise/page.py` writes this page from `research/promise/results/promise.json`,
 and a test fails if the page is out of date. `python research/promise/simulate.py` simulates the campaigns again
-(we used {hardware}). Tests compare the statistics with a transcription in exact fractions. For small sets, they
-compute exactly how often a promise is broken if it is checked after every draw.
+(we used {hardware}). Tests compare the statistics with a
+transcription in exact fractions, and compute for small sets exactly how often a promise is broken.
 
 ## References
 
@@ -213,7 +188,6 @@ def build_page() -> str:
 
     main_rows = []
     mixed_rows = []
-    class_rows = []
     naive_rows = []
     share_rows = []
     for summary in datasets.values():
@@ -226,15 +200,17 @@ def build_page() -> str:
             f"{random['coverage'][-1]:.0%} | {random['oracle'][-1]:.0%} |"
         )
         mixed = summary["mixed"]
-        mixed_rows.append(
-            f"| {title} | {mixed['broken_ever']:.1%} | {mixed['rest_broken_ever']:.1%} | "
-            f"{mixed['coverage'][-1]:.0%} |"
-        )
+        per_class_cells = ["–", "–"]
         if "per_class" in summary:
             per_class = summary["per_class"]
-            class_rows.append(
-                f"| {title} | {per_class['broken_ever']:.1%} | {per_class['coverage'][-1]:.0%} |"
-            )
+            per_class_cells = [
+                f"{per_class['broken_ever']:.1%}",
+                f"{per_class['coverage'][-1]:.0%}",
+            ]
+        mixed_rows.append(
+            f"| {title} | {mixed['broken_ever']:.1%} | {mixed['rest_broken_ever']:.1%} | "
+            f"{mixed['coverage'][-1]:.0%} | {' | '.join(per_class_cells)} |"
+        )
         naive = summary["naive"]
         cells = []
         for way in ("observed", "confidence"):
@@ -253,8 +229,7 @@ def build_page() -> str:
     parts = [
         (INTRODUCTION, main_rows),
         (AFTER_MAIN, mixed_rows),
-        (AFTER_MIXED, class_rows),
-        (AFTER_CLASS, naive_rows),
+        (AFTER_MIXED, naive_rows),
         (AFTER_NAIVE, share_rows),
     ]
     page = ""
