@@ -1,7 +1,8 @@
 """Write the table of what each strategy is checked against, from the marks of the tests.
 
-A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``, or names no strategy if it holds for
-all; this file collects the marks by reading the tests, and writes the table into the docs:
+A test says ``@pytest.mark.checks("badge", against="k-means++ on the embedding")``, or names no
+strategy if it holds for all; this file collects the marks by reading the tests, and fills the table
+into the docs:
 
     python tests/strategy_check_table.py
 """

@@ -413,8 +413,8 @@ def fill_page(text: str) -> str:
     """Return the page with the committed results."""
     sections = [build_section(name, keep_complete(read_result(name))) for name in SECTIONS]
     rule = (
-        f"From {FADED_LABELS} labels per class on, pseudo-examples are left out. A bad prior that is "
-        "never used still has an effect: the first model picks other items.\n"
+        f"From {FADED_LABELS} labels per class on, pseudo-examples are left out. A bad prior that "
+        "is never used still has an effect: the first model picks other items.\n"
     )
     return fill_blocks(text, {"priors": "\n".join([rule, *sections])})
 
@@ -488,8 +488,8 @@ def describe_costs(result: dict[str, Any]) -> str:
     ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
 
     return (
-        f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. With "
-        f"bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
+        f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. "
+        f"With bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
         f"{typiclust:.1f}% if `typiclust` picked the items, and {ldm:.1f}% if LDM-S picked them. "
         f"{describe_uses(result)}\n"
     )
@@ -507,8 +507,8 @@ def describe_tfidf(result: dict[str, Any]) -> str:
 
     return (
         f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
-        f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are {good}. "
-        f"With bad priors, they are {bad}. There are {n_runs} repetitions for each prior, and they "
+        f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are "
+        f"{good}. With bad priors, they are {bad}. There are {n_runs} repetitions for each prior, and they "
         f"vary more than with `minilm`. {describe_uses(result)}\n"
     )
 
