@@ -238,22 +238,22 @@ def imbalanced_table(results: dict[str, Any]) -> str:
     )
 
 
-def cold_start_table(results: dict[str, Any], kind: str) -> str:
+def cold_start_table(results: dict[str, Any]) -> str:
     """Return a row per strategy: the accuracy from the first labels, and the number of classes."""
     lines = results["cold_start"]["lines"]
     names = dict.fromkeys(key.split("/")[1] for key in lines)
 
     rows = []
     for name in names:
-        parts = [np.array(lines[f"{kind}/{name}/{count}"]).T for count in (10, 20, 40)]
-        rows.append(
-            [
-                f"`{name}`",
-                *(f"{mean_and_deviation(right)}, {seen.mean():.1f}" for right, seen in parts),
-            ]
-        )
+        cells = [f"`{name}`"]
+        for kind in ("balanced", "long tail"):
+            for count in (10, 40):
+                right, seen = np.array(lines[f"{kind}/{name}/{count}"]).T
+                cells.append(f"{mean_and_deviation(right)}, {seen.mean():.1f}")
+        rows.append(cells)
 
-    return table(["first labels by", "10 labels", "20 labels", "40 labels"], rows)
+    heads = ["first labels by", "10 labels", "40 labels", "long tail, 10 labels", "long tail, 40"]
+    return table(heads, rows)
 
 
 def stopping_table(results: dict[str, Any]) -> str:
@@ -367,16 +367,8 @@ def hours_table(results: dict[str, Any]) -> str:
                 scoring = scored_rows * milliseconds_per_row
                 hours += networks * (training + validation + scoring) / 3.6e6
         hours *= setting.repetitions
-        size = f"{len(setting.strategies)} × {setting.repetitions} × {setting.rounds}"
-        rows.append([f"`{name}`", setting.network, size, f"{step:.2f}", f"{hours:,.1f}"])
-    heads = [
-        "setting",
-        "network",
-        "strategies × repetitions × rounds",
-        "ms per step and network",
-        "GPU hours",
-    ]
-    return table(heads, rows)
+        rows.append([f"`{name}`", setting.network, f"{step:.2f}", f"{hours:,.1f}"])
+    return table(["setting", "network", "ms per step and network", "GPU hours"], rows)
 
 
 def verdicts(results: dict[str, Any]) -> str:
@@ -393,8 +385,7 @@ def verdicts(results: dict[str, Any]) -> str:
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "imbalanced": imbalanced_table,
-    "cold start": lambda results: cold_start_table(results, "balanced"),
-    "cold start, long tail": lambda results: cold_start_table(results, "long tail"),
+    "cold start": cold_start_table,
     "stopping": stopping_table,
     "stopping, facts": stopping_facts,
     "verdicts": verdicts,

@@ -149,24 +149,6 @@ def speed() -> str:
     return textwrap.fill(sentence, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
-def strategies() -> str:
-    """Return a table of gains over random, by dataset and strategy."""
-    columns = list(CAMPAIGNS)
-    gains: dict[str, list[str]] = {}
-    for name in columns:
-        _, curves = accuracy_curves(name)
-        for strategy in ("ldm-s", "margin", "badge"):
-            gain = gain_over(curves[strategy], curves["random"])
-            gains.setdefault(strategy, []).append(f"{gain.mean:+.1f} (p = {gain.p:.2g})")
-
-    lines = [
-        f"| strategy | {' | '.join(CAMPAIGNS[name] for name in columns)} |",
-        f"| --- |{' ---: |' * len(columns)}",
-    ]
-    lines += [f"| `{strategy}` | {' | '.join(cells)} |" for strategy, cells in gains.items()]
-    return "\n".join(lines)
-
-
 def how_many_labels() -> str:
     """Return a table of accuracies by the number of labels."""
     lines = []
@@ -197,7 +179,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "labels saved": labels_saved,
     "paper runs": runs,
     "speed": speed,
-    "strategies": strategies,
     "labels": how_many_labels,
 }
 

@@ -423,9 +423,8 @@ def build_section(name: str) -> str:
     processor = result["hardware"].split(",")[0]
     plural = "s" if result["threads"] > 1 else ""
     lines.append(
-        f"\nMeasured by `python research/encoders/measure.py run {name}` ({processor}, "
-        f"{result['threads']} thread{plural}, with other programs running, teeter "
-        f"{result['teeter']}, commit `{result['commit'][:7]}`).\n"
+        f"\nMeasured by `measure.py run {name}` ({processor}, {result['threads']} thread{plural}, "
+        f"with other programs running, commit `{result['commit'][:7]}`).\n"
     )
     return "\n".join(lines)
 

@@ -442,7 +442,7 @@ def build_section(name: str, result: dict[str, Any]) -> str:
 
 
 def build_table(result: dict[str, Any]) -> str:
-    """Return a table of accuracies by arm and number of labels: mean ± standard deviation."""
+    """Return a table of mean accuracies by arm and number of labels."""
     counts = " | ".join(str(count) for count in result["labelled"])
     lines = [
         f"| accuracy in %, by number of labels | {counts} |",
@@ -450,12 +450,8 @@ def build_table(result: dict[str, Any]) -> str:
     ]
 
     for arm in ARMS:
-        values = 100 * read_curves(result, arm, "accuracy")
-        cells = [
-            f"{mean:.1f} ± {deviation:.1f}"
-            for mean, deviation in zip(values.mean(axis=0), values.std(axis=0), strict=True)
-        ]
-        lines.append(f"| {arm} | {' | '.join(cells)} |")
+        means = 100 * read_curves(result, arm, "accuracy").mean(axis=0)
+        lines.append(f"| {arm} | {' | '.join(f'{mean:.1f}' for mean in means)} |")
 
     return "\n".join([*lines, ""])
 
@@ -482,16 +478,9 @@ def describe_costs(result: dict[str, Any]) -> str:
     good = " and ".join(describe_gain(result, arm) for arm in GOOD_ARMS)
     bad = " and ".join(describe_gain(result, arm) for arm in BAD_ARMS)
 
-    first = result["labelled"][1]
-    column = result["labelled"].index(first)
-    typiclust = 100 * read_curves(result, "names", "accuracy")[:, column].mean()
-    ldm = 100 * read_curves(result, "names, ldm-s first", "accuracy")[:, column].mean()
-
     return (
         f"At {JUDGED_LABELS} labels, the gains over no prior in points of accuracy are {good}. "
-        f"With bad priors, they are {bad}. After the first {first} labels, the accuracy with names is "
-        f"{typiclust:.1f}% if `typiclust` picked the items, and {ldm:.1f}% if LDM-S picked them. "
-        f"{describe_uses(result)}\n"
+        f"With bad priors, they are {bad}. {describe_uses(result)}\n"
     )
 
 
@@ -508,8 +497,8 @@ def describe_tfidf(result: dict[str, Any]) -> str:
     return (
         f"Names help without a pretrained encoder, too. With `tfidf`, the accuracy at "
         f"{JUDGED_LABELS} labels is {without:.1f}% without a prior, and the gains in points are "
-        f"{good}. With bad priors, they are {bad}. There are {n_runs} repetitions for each prior, and they "
-        f"vary more than with `minilm`. {describe_uses(result)}\n"
+        f"{good}. With bad priors, they are {bad} ({n_runs} repetitions, which vary more than "
+        f"with `minilm`). {describe_uses(result)}\n"
     )
 
 
