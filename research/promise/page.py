@@ -67,9 +67,9 @@ the model predicts them, so the choice of the model must not depend on that: the
 advance by the number of control items drawn (the first model, and the first after E, 3E, 7E, … control items). They share
 a tenth of α, and the plan does not show their outcome before the start. Choose the error before you look at the accuracy.
 
-Three kinds of items do not count. **Picked items** were chosen because they are hard. **Control items from before the
-model** were used to train it. The **audit set** was never used for training, but the strategy could not pick from it,
-while it removed the hardest of the other items, so it is not representative of the rest.
+Three kinds of items do not count: **picked items**, which were chosen because they are hard; **control items from before
+the model**, which trained it; and the **audit set**, because the strategy could not pick from it while it removed the
+hardest of the other items, so it is not representative of the rest.
 
 No label is wasted: the frozen model was trained on all labels available at the time, and the draws train the next model.
 
@@ -98,26 +98,22 @@ there are 30 or more).
 
 ## Measured
 
-We simulated {campaigns:,} campaigns. Each campaign labels a random part of a dataset with margin
-sampling and 10% control items, and trains the usual linear head on `minilm` features (digits:
-pixels). Then the model is frozen, up to 400 items are drawn (Banking77: 1,000, digits: 300), and
-the promise is checked **after every {look_every} draws**. *Broken* is the share of campaigns in
-which the promise was false at one or more of these looks. It must be at most 5%. *Coverage* is the
-share of the remaining items that the model may label at the last look. The *oracle* knows all
-labels and takes the largest share that keeps the error.
+Each of {campaigns:,} campaigns labels a random part of a dataset with margin sampling and 10% control items, and trains
+the usual linear head on `minilm` features (digits: pixels). Then the model is frozen, up to 400 items are drawn
+(Banking77: 1,000, digits: 300), and the promise is checked **after every {look_every} draws**. *Broken* is the share of
+campaigns in which it was false at one or more of these looks, and must be at most 5%; *at one look* is the largest share
+at any single look. *Coverage* is the share of the remaining items that the model may label. The *oracle* knows all labels
+and takes the largest share that keeps the error.
 
 | dataset | campaigns | model's accuracy | broken | at one look | coverage after 200 draws | at the end | oracle |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
 AFTER_MAIN = """
-*At one look* is the largest share of broken promises at any single look.
-
 ![Share of the rest that the model may label, over the number of random labels, beside the oracle](promise.svg)
 
-The promise is broken much more rarely than allowed, because the test allows any number of looks,
-and because some of the shares of α that are reserved for other steps remain unused. The price is a
-lower coverage, mostly when there are few draws.
+The promise is broken much more rarely than allowed, because the test allows any number of looks, and because some of the
+shares of α remain unused. The price is a lower coverage, mostly when there are few draws.
 
 ### While labelling goes on, and for each class
 
