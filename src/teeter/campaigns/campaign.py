@@ -102,7 +102,6 @@ from teeter.campaigns.store import (
     UndoResult,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
-from teeter.campaigns.store.clock import Clock, format_time, utc_now
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
 from teeter.campaigns.store.location import (
     as_class_name,
@@ -113,6 +112,7 @@ from teeter.campaigns.store.location import (
     validate_name,
 )
 from teeter.campaigns.store.queries.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.store.scope import Clock, format_time, utc_now
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
     SuggestionRun,

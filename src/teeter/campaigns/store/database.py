@@ -22,7 +22,6 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleErr
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.clock import format_time, utc_now
 from teeter.campaigns.store.error_messages import (
     damage_message,
     database_error_message,
@@ -34,6 +33,7 @@ from teeter.campaigns.store.migrations import (
     migrate,
     require_own_schema,
 )
+from teeter.campaigns.store.scope import format_time, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, StoreError
 
 __all__ = ["Database"]

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from teeter.campaigns.store.clock import Clock, utc_now
 from teeter.campaigns.store.locks import LockRepository
 from teeter.campaigns.store.queries.answers import AnswerRepository
 from teeter.campaigns.store.queries.campaigns import StoredCampaign, read_campaign, write_settings
@@ -27,7 +26,7 @@ from teeter.campaigns.store.queries.picks import PickRepository
 from teeter.campaigns.store.queries.suggestions import SuggestionRepository
 from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.queries.webhooks import WebhookRepository
-from teeter.campaigns.store.scope import CampaignScope
+from teeter.campaigns.store.scope import CampaignScope, Clock, utc_now
 
 __all__ = ["CampaignRepository"]
 

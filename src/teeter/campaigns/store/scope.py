@@ -1,23 +1,46 @@
-"""What all queries of one campaign share."""
+"""What all queries of one campaign share: the campaign, the clock, the lease and short helpers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Executable, Select, Table, func, insert, select
 
-from teeter.campaigns.store.clock import Clock, format_time, utc_now
-
 __all__ = [
     "CampaignScope",
+    "Clock",
     "chunks",
     "count_rows",
+    "format_time",
     "insert_row",
+    "utc_now",
 ]
+
+
+Clock = Callable[[], datetime]
+"""Returns the current time in UTC. Tests inject another one."""
+
+
+def utc_now() -> datetime:
+    """Return the current time in UTC."""
+    return datetime.now(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """Return a time as databases store it.
+
+    Args:
+        moment: a time with a time zone.
+
+    Returns:
+        The time in UTC as ISO 8601 with milliseconds. All have the same length and zone, so sorting
+        and comparing the texts sorts and compares the times.
+    """
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass

@@ -17,7 +17,7 @@ from teeter.campaigns.integrations.label_studio.config import chosen_class
 from teeter.campaigns.integrations.label_studio.payloads import Annotation, LabelStudioTask
 from teeter.campaigns.people import require_name
 from teeter.campaigns.store import Answer, Connection, ImportedAnnotation, ProjectLink
-from teeter.campaigns.store.clock import format_time
+from teeter.campaigns.store.scope import format_time
 from teeter.errors import InputError
 
 __all__ = ["LABEL_STUDIO_ANNOTATOR", "PullSummary", "import_annotations"]

@@ -34,12 +34,11 @@ from sqlalchemy import (
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.enums import AnswerKind, PickArm, PickState
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.clock import format_time
 from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.queries.items import ItemRepository
 from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
-from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, format_time, insert_row
 
 __all__ = ["BatchOrigin", "Pick", "PickRepository"]
 
