@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
-from teeter.campaigns.store.error_messages import is_sqlite_busy
+from teeter.campaigns.store.database import is_sqlite_busy
 from teeter.campaigns.store.migrations import require_own_schema
 from teeter.errors import FileError, StoreError
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from campaigns.stores import shared_server
 from teeter.campaigns.store import Database
-from teeter.campaigns.store.error_messages import database_error_message
+from teeter.campaigns.store.database import database_error_message
 from teeter.errors import StoreError
 
 URL = make_url("postgresql+psycopg://ann@127.0.0.1:9/teeter")
