@@ -915,7 +915,7 @@ def backup(
             typer.echo(f"Copied {_hide_password(file)} to {out}.")
             return
 
-        from teeter.campaigns.store.rotating_backups import back_up_and_rotate
+        from teeter.campaigns.store.backup import back_up_and_rotate
         from teeter.campaigns.store.scope import utc_now
 
         rotated = back_up_and_rotate(opened, out, keep, utc_now())

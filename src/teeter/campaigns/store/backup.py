@@ -2,26 +2,44 @@
 
 A database cannot be written through ``teeter.base.files.atomic_open``: SQLite opens files by their
 name and keeps a log beside them. ``atomic_file`` gives it a temporary name instead.
+
+``back_up_and_rotate`` is for a scheduled job: a new file each time, checked, and only the newest
+are kept.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 
 from teeter.campaigns.store.database import is_sqlite_busy
 from teeter.campaigns.store.migrations import require_own_schema
-from teeter.errors import FileError, StoreError
+from teeter.errors import FileError, InputError, StoreError
 
-__all__ = ["atomic_file", "back_up", "check_backup", "copy_intact_backup", "restore"]
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
+__all__ = [
+    "RotatedBackup",
+    "atomic_file",
+    "back_up",
+    "back_up_and_rotate",
+    "check_backup",
+    "copy_intact_backup",
+    "restore",
+]
 
 _LOG_SUFFIXES = ("-journal", "-wal", "-shm")
 """What SQLite appends to the name of a database for the files beside it."""
@@ -31,6 +49,11 @@ _LOCK_SUFFIX = "-lock"
 
 _BUSY_SECONDS = 1
 """Seconds to wait for other processes before a campaign counts as being in use."""
+
+_TIME_FORMAT = "%Y%m%dT%H%M%SZ"
+
+_TIME_PATTERN = r"\d{8}T\d{6}Z"
+"""What ``_TIME_FORMAT`` writes. Names of one campaign sort by time."""
 
 
 def back_up(source: Path, target: Path) -> None:
@@ -265,3 +288,55 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class RotatedBackup:
+    """A new backup, and the old ones that it replaces."""
+
+    path: Path
+    removed: list[Path]
+    """Backups that were removed, the oldest first."""
+
+
+def back_up_and_rotate(campaign: Campaign, folder: Path, keep: int, now: datetime) -> RotatedBackup:
+    """Back up a campaign into a folder, check the copy, and remove the oldest backups.
+
+    Nothing is removed unless the new copy is intact, so a job that fails every night leaves the
+    last good backups alone. Other files in the folder, and backups of other campaigns, stay.
+
+    Args:
+        campaign: The campaign, in a file or on a server. Others may write to it meanwhile.
+        folder: Where the backups are.
+        keep: How many to keep, the new one included.
+        now: The time in the name of the new backup, in UTC.
+
+    Raises:
+        InputError: If ``keep`` is less than 1.
+        FileError: If the folder does not exist, or the backup cannot be written.
+        StoreError: If the copy is damaged.
+    """
+    if keep < 1:
+        raise InputError(f"Cannot keep {keep} backups: keep 1 or more.")
+    if not folder.is_dir():
+        raise FileError(f"There is no folder {folder}: create it first.")
+
+    # A campaign may be called anything, and a file may not.
+    stem = re.sub(r"[^\w.-]+", "_", campaign.name).strip("._") or "campaign"
+    path = folder / f"{stem}-{now.strftime(_TIME_FORMAT)}.teeter"
+
+    campaign.back_up(path)
+    try:
+        check_backup(path)
+    except StoreError:
+        # A damaged copy must not count as one of the backups to keep.
+        path.unlink()
+        raise
+
+    pattern = re.compile(rf"{re.escape(stem)}-{_TIME_PATTERN}\.teeter")
+    # Sorted by the time in the name: the time of a file may change when it is copied.
+    backups = sorted(file for file in folder.iterdir() if pattern.fullmatch(file.name))
+    removed = backups[:-keep]
+    for old in removed:
+        old.unlink()
+    return RotatedBackup(path, removed)

@@ -9,7 +9,7 @@ import pytest
 
 from campaigns.stores import new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.store.rotating_backups import back_up_and_rotate
+from teeter.campaigns.store.backup import back_up_and_rotate
 from teeter.errors import FileError, InputError, StoreError
 
 START = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
