@@ -9,10 +9,9 @@ from sqlalchemy import Connection
 
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
-from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, UndoResult
+from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
 from teeter.campaigns.store.queries.campaigns import StoredCampaign
-from teeter.campaigns.store.queries.decisions import Decision
-from teeter.campaigns.store.queries.descriptions import ClassDescription
+from teeter.campaigns.store.queries.classes import ClassDescription
 from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
 from teeter.campaigns.store.queries.finishes import StoredCertificate, StoredFinish
 from teeter.campaigns.store.queries.imported_tables import NewRow

@@ -9,11 +9,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from teeter.campaigns.store.locks import LockRepository
-from teeter.campaigns.store.queries.answers import AnswerRepository
+from teeter.campaigns.store.queries.answers import AnswerRepository, DecisionRepository
 from teeter.campaigns.store.queries.campaigns import StoredCampaign, read_campaign, write_settings
-from teeter.campaigns.store.queries.classes import ClassRepository
-from teeter.campaigns.store.queries.decisions import DecisionRepository
-from teeter.campaigns.store.queries.descriptions import DescriptionRepository
+from teeter.campaigns.store.queries.classes import ClassRepository, DescriptionRepository
 from teeter.campaigns.store.queries.encodings import EncodingRepository
 from teeter.campaigns.store.queries.finishes import FinishRepository
 from teeter.campaigns.store.queries.history import HistoryRepository
