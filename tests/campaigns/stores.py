@@ -14,7 +14,7 @@ import pytest
 from campaigns.postgres_server import PostgresServer, running_server
 from teeter.campaigns.items.item import parse_items
 from teeter.campaigns.store import CampaignRepository, Database
-from teeter.campaigns.store.queries.campaigns import add_campaign
+from teeter.campaigns.store.repository import add_campaign
 from teeter.campaigns.store.scope import format_time, utc_now
 
 STORES = ("sqlite", "postgresql")

@@ -111,7 +111,7 @@ from teeter.campaigns.store.location import (
     validate_classes,
     validate_name,
 )
-from teeter.campaigns.store.queries.campaigns import add_campaign, list_campaigns
+from teeter.campaigns.store.repository import add_campaign, list_campaigns
 from teeter.campaigns.store.scope import Clock, format_time, utc_now
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,

@@ -647,7 +647,7 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
     A file is not read if it is older than the campaign. Of a folder, only the names are compared.
     """
     from teeter.campaigns.export.import_export import read_items
-    from teeter.campaigns.store.queries.campaigns import list_campaigns
+    from teeter.campaigns.store.repository import list_campaigns
     from teeter.campaigns.store.scope import format_time
     from teeter.encoders.images import find_images
 

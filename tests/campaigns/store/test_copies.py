@@ -18,7 +18,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.store import Answer, Database, copies, schema
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location
-from teeter.campaigns.store.queries.campaigns import list_campaigns
+from teeter.campaigns.store.repository import list_campaigns
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
 Location = Callable[[str], str]

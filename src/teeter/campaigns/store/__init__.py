@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
-from teeter.campaigns.store.queries.campaigns import StoredCampaign
 from teeter.campaigns.store.queries.classes import ClassDescription
 from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
 from teeter.campaigns.store.queries.finishes import StoredCertificate, StoredFinish
@@ -27,7 +26,7 @@ from teeter.campaigns.store.queries.suggestions import (
     Suggestion,
 )
 from teeter.campaigns.store.queries.trained_models import ModelSummary, StoredModel
-from teeter.campaigns.store.repository import CampaignRepository
+from teeter.campaigns.store.repository import CampaignRepository, StoredCampaign
 
 __all__ = [
     "Answer",

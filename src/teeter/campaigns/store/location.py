@@ -15,8 +15,8 @@ import numpy as np
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.store import Database, StoredCampaign
-from teeter.campaigns.store.queries.campaigns import list_campaigns
 from teeter.campaigns.store.queries.classes import require_distinct_names
+from teeter.campaigns.store.repository import list_campaigns
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [

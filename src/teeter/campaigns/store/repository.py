@@ -1,16 +1,17 @@
-"""All queries of one campaign, by subject."""
+"""The campaigns of a database, and all queries of one campaign, by subject."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select, update
 
+from teeter.campaigns.store import schema
 from teeter.campaigns.store.locks import LockRepository
 from teeter.campaigns.store.queries.answers import AnswerRepository, DecisionRepository
-from teeter.campaigns.store.queries.campaigns import StoredCampaign, read_campaign, write_settings
 from teeter.campaigns.store.queries.classes import ClassRepository, DescriptionRepository
 from teeter.campaigns.store.queries.encodings import EncodingRepository
 from teeter.campaigns.store.queries.finishes import FinishRepository
@@ -24,9 +25,42 @@ from teeter.campaigns.store.queries.picks import PickRepository
 from teeter.campaigns.store.queries.suggestions import SuggestionRepository
 from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.queries.webhooks import WebhookRepository
-from teeter.campaigns.store.scope import CampaignScope, Clock, utc_now
+from teeter.campaigns.store.schema import CAMPAIGNS
+from teeter.campaigns.store.scope import CampaignScope, Clock, insert_row, utc_now
 
-__all__ = ["CampaignRepository"]
+__all__ = [
+    "CampaignRepository",
+    "StoredCampaign",
+    "add_campaign",
+    "list_campaigns",
+]
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """A campaign of a database."""
+
+    row_id: int
+    name: str
+    created: str
+    settings: str
+    """JSON."""
+
+
+def list_campaigns(connection: Connection) -> dict[str, StoredCampaign]:
+    """Return all campaigns of a database by name."""
+    rows = connection.execute(select(schema.campaigns))
+    return {row.name: StoredCampaign(row.id, row.name, row.created, row.settings) for row in rows}
+
+
+def add_campaign(connection: Connection, name: str, created: str, settings: str) -> int:
+    """Store a campaign and return its row id. The caller checks that the name is free."""
+    values = {
+        "name": name,
+        "created": created,
+        "settings": settings,
+    }
+    return insert_row(connection, schema.campaigns, values)
 
 
 class CampaignRepository:
@@ -81,11 +115,15 @@ class CampaignRepository:
 
     def campaign(self, connection: Connection) -> StoredCampaign:
         """Return the campaign's name, settings and time of creation."""
-        return read_campaign(connection, self.scope.campaign_id)
+        query = select(schema.campaigns).where(CAMPAIGNS.id == self.scope.campaign_id)
+        row = connection.execute(query).one()
+        return StoredCampaign(row.id, row.name, row.created, row.settings)
 
     def write_settings(self, connection: Connection, settings: str) -> None:
         """Replace the campaign's settings, given as JSON."""
-        write_settings(connection, self.scope.campaign_id, settings)
+        row = CAMPAIGNS.id == self.scope.campaign_id
+        statement = update(schema.campaigns).where(row).values(settings=settings)
+        connection.execute(statement)
 
     def save_model(
         self, connection: Connection, weights: bytes, facts: Mapping[str, Any], who: str
