@@ -287,7 +287,7 @@ def test_a_file_that_is_older_than_the_campaign_is_not_read(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("The file was read.")
 
-    monkeypatch.setattr("teeter.campaigns.export.import_export.read_items", refuse)
+    monkeypatch.setattr("teeter.campaigns.items.read_items.read_items", refuse)
     assert serve_again("--classes", "spam,ham") == ""
 
 

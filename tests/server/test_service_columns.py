@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from server.servers import serve_campaigns
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.export.import_export import read_items
+from teeter.campaigns.items.read_items import read_items
 
 AT = "/api/v1/campaigns/rows"
 

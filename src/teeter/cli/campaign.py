@@ -437,7 +437,7 @@ def add(
     Examples:
       teeter campaign add reviews.teeter more_reviews.csv
     """
-    from teeter.campaigns.export.import_export import read_items
+    from teeter.campaigns.items.read_items import read_items
 
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
@@ -1119,7 +1119,7 @@ def create_campaign(
 
     from teeter.campaigns import Campaign
     from teeter.campaigns.descriptions import require_known_classes
-    from teeter.campaigns.export.import_export import read_items
+    from teeter.campaigns.items.read_items import read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
     # Before the items are read, which may take long.
@@ -1184,7 +1184,7 @@ def _complete_settings(
 
     What annotators see follows from the source, so there is no option for it.
     """
-    from teeter.campaigns.export.import_export import detect_kind
+    from teeter.campaigns.items.read_items import detect_kind
 
     if items.is_dir():
         return replace(settings, kind=detect_kind(items), folder=str(items.resolve()))
@@ -1283,7 +1283,7 @@ def _classes_of(items: Sequence[Item]) -> list[str]:
 
 def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:
     """Say that a file has a column of labels which was not asked for."""
-    from teeter.campaigns.export.import_export import find_unused_labels
+    from teeter.campaigns.items.read_items import find_unused_labels
 
     unused = find_unused_labels(items)
     if unused is None:

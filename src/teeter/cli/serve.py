@@ -646,7 +646,7 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
 
     A file is not read if it is older than the campaign. Of a folder, only the names are compared.
     """
-    from teeter.campaigns.export.import_export import read_items
+    from teeter.campaigns.items.read_items import read_items
     from teeter.campaigns.store.repository import list_campaigns
     from teeter.campaigns.store.scope import format_time
     from teeter.encoders.images import find_images
@@ -704,7 +704,7 @@ def _changed_at(path: Path) -> datetime:
 
 def _holds_items(path: Path) -> bool:
     """Return whether a path is a folder or has the suffix of a file of items."""
-    from teeter.campaigns.export.import_export import ARRAY_SUFFIXES
+    from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
     from teeter.data.json_lines import JSONL_SUFFIXES
     from teeter.data.table_files import TABLE_SUFFIXES
 

@@ -11,14 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns.export.import_export import (
-    FORMATS,
-    ExportRow,
-    detect_kind,
-    format_suffix,
-    read_items,
-    write_export,
-)
+from teeter.campaigns.export.import_export import FORMATS, ExportRow, format_suffix, write_export
+from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.data import json_lines, table_files
 from teeter.errors import FileError, InputError, UnknownNameError
 

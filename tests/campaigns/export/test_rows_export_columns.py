@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns import Campaign
-from teeter.campaigns.export.import_export import read_items
+from teeter.campaigns.items.read_items import read_items
 
 
 def make_campaign(source: Path) -> Campaign:

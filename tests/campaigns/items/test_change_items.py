@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.export.import_export import read_items
 from teeter.campaigns.items import change_items
+from teeter.campaigns.items.read_items import read_items
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 

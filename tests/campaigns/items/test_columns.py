@@ -20,7 +20,7 @@ from campaigns.wide_tables import (
     write_wide_parquet,
 )
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.export.import_export import format_suffix, read_items
+from teeter.campaigns.export.import_export import format_suffix
 from teeter.campaigns.items.columns import (
     ABSENT,
     ColumnType,
@@ -30,6 +30,7 @@ from teeter.campaigns.items.columns import (
     normalize_cell,
     parse_column_filter,
 )
+from teeter.campaigns.items.read_items import read_items
 from teeter.errors import InputError, UnknownNameError
 
 ADDED = {

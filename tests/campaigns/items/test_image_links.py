@@ -15,8 +15,8 @@ from PIL import Image
 
 from teeter.base import outbound_http
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.export.import_export import read_items
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
+from teeter.campaigns.items.read_items import read_items
 from teeter.errors import FileError, InputError, PermissionDeniedError, ServerError
 
 

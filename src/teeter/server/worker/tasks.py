@@ -19,9 +19,10 @@ from teeter.base.threads import limit_threads
 from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.export.import_export import detect_kind, format_suffix, read_items
+from teeter.campaigns.export.import_export import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.item import Item
+from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.learning.saved_models import load_arrays, load_temperature

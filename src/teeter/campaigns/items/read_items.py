@@ -1,0 +1,469 @@
+"""Read items from tables, JSON lines, arrays and folders of images.
+
+A table is read once: for texts, ids and labels, and for the columns to store beside them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from teeter.base.registry import did_you_mean
+from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.items.arrow_columns import read_arrow_rows
+from teeter.campaigns.items.columns import (
+    ImportedTable,
+    TableColumn,
+    TableRow,
+    csv_column_type,
+    decode_cells,
+    encode_cells,
+    format_cell,
+    require_columns,
+    rows_from_mappings,
+)
+from teeter.campaigns.items.image_links import ImageFetcher, is_link
+from teeter.campaigns.items.item import Item, format_card_cell, parse_items, read_image_items
+from teeter.data.file_checks import require_file
+from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.data.table_files import (
+    TABLE_SUFFIXES,
+    CsvRows,
+    Table,
+    convert_arrow_table,
+    convert_csv_rows,
+    is_missing,
+    read_arrow_table,
+    read_csv_rows,
+    read_table,
+)
+from teeter.data.text_templates import (
+    TEXT_COLUMNS,
+    TextTemplate,
+    find_label_column,
+    find_text_column,
+    parse_text_template,
+)
+from teeter.encoders import format_card
+from teeter.errors import InputError, UnknownNameError
+
+__all__ = [
+    "ARRAY_SUFFIXES",
+    "SourceTable",
+    "UnusedLabels",
+    "detect_kind",
+    "find_unused_labels",
+    "read_items",
+    "read_source_table",
+]
+
+ARRAY_SUFFIXES = (".npz", ".npy", ".safetensors")
+
+
+def detect_kind(path: Path) -> ItemKind:
+    """Return the kind of the items at a path, from its type and suffix.
+
+    Example:
+        >>> detect_kind(Path("reviews.csv")).value, detect_kind(Path("vectors.npz")).value
+        ('text', 'features')
+    """
+    if path.is_dir():
+        return ItemKind.IMAGE
+    if path.suffix.lower() in ARRAY_SUFFIXES:
+        return ItemKind.FEATURES
+
+    return ItemKind.TEXT
+
+
+def read_items(
+    path: Path,
+    *,
+    text: str | None = None,
+    key: str | None = None,
+    label: str | None = None,
+    folder: Path | None = None,
+    first: int = 0,
+    image: str | None = None,
+    fetcher: ImageFetcher | None = None,
+    rows: bool = False,
+) -> Sequence[Item]:
+    """Read items from a CSV, Parquet, JSONL or array file, or from a folder of images.
+
+    All columns of a table stay with its items, and an export returns them. A cell of a CSV file or
+    a field of a JSONL file may have at most 10 million characters.
+
+    Args:
+        path: The file or folder.
+        text: The column or field of the texts, several separated by commas, or a template such as
+            ``"{title}: {body}"``. By default the first column with a usual name.
+        key: The column or field of the ids; ``id`` by default, if there is one.
+        label: The column or field of labels that are known already.
+        folder: The campaign's folder of images, if images are added to it.
+        first: The number of the first row of an array file without ids; rows are numbered.
+        image: The column of images: paths inside ``folder``, or links.
+        fetcher: Fetches links. Rows whose images it cannot fetch are left out, and stand in its
+            ``errors``.
+        rows: Whether items are the rows of a table, with all columns but those of ids and labels.
+
+    Raises:
+        FileError: If the file cannot be read.
+        InputError: If texts are missing, or their column is not clear.
+        UnknownNameError: If there is no column or field of the given name.
+    """
+    kind = detect_kind(path)
+    if kind == ItemKind.IMAGE:
+        return list(read_image_items(path, folder))
+    if kind == ItemKind.FEATURES:
+        return _read_array_items(path, first)
+
+    if image is not None:
+        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table of images")
+        return _read_image_table(file, image, key, label, folder=folder, fetcher=fetcher)
+    if rows:
+        file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a table")
+        return _read_row_items(file, key=key, label=label)
+    if path.suffix.lower() in JSONL_SUFFIXES:
+        return _read_jsonl_items(path, text=text, key=key, label=label)
+
+    file = require_file(path, (*TABLE_SUFFIXES, *JSONL_SUFFIXES), "a file of items")
+    return _read_table_items(read_source_table(file), text=text, key=key, label=label)
+
+
+def _read_image_table(
+    path: Path,
+    image: str,
+    key: str | None,
+    label: str | None,
+    *,
+    folder: Path | None,
+    fetcher: ImageFetcher | None,
+) -> list[Item]:
+    """Read a table with a column of images. Those of links are fetched."""
+    # As texts first: what they are called, where they are, and all their columns.
+    items = read_items(path, text=image, key=key, label=label)
+
+    links = [item.content for item in items if item.content and is_link(item.content)]
+    paths: dict[str, str] = {}
+    if links:
+        if fetcher is None:
+            raise InputError(f"Column {image!r} of {path} holds links: give a fetcher for them.")
+        paths = fetcher.fetch_all(links)
+
+    entries = []
+    rows = []
+    for item in items:
+        content = str(item.content)
+        if is_link(content) and content not in paths:
+            continue
+        # Without an id of its own, an item would be known by the hash of its link.
+        has_id = item.row is not None and item.row.table.id_column is not None
+        entry = {"id": item.key if has_id else content, "label": item.label}
+        entries.append({**entry, "image": paths.get(content, content)})
+        rows.append(item.row)
+
+    if not entries:
+        failed = next(iter(fetcher.errors.values())) if fetcher is not None else ""
+        raise InputError(f"None of the images in {path} could be fetched: {failed}")
+    parsed = parse_items(entries, ItemKind.IMAGE, folder)
+    return [replace(item, row=row) for item, row in zip(parsed, rows, strict=True)]
+
+
+def _read_row_items(path: Path, *, key: str | None, label: str | None) -> list[Item]:
+    """Read a table whose rows are the items, each as a card with a line per column."""
+    if path.suffix.lower() in JSONL_SUFFIXES:
+        objects = [fields for _, fields in read_json_objects(path)]
+        id_column = key or ("id" if any("id" in fields for fields in objects) else None)
+        rows = rows_from_mappings(objects, id_column)
+    else:
+        source = read_source_table(path)
+        id_column = key or _find_id_column(source.table, None)
+        rows = source.rows(id_column)
+
+    names = rows[0].table.names
+    require_columns([name for name in (key, label) if name is not None], names)
+    entries = []
+    for row in rows:
+        cells = dict(zip(names, map(format_cell, decode_cells(row.cells)), strict=True))
+        entry: dict[str, Any] = {}
+        if id_column is not None:
+            entry["id"] = cells.pop(id_column) or None
+        if label is not None:
+            entry["label"] = cells.pop(label, None)
+        # A column without a name is an index, such as pandas writes.
+        card = {name: format_card_cell(cell) for name, cell in cells.items() if name}
+        entries.append({**entry, "text": format_card(card)})
+
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows)
+
+
+@dataclass(frozen=True)
+class UnusedLabels:
+    """A column of a file that seems to hold labels."""
+
+    column: str
+    filled: int
+    """Number of rows with a value."""
+    values: tuple[str, ...]
+    """The different values, in the order in which they first occur."""
+
+
+def find_unused_labels(path: Path) -> UnusedLabels | None:
+    """Return the column of a file that seems to hold labels, or None.
+
+    Args:
+        path: A file that ``read_items`` reads without ``label``.
+    """
+    suffix = path.suffix.lower()
+    if path.is_dir() or suffix not in (*TABLE_SUFFIXES, *JSONL_SUFFIXES):
+        return None
+
+    if suffix in JSONL_SUFFIXES:
+        objects = [fields for _, fields in read_json_objects(path)]
+        column = find_label_column(list(dict.fromkeys(name for row in objects for name in row)))
+        cells = [row.get(column or "") for row in objects]
+        texts = ["" if cell is None else str(cell) for cell in cells]
+    else:
+        table = read_table(path)
+        column = find_label_column(list(table.columns))
+        texts = [] if column is None else table.texts(column)
+
+    filled = [text for text in texts if not is_missing(text)]
+    if column is None or not filled:
+        return None
+    return UnusedLabels(column, len(filled), tuple(dict.fromkeys(filled)))
+
+
+def _read_array_items(path: Path, first: int) -> list[Item]:
+    # Loads torch, which reading tables does without.
+    from teeter.data.array_files import read_pool
+
+    pool = read_pool(path)
+    features = np.asarray(pool.features)
+
+    ids = pool.ids
+    if ids is None:
+        ids = [str(first + k) for k in range(len(features))]
+
+    entries = []
+    for item_id, row in zip(ids, features, strict=True):
+        entries.append({"id": item_id, "features": row})
+    return parse_items(entries, ItemKind.FEATURES)
+
+
+def _read_table_items(
+    source: SourceTable, *, text: str | None, key: str | None, label: str | None
+) -> list[Item]:
+    table = source.table
+    for name in (key, label):
+        if name is not None:
+            table.require(name)
+
+    names = list(table.columns)
+    template = parse_text_template(
+        text or find_text_column(names, table.path), [*names, *table.nested], table.path
+    )
+    texts = _fill_template(template, table)
+
+    id_column = key or _find_id_column(table, template.only_column)
+    ids = None if id_column is None else table.ids(id_column)
+    labels = None if label is None else table.texts(label)
+
+    entries = []
+    for row, content in enumerate(texts):
+        entry: dict[str, Any] = {"text": content}
+        if ids is not None:
+            entry["id"] = ids[row]
+        if labels is not None:
+            entry["label"] = labels[row]
+        entries.append(entry)
+
+    items = parse_items(entries, ItemKind.TEXT)
+    return _attach_rows(items, source.rows(id_column), template.only_column)
+
+
+def _fill_template(template: TextTemplate, table: Table) -> list[str]:
+    """Return the text of every row.
+
+    Raises:
+        InputError: If a column has no texts, or if a row has none.
+    """
+    for name in template.columns:
+        if name in table.nested:
+            raise InputError(
+                f"Column {name!r} of {table.path} holds lists, objects or bytes: choose a column "
+                f"of texts."
+            )
+
+    columns = {name: table.texts(name) for name in template.columns}
+    texts = []
+    for row in range(len(table)):
+        content = template.fill({name: cells[row] for name, cells in columns.items()})
+        if not content.strip():
+            described = " and ".join(repr(name) for name in template.columns)
+            subject = "Column" if len(columns) == 1 else "Columns"
+            are_blank = "is blank" if len(columns) == 1 else "are blank"
+            raise InputError(
+                f"{subject} {described} of {table.path} {are_blank} in {table.place(row)}: give "
+                "every row a text."
+            )
+        texts.append(content)
+    return texts
+
+
+def _attach_rows(
+    items: Sequence[Item], rows: Sequence[TableRow], text_column: str | None = None
+) -> list[Item]:
+    """Return items with the rows of the one table that they came from."""
+    if rows and text_column is not None:
+        table = replace(rows[0].table, text_column=text_column)
+        rows = [replace(row, table=table) for row in rows]
+    return [replace(item, row=row) for item, row in zip(items, rows, strict=True)]
+
+
+def _find_id_column(table: Table, text_column: str | None) -> str | None:
+    for name in table.columns:
+        if name.lower() in ("id", "ids") and name != text_column:
+            return name
+
+    return None
+
+
+def _read_jsonl_items(
+    path: Path, *, text: str | None, key: str | None, label: str | None
+) -> list[Item]:
+    objects = list(read_json_objects(require_file(path, JSONL_SUFFIXES, "a file of JSON lines")))
+
+    # A dict keeps the order of the fields, for the hint in the error message.
+    field_names = dict.fromkeys(name for _, fields in objects for name in fields)
+    for name in (key, label):
+        if name is not None and name not in field_names:
+            raise UnknownNameError(
+                f"No line of {path} has a field {name!r}. {did_you_mean(name, list(field_names))}"
+            )
+
+    template = None
+    if text is not None and text not in field_names and ("{" in text or "," in text):
+        template = parse_text_template(text, list(field_names), path)
+
+    entries = []
+    for line, fields in objects:
+        if template is None:
+            content = _text_of_line(fields, text, line, path)
+        else:
+            cells = {name: format_cell(fields.get(name)) for name in template.columns}
+            content = template.fill(cells)
+
+        entries.append(
+            {
+                "id": fields.get(key or "id"),
+                "text": content,
+                "label": fields.get(label) if label else None,
+            }
+        )
+
+    id_column = key or ("id" if "id" in field_names else None)
+    rows = rows_from_mappings([fields for _, fields in objects], id_column)
+    text_fields = {text or _find_text_field(fields) for _, fields in objects}
+    has_text_field = template is None and len(text_fields) == 1
+    text_column = text_fields.pop() if has_text_field else None
+    return _attach_rows(parse_items(entries, ItemKind.TEXT), rows, text_column)
+
+
+def _text_of_line(fields: Mapping[str, Any], text: str | None, line: int, path: Path) -> str:
+    text_field = text or _find_text_field(fields)
+    content = fields.get(text_field)
+    if not isinstance(content, str):
+        raise InputError(
+            f"Line {line} of {path} has no text in {text_field!r}: choose another text column "
+            "(text=)."
+        )
+    return content
+
+
+def _find_text_field(fields: Mapping[str, Any]) -> str:
+    for name in TEXT_COLUMNS:
+        if name in fields:
+            return name
+
+    return "text"
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTable(ABC):
+    """A file of items."""
+
+    table: Table
+    """Its columns of texts, numbers and vectors."""
+
+    @abstractmethod
+    def rows(self, id_column: str | None) -> list[TableRow]:
+        """Return all rows with all columns, as they are stored.
+
+        Args:
+            id_column: The column of the item ids, if there is one.
+        """
+
+
+def read_source_table(path: Path) -> SourceTable:
+    """Read a CSV or Parquet file once, for the items and for their columns.
+
+    Raises:
+        FileError: If the file cannot be read or has no usable column.
+        MissingExtraError: If it is a Parquet file and pyarrow is not installed.
+    """
+    if path.suffix.lower() == ".parquet":
+        arrow_table = read_arrow_table(path)
+        return _ParquetSource(convert_arrow_table(arrow_table, path), arrow_table)
+
+    content = read_csv_rows(path)
+    return _CsvSource(convert_csv_rows(content, path), content)
+
+
+@dataclass(frozen=True, eq=False)
+class _ParquetSource(SourceTable):
+    arrow_table: Any
+
+    def rows(self, id_column: str | None) -> list[TableRow]:
+        return read_arrow_rows(self.arrow_table, id_column)
+
+
+@dataclass(frozen=True, eq=False)
+class _CsvSource(SourceTable):
+    content: CsvRows
+
+    def rows(self, id_column: str | None) -> list[TableRow]:
+        positions = self._filled_positions()
+        columns = []
+        for position in positions:
+            name = self.content.names[position]
+            cells = (row[position] for row in self.content.rows)
+            columns.append(TableColumn(name, csv_column_type(cells)))
+
+        table = ImportedTable(tuple(columns), id_column=id_column)
+        rows = []
+        for row in self.content.rows:
+            cells_of_row = [row[position] for position in positions]
+            rows.append(TableRow(table, encode_cells(cells_of_row)))
+        return rows
+
+    def _filled_positions(self) -> list[int]:
+        """Return the positions of the columns that have a name, or at least a value.
+
+        A file may have one column without a name, such as the index that pandas writes. Spreadsheet
+        programs leave further ones behind, at the end of every line and without a value.
+        """
+        positions = []
+        has_unnamed = False
+        for position, name in enumerate(self.content.names):
+            if not name:
+                is_filled = any(row[position] for row in self.content.rows)
+                if has_unnamed or not is_filled:
+                    continue
+                has_unnamed = True
+            positions.append(position)
+        return positions
