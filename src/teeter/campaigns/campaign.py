@@ -20,7 +20,7 @@ import numpy.typing as npt
 from teeter.base.seeds import stream_seed, validate_seed
 from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.enums import AnswerKind, ItemKind
-from teeter.campaigns.export.import_export import require_format, write_export
+from teeter.campaigns.export.formats import require_format, write_export
 from teeter.campaigns.finish.finishing import (
     certified_labels,
     certify_finish,
@@ -80,12 +80,7 @@ from teeter.campaigns.review.snapshot import (
     measure_agreement,
     read_snapshot,
 )
-from teeter.campaigns.settings import (
-    Settings,
-    change_names,
-    settings_from_json,
-    settings_to_dict,
-)
+from teeter.campaigns.settings import Settings, change_names, settings_from_json, settings_to_dict
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,

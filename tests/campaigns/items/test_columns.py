@@ -13,14 +13,9 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from campaigns.wide_tables import (
-    MEGABYTE,
-    wide_objects,
-    write_wide_jsonl,
-    write_wide_parquet,
-)
+from campaigns.wide_tables import MEGABYTE, wide_objects, write_wide_jsonl, write_wide_parquet
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.export.import_export import format_suffix
+from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.columns import (
     ABSENT,
     ColumnType,

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from server.labelled_campaigns import LabelledCampaign, label_items
 from server.servers import serve_campaigns
 from teeter.campaigns import Campaign
-from teeter.campaigns.export import import_export, parquet_rows
+from teeter.campaigns.export import formats, parquet_rows
 from teeter.campaigns.shortcuts import action_keys
 
 PAGES = ("", "/review", "/progress", "/map", "/items", "/item?id=html", "/export", "/news")
@@ -148,7 +148,7 @@ def test_the_export_page_offers_only_formats_that_work(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offered = {"csv", "spreadsheet", "jsonl", "prodigy", "doccano", "label-studio"}
-    monkeypatch.setattr(import_export, "find_spec", lambda _: None)
+    monkeypatch.setattr(formats, "find_spec", lambda _: None)
     monkeypatch.setattr(parquet_rows, "find_spec", lambda _: None)
 
     page = client.get("/c/texts/export").text

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.campaign import Settings
 from teeter.campaigns.enums import Permission
-from teeter.campaigns.export.import_export import FORMATS
+from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.items.columns import parse_column_filter
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import Answer, ItemFilter, ItemQuery, ShownSuggestion

@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse,
 from fastapi.templating import Jinja2Templates
 
 from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
-from teeter.campaigns.export.import_export import FORMATS, require_format
+from teeter.campaigns.export.formats import FORMATS, require_format
 from teeter.campaigns.finish.look import CoveragePoint, FinishReport
 from teeter.campaigns.items.columns import ColumnFilter, format_cell
 from teeter.campaigns.shared_names import SessionKind, note_session

@@ -19,7 +19,7 @@ from teeter.base.threads import limit_threads
 from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.export.import_export import format_suffix
+from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.item import Item
 from teeter.campaigns.items.read_items import detect_kind, read_items

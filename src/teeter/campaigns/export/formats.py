@@ -23,9 +23,7 @@ from teeter.campaigns.export.tool_exports import (
     write_label_studio,
     write_spacy,
 )
-from teeter.campaigns.items.columns import (
-    ImportedTable,
-)
+from teeter.campaigns.items.columns import ImportedTable
 from teeter.data.spreadsheet_cells import escape_formula
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
