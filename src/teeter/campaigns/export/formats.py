@@ -1,4 +1,4 @@
-"""Export labels: the formats by name, and the tables and lines that any program reads."""
+"""The formats of an export: tables and lines that any program reads, and those of other tools."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
+import numpy as np
+
 from teeter.base.files import LfCsvStream, atomic_open, atomic_write
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
-from teeter.campaigns.export.tool_exports import (
-    CLEANLAB_NEEDS_LABELS,
-    write_cleanlab,
-    write_label_studio,
-    write_spacy,
-)
-from teeter.campaigns.items.columns import ImportedTable
+from teeter.campaigns.items.columns import ImportedTable, replace_surrogates
 from teeter.data.spreadsheet_cells import escape_formula
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [
+    "CLEANLAB_NEEDS_LABELS",
     "FORMATS",
     "ExportRow",
     "format_suffix",
     "require_format",
+    "write_cleanlab",
     "write_export",
+    "write_label_studio",
+    "write_spacy",
 ]
+
+CLEANLAB_NEEDS_LABELS = "cleanlab needs labels of two or more classes: label some items first."
+
+_MAX_SPACY_CHARACTERS = 50_000_000
+
+_MESSAGE_PACK = range(-(2**63), 2**64)
+"""The integers of MessagePack, in which spaCy stores what belongs to a document."""
 
 
 def require_format(form: str, kind: str, labelled_classes: int) -> None:
@@ -173,21 +180,20 @@ def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) ->
 
 
 def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    escaped_rows = (_escape_formulas(_csv_cells(row, columns)) for row in rows)
+    """Write a table without texts that a spreadsheet program would run as formulas."""
+
+    def escape(value: Any) -> Any:
+        return escape_formula(value) if isinstance(value, str) else value
+
+    escaped_rows = (
+        {name: escape(value) for name, value in _csv_cells(row, columns).items()} for row in rows
+    )
     _write_csv_rows(path, columns.names, escaped_rows, write_name=escape_formula)
 
 
 def _csv_cells(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
     imported = columns.text_cells(row.row, row.id)
     return {**imported, **columns.rename_added(_to_cells(row))}
-
-
-def _escape_formulas(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Escape the texts of a row that a spreadsheet program would run as formulas."""
-    escaped = {}
-    for name, value in cells.items():
-        escaped[name] = escape_formula(value) if isinstance(value, str) else value
-    return escaped
 
 
 def _write_csv_rows(
@@ -212,29 +218,24 @@ def _open_text(file: BinaryIO) -> io.TextIOWrapper:
 
 
 def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    _write_json_lines(path, (_json_fields(row, columns) for row in rows))
-
-
-def _json_fields(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
-    imported = columns.json_cells(row.row, row.id)
-    return {**imported, **columns.rename_added(_to_dict(row))}
+    objects = (
+        {**columns.json_cells(row.row, row.id), **columns.rename_added(_to_dict(row))}
+        for row in rows
+    )
+    _write_json_lines(path, objects)
 
 
 def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
     with atomic_open(path) as file:
         text = _open_text(file)
         for fields in objects:
-            text.write(_json_line(fields))
+            line = json.dumps(fields, ensure_ascii=False)
+            try:
+                line.encode()
+            except UnicodeEncodeError:  # a lone surrogate
+                line = json.dumps(fields)
+            text.write(line + "\n")
         text.detach()
-
-
-def _json_line(fields: Mapping[str, Any]) -> str:
-    line = json.dumps(fields, ensure_ascii=False)
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        line = json.dumps(fields)
-    return line + "\n"
 
 
 def _write_parquet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -286,39 +287,33 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
 
 
 def _write_prodigy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    _write_json_lines(path, _prodigy_examples(rows, columns))
+    def examples() -> Iterator[dict[str, Any]]:
+        for row in rows:
+            if row.label is None and not row.left_out:
+                continue
+            # Prodigy rejects an example, where a campaign flags an item.
+            answer = "reject" if row.left_out else "accept"
+            meta = {"id": row.id}
+            yield {
+                **shown_content(row),
+                "label": row.label,
+                "answer": answer,
+                "meta": {**columns.json_cells_beside(meta, row.row, row.id), **meta},
+            }
 
-
-def _prodigy_examples(
-    rows: Iterable[ExportRow], columns: ExportColumns
-) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        if row.label is None and not row.left_out:
-            continue
-        # Prodigy rejects an example, where a campaign flags an item.
-        answer = "reject" if row.left_out else "accept"
-        meta = {"id": row.id}
-        yield {
-            **shown_content(row),
-            "label": row.label,
-            "answer": answer,
-            "meta": {**columns.json_cells_beside(meta, row.row, row.id), **meta},
-        }
+    _write_json_lines(path, examples())
 
 
 def _write_doccano(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    _write_json_lines(path, _doccano_examples(rows, columns))
+    def examples() -> Iterator[dict[str, Any]]:
+        for row in rows:
+            if row.label is None or row.left_out:
+                continue
+            fields = {"id": row.id, **shown_content(row), "label": [row.label]}
+            # doccano shows all other fields beside the text.
+            yield {**columns.json_cells_beside(fields, row.row, row.id), **fields}
 
-
-def _doccano_examples(
-    rows: Iterable[ExportRow], columns: ExportColumns
-) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        if row.label is None or row.left_out:
-            continue
-        fields = {"id": row.id, **shown_content(row), "label": [row.label]}
-        # doccano shows all other fields beside the text.
-        yield {**columns.json_cells_beside(fields, row.row, row.id), **fields}
+    _write_json_lines(path, examples())
 
 
 _DATASET_CARD = """---
@@ -336,6 +331,126 @@ Labels and predictions from a teeter campaign.
 Most labelled items were chosen by active learning, not at random, so do not measure accuracy on
 them.
 """
+
+
+def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    """Write tasks with annotations and predictions, as Label Studio's import takes them.
+
+    They fit a project that ``teeter campaign sync`` creates, and any whose choices are called
+    ``label``. Columns are fields of a task's data. One that has the name of a field of teeter, such
+    as ``text``, is called ``text_imported``, unless it is the text that annotators see.
+    """
+    # Imported here: the package talks to servers, and its modules import campaigns.
+    from teeter.campaigns.integrations.label_studio.config import CHOICES_TAG, OBJECT_TAG
+    from teeter.campaigns.integrations.label_studio.payloads import ITEM_FIELD, MODEL_VERSION
+
+    def choose(label: str) -> list[dict[str, Any]]:
+        value = {"choices": [label]}
+        return [
+            {"from_name": CHOICES_TAG, "to_name": OBJECT_TAG, "type": "choices", "value": value}
+        ]
+
+    with atomic_open(path, "w") as file:
+        file.write("[")
+        separator = "\n"
+        for row in rows:
+            if row.left_out:
+                continue
+            fields = {**shown_content(row), ITEM_FIELD: row.id}
+            cells = columns.json_cells_beside(fields, row.row, row.id)
+            task: dict[str, Any] = {"data": {**cells, **fields}}
+            if row.label is not None:
+                task["annotations"] = [{"result": choose(row.label)}]
+            if row.predicted is not None:
+                prediction = {"model_version": MODEL_VERSION, "score": row.confidence}
+                task["predictions"] = [{**prediction, "result": choose(row.predicted)}]
+
+            # ASCII, so that a lone surrogate in a column is no obstacle.
+            file.write(separator + json.dumps(task))
+            separator = ",\n"
+        file.write("\n]\n")
+
+
+def write_spacy(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    """Write labelled texts as a ``DocBin``, with their classes as ``doc.cats`` for ``textcat``.
+
+    The id of an item is in ``doc.user_data["id"]``, its columns are in
+    ``doc.user_data["columns"]``.
+
+    The items must be texts.
+    """
+    import spacy
+    from spacy.tokens import DocBin
+
+    labelled = [row for row in rows if row.label is not None and not row.left_out]
+    # Only its tokenizer is used, which knows no language in particular.
+    pipeline = spacy.blank("xx")
+    pipeline.max_length = _MAX_SPACY_CHARACTERS
+    classes = sorted({str(row.label) for row in labelled})
+    documents = DocBin(store_user_data=True)
+    for row in labelled:
+        document = pipeline.make_doc(row.content or "")
+        document.cats = {name: float(name == row.label) for name in classes}
+        document.user_data["id"] = row.id
+        cells = columns.json_cells(row.row, row.id)
+        document.user_data["columns"] = _to_message_pack(replace_surrogates(cells))
+        documents.add(document)
+
+    atomic_write(path, documents.to_bytes())
+
+
+def _to_message_pack(value: Any) -> Any:
+    """Return a JSON value that spaCy can store: with texts instead of integers over 64 bits."""
+    if isinstance(value, list):
+        return [_to_message_pack(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _to_message_pack(part) for name, part in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool) and value not in _MESSAGE_PACK:
+        return str(value)
+    return value
+
+
+def write_cleanlab(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
+    """Write labels with out-of-fold probabilities as arrays, for ``cleanlab``'s functions.
+
+    The file has ``ids``, ``labels`` (positions in ``classes``), ``pred_probs`` (N, C) from models
+    that were not trained on the item, and ``classes``. ``table`` holds the bytes of a JSONL file
+    with the id, the label and the columns of each item, for ``cleanlab.Datalab``.
+
+    Raises:
+        InputError: If fewer than two classes have labels.
+    """
+    ids = []
+    labels = []
+    probabilities = []
+    lines = []
+    classes: list[str] = []
+    for row in rows:
+        if row.out_of_fold is None or row.label is None or row.left_out:
+            continue
+        classes = list(row.out_of_fold)
+        ids.append(row.id)
+        labels.append(classes.index(row.label))
+        probabilities.append(list(row.out_of_fold.values()))
+
+        fields = {"id": row.id, "label": row.label}
+        line = {**fields, **columns.json_cells_beside(fields, row.row, row.id)}
+        lines.append(json.dumps(replace_surrogates(line), ensure_ascii=False) + "\n")
+
+    if not ids:
+        raise InputError(CLEANLAB_NEEDS_LABELS)
+    file = io.BytesIO()
+    np.savez(
+        file,
+        ids=np.array(ids),
+        labels=np.array(labels),
+        pred_probs=np.array(probabilities),
+        classes=np.array(classes),
+        # Bytes: in an array of texts, all would take the space of the longest one.
+        table=np.frombuffer("".join(lines).encode(), dtype=np.uint8),
+    )
+    atomic_write(path, file.getvalue())
+
 
 FORMATS: dict[str, Writer] = {
     "csv": _write_csv,
