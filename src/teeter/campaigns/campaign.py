@@ -21,6 +21,7 @@ from teeter.base.seeds import stream_seed, validate_seed
 from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.formats import require_format, write_export
+from teeter.campaigns.export.rows import ImportedExportRows, export_rows
 from teeter.campaigns.finish.finishing import (
     certified_labels,
     certify_finish,
@@ -71,12 +72,10 @@ from teeter.campaigns.review.consensus import ConsensusLabel, Disagreement
 from teeter.campaigns.review.snapshot import (
     Agreement,
     AnnotatorStats,
-    ImportedExportRows,
     annotator_stats,
     campaign_status,
     count_unencoded,
     describe_disagreements,
-    export_rows,
     measure_agreement,
     read_snapshot,
 )

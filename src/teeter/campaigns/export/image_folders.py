@@ -79,8 +79,11 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
         atomic_open(path / _METADATA, "w") as metadata,
         (path / _MANIFEST).open("a", encoding="utf-8") as manifest,
     ):
-        for row, label, source in _labelled_images(rows):
-            target = folder.choose_target(label, row.content or source.name)
+        for row in rows:
+            source = row.file
+            if row.label is None or row.left_out or source is None:
+                continue
+            target = folder.choose_target(row.label, row.content or source.name)
             # Two rows of a table may have the same image.
             if target in folder.written:
                 continue
@@ -93,14 +96,6 @@ def write_image_folder(rows: Iterable[ExportRow], columns: ExportColumns, path: 
             metadata.write(json.dumps(_metadata_line(row, columns, target)) + "\n")
 
     folder.remove_outdated()
-
-
-def _labelled_images(rows: Iterable[ExportRow]) -> Iterator[tuple[ExportRow, str, Path]]:
-    """Yield the rows with a label, each with its label and the file of its image."""
-    for row in rows:
-        if row.label is None or row.left_out or row.file is None:
-            continue
-        yield row, row.label, row.file
 
 
 class _ImageFolder:
@@ -204,7 +199,11 @@ def file_system_name(text: str) -> str:
         >>> file_system_name("猫/dog"), file_system_name(".."), file_system_name("con")
         ('猫%2Fdog', '%2E%2E', '%63on')
     """
-    name = "".join(_quote(letter) if _is_reserved(letter) else letter for letter in text)
+    name = ""
+    for letter in text:
+        is_control = unicodedata.category(letter) in _CONTROL_CATEGORIES
+        is_reserved = letter in _RESERVED_CHARACTERS or is_control
+        name += _quote(letter) if is_reserved else letter
 
     # Windows drops dots and spaces at the end.
     if name.endswith((".", " ")):
@@ -218,10 +217,6 @@ def file_system_name(text: str) -> str:
     if len(name.encode()) > _MAX_NAME_BYTES:
         name = _shorten(name, text)
     return name
-
-
-def _is_reserved(letter: str) -> bool:
-    return letter in _RESERVED_CHARACTERS or unicodedata.category(letter) in _CONTROL_CATEGORIES
 
 
 def _quote(letter: str) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.enums import AnswerKind, ItemKind, Labeller
-from teeter.campaigns.export.rows import ExportRow
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.feature_quality import compare_encoders, describe_features
 from teeter.campaigns.learning.stopping import (
     AccuracyEstimate,
@@ -47,20 +45,18 @@ from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.store import Answer, CampaignRepository, Connection, Decision, StoredItem
 
 if TYPE_CHECKING:
-    from teeter.campaigns.finish.finishing import CertifiedLabel
+    pass
 
 __all__ = [
     "Agreement",
     "AnnotatorStats",
     "CampaignSnapshot",
-    "ImportedExportRows",
     "PairAgreement",
     "annotator_stats",
     "campaign_status",
     "count_unencoded",
     "describe_disagreements",
     "estimate_model_accuracy",
-    "export_rows",
     "measure_agreement",
     "read_snapshot",
 ]
@@ -267,120 +263,6 @@ def estimate_model_accuracy(facts: Mapping[str, Any]) -> AccuracyEstimate | None
 
     right, total = facts["control"]
     return estimate_accuracy(right, total, share_judged=min(1.0, total / facts["labels"]))
-
-
-def export_rows(
-    items: Sequence[StoredItem],
-    snapshot: CampaignSnapshot,
-    predictions: Mapping[str, tuple[str, float]],
-    certified: Mapping[str, CertifiedLabel] | None = None,
-    *,
-    unreadable: Container[str] = (),
-    folder: Path | None = None,
-) -> list[ExportRow]:
-    """Return what an export says about each item.
-
-    Args:
-        items: the items to export.
-        snapshot: the answers and labels.
-        predictions: by item id, the predicted class and its probability.
-        certified: by item id, the labels that a model gives under a certificate.
-        unreadable: the ids of items that could not be read.
-        folder: the folder of the images; None if they are not read.
-    """
-    certified = certified or {}
-    answers_by_item: dict[str, dict[str, str]] = {}
-    for answer in snapshot.answers:
-        answers_of_item = answers_by_item.setdefault(answer.item, {})
-        # An annotator has at most one live answer about an item, so none is lost here.
-        answers_of_item[answer.annotator] = answer.label or answer.kind
-
-    rows = []
-    for item in items:
-        consensus = snapshot.consensus.get(item.item_id)
-        decision = snapshot.decisions.get(item.item_id)
-        predicted, probability = predictions.get(item.item_id, (None, None))
-        label = None if consensus is None else consensus.label
-        final_label = label
-        labelled_by = Labeller.UNDECIDED
-        if label is not None:
-            labelled_by = Labeller.PERSON
-        elif item.item_id in unreadable:
-            labelled_by = Labeller.UNREADABLE
-        certificate = None
-        by_model = certified.get(item.item_id)
-        if by_model is not None and label is None:
-            # The certified model, which may be older than the newest one.
-            predicted = final_label = by_model.label
-            probability = by_model.confidence
-            labelled_by = Labeller.MODEL
-            certificate = by_model.certificate
-        answers = answers_by_item.get(item.item_id, {})
-
-        row = ExportRow(
-            id=item.item_id,
-            kind=item.kind,
-            content=item.content,
-            label=label,
-            annotators=len(answers),
-            predicted=predicted,
-            # Six digits are more than a prediction is worth, and keep exports comparable by diff.
-            confidence=None if probability is None else round(probability, 6),
-            left_out=item.item_id in snapshot.left_out,
-            agreement=None if consensus is None else round(consensus.confidence, 6),
-            decided_by=None if decision is None else decision.reviewer,
-            answers=answers,
-            file=_image_file(item, folder),
-            final_label=final_label,
-            labelled_by=labelled_by,
-            certificate=certificate,
-        )
-        rows.append(row)
-
-    return rows
-
-
-def _image_file(item: StoredItem, folder: Path | None) -> Path | None:
-    if item.kind is not ItemKind.IMAGE or folder is None or item.content is None:
-        return None
-    return folder / item.content
-
-
-@dataclass(frozen=True, eq=False)
-class ImportedExportRows:
-    """What an export says about every row of the files that the items came from.
-
-    The rows of files come first and in their order, those of duplicates among them. Items that came
-    without columns follow, and then the ids of their duplicates.
-
-    Every iteration reads the rows again, because their cells may not fit in memory together.
-    """
-
-    repository: CampaignRepository
-    connection: Connection
-    """An open connection, which is read while rows are taken."""
-    rows: Iterable[ExportRow]
-    """What the export says about each item."""
-
-    def __iter__(self) -> Iterator[ExportRow]:
-        row_of_item = {row.id: row for row in self.rows}
-        written_items = set()
-        written_duplicates = set()
-        for imported in self.repository.tables.all_rows(self.connection):
-            yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
-            if imported.key == imported.item_id:
-                written_items.add(imported.key)
-            else:
-                written_duplicates.add(imported.key)
-
-        for item, row in row_of_item.items():
-            if item not in written_items:
-                yield row
-
-        # Duplicates get the row of their stored item, under the id that they came with.
-        for given, stored in self.repository.items.aliases(self.connection).items():
-            if given not in row_of_item and given not in written_duplicates:
-                yield replace(row_of_item[stored], id=given)
 
 
 @dataclass(frozen=True)
