@@ -39,9 +39,8 @@ from teeter.campaigns.results import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.review.agreement import AgreementScore
+from teeter.campaigns.review.agreement import Agreement, AgreementScore, PairAgreement
 from teeter.campaigns.review.consensus import ConsensusLabel
-from teeter.campaigns.review.snapshot import Agreement, PairAgreement
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,

@@ -68,18 +68,16 @@ from teeter.campaigns.results import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.review.consensus import ConsensusLabel, Disagreement
-from teeter.campaigns.review.snapshot import (
-    Agreement,
-    AnnotatorStats,
-    annotator_stats,
-    campaign_status,
-    count_unencoded,
+from teeter.campaigns.review.agreement import Agreement, measure_agreement
+from teeter.campaigns.review.annotator_stats import AnnotatorStats, annotator_stats
+from teeter.campaigns.review.consensus import (
+    ConsensusLabel,
+    Disagreement,
     describe_disagreements,
-    measure_agreement,
     read_snapshot,
 )
 from teeter.campaigns.settings import Settings, change_names, settings_from_json, settings_to_dict
+from teeter.campaigns.status import campaign_status, count_unencoded
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,

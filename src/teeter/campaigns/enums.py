@@ -6,6 +6,7 @@ from enum import StrEnum
 
 __all__ = [
     "AnswerKind",
+    "ConsensusMethod",
     "ItemKind",
     "Labeller",
     "Permission",
@@ -100,3 +101,10 @@ class Permission(StrEnum):
     EXPORT = "export"
     MANAGE = "manage"
     """Add and remove people, and change the campaign's settings."""
+
+
+class ConsensusMethod(StrEnum):
+    """How several answers to an item become one label."""
+
+    MAJORITY = "majority"
+    DAWID_SKENE = "dawid-skene"

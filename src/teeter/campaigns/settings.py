@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.enums import ConsensusMethod, ItemKind
 from teeter.campaigns.learning.classifiers import HEAD_OUTPUTS, ClassifierKind
-from teeter.campaigns.review.consensus import ConsensusMethod
 from teeter.campaigns.store import CampaignRepository, Database
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError

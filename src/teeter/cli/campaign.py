@@ -500,7 +500,7 @@ def encode(
     Examples:
       teeter campaign encode reviews.teeter --encoder minilm
     """
-    from teeter.campaigns.learning.feature_quality import describe_comparison
+    from teeter.campaigns.status import describe_comparison
 
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         result = opened.encode(encoder, again=again, progress=show_progress)
@@ -572,12 +572,7 @@ def label(
       teeter campaign label reviews.teeter
       teeter campaign label reviews.teeter --suspects
     """
-    from teeter.cli.label_prompt import (
-        label_rounds,
-        make_keyboard,
-        print_legend,
-        review_suspects,
-    )
+    from teeter.cli.label_prompt import label_rounds, make_keyboard, print_legend, review_suspects
 
     # Said rather than ignored: the user expects something that does not happen.
     if again and not suspects:

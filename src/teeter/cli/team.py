@@ -13,19 +13,14 @@ import typer
 
 from teeter.cli.campaign import open_campaign, require_member
 from teeter.cli.errors import Commands
-from teeter.cli.options import (
-    DEFAULT_ANNOTATOR,
-    AnnotatorOption,
-    CampaignArgument,
-    JsonOption,
-)
+from teeter.cli.options import DEFAULT_ANNOTATOR, AnnotatorOption, CampaignArgument, JsonOption
 from teeter.cli.output import echo_json, pluralize, print_table, spinner
 
 if TYPE_CHECKING:
     from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.people import Person
     from teeter.campaigns.review.agreement import AgreementScore
-    from teeter.campaigns.review.snapshot import AnnotatorStats
+    from teeter.campaigns.review.annotator_stats import AnnotatorStats
 
 __all__ = ["agreement", "decide", "people"]
 

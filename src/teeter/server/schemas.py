@@ -12,13 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from teeter.campaigns.enums import AnswerKind, ItemKind, Permission, PickArm, Role
+from teeter.campaigns.enums import AnswerKind, ConsensusMethod, ItemKind, Permission, PickArm, Role
 from teeter.campaigns.items.columns import ColumnType
 from teeter.campaigns.learning.stopping import AccuracyEstimate
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
-from teeter.campaigns.review.agreement import AgreementScore
-from teeter.campaigns.review.consensus import ConsensusMethod
-from teeter.campaigns.review.snapshot import PairAgreement
+from teeter.campaigns.review.agreement import AgreementScore, PairAgreement
 from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
 from teeter.server.worker.requests import Explanation
 

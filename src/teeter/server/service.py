@@ -18,20 +18,15 @@ from safetensors.numpy import load
 
 from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.enums import AnswerKind, ItemKind
+from teeter.campaigns.enums import AnswerKind, ConsensusMethod, ItemKind
 from teeter.campaigns.finish.finishing import look
 from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.items.columns import replace_surrogates
 from teeter.campaigns.items.shown_columns import read_shown_columns
+from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name
-from teeter.campaigns.review.consensus import ConsensusLabel, ConsensusMethod
-from teeter.campaigns.review.snapshot import (
-    Agreement,
-    CampaignSnapshot,
-    estimate_model_accuracy,
-    measure_agreement,
-    read_snapshot,
-)
+from teeter.campaigns.review.agreement import Agreement, measure_agreement
+from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from teeter.campaigns.enums import AnswerKind, Permission, Role
+from teeter.campaigns.enums import AnswerKind, ConsensusMethod, Permission, Role
 from teeter.campaigns.people import role_allows
-from teeter.campaigns.review.consensus import ConsensusMethod
 from teeter.campaigns.settings import change_consensus
 from teeter.campaigns.store import Decision
 from teeter.errors import InputError, PermissionDeniedError

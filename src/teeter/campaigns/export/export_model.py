@@ -10,8 +10,8 @@ import numpy as np
 from teeter.base.version import __version__
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import Arrays, dump_layers, load_temperature
+from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.learning.training import load_learner
-from teeter.campaigns.review.snapshot import estimate_model_accuracy
 from teeter.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import Encoder
 from teeter.errors import InputError

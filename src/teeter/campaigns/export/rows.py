@@ -16,7 +16,7 @@ from teeter.campaigns.items.columns import (
     merge_columns,
     typed_value,
 )
-from teeter.campaigns.review.snapshot import CampaignSnapshot
+from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import CampaignRepository, Connection, StoredItem
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 

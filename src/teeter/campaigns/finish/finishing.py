@@ -20,7 +20,7 @@ from teeter.campaigns.finish.look import (
     wrong_share,
 )
 from teeter.campaigns.finish.promise import PromiseTerms, StepResult
-from teeter.campaigns.review.snapshot import CampaignSnapshot, read_snapshot
+from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import CampaignRepository, Connection, StoredCertificate
 from teeter.errors import InputError

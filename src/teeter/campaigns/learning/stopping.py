@@ -6,17 +6,24 @@ The advice is a list of sentences for people. A campaign never stops by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["AccuracyEstimate", "Progress", "estimate_accuracy", "give_advice", "wilson_interval"]
+__all__ = [
+    "AccuracyEstimate",
+    "Progress",
+    "estimate_accuracy",
+    "estimate_model_accuracy",
+    "give_advice",
+    "wilson_interval",
+]
 
 STABLE_KAPPA = 0.99
 """Cohen's kappa between the predictions of two models from which on little changes."""
 
 FLAT_CHANGE = 0.005
 """A change of the accuracy over three models, up or down, below which it has levelled off."""
-
 
 ROUGH_CHANGE = 0.1
 """If the interval of a change of the accuracy is wider than this, the change is known only roughly.
@@ -240,3 +247,18 @@ def _change_over_three_models(accuracies: Sequence[AccuracyEstimate]) -> _Change
     down = math.hypot(after.share - after.low, before.high - before.share)
     up = math.hypot(after.high - after.share, before.share - before.low)
     return _Change(difference, difference - down, difference + up)
+
+
+def estimate_model_accuracy(facts: Mapping[str, Any]) -> AccuracyEstimate | None:
+    """Estimate a model's accuracy on randomly chosen items.
+
+    Args:
+        facts: what is known of the model. ``audit`` and ``control`` hold the number of right
+            predictions and of all predictions on these items; the larger set is used.
+    """
+    if facts["audit"][1] >= facts["control"][1]:
+        # The audit set trains no model.
+        return estimate_accuracy(*facts["audit"])
+
+    right, total = facts["control"]
+    return estimate_accuracy(right, total, share_judged=min(1.0, total / facts["labels"]))

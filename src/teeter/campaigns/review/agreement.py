@@ -9,27 +9,35 @@ Ratings are arrays (N, A): the class index of N items by A annotators, -1 for no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.stopping import wilson_interval
+from teeter.campaigns.review.consensus import answers_of_people
+from teeter.campaigns.store import Answer
 
 __all__ = [
     "MIN_ITEMS",
+    "Agreement",
     "AgreementScore",
+    "PairAgreement",
     "cohen_kappa",
     "krippendorff_alpha",
     "krippendorff_alpha_by_class",
+    "measure_agreement",
     "observed_agreement",
     "prediction_agreement",
 ]
 
 Integers: TypeAlias = npt.NDArray[np.int64]
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 Measure: TypeAlias = Callable[[Floats, Floats], Floats]
@@ -315,3 +323,82 @@ def _cached_draws(n_items: int) -> npt.NDArray[np.int16]:
     draws = generator.multinomial(n_items, probabilities, size=_RESAMPLES)
     # int16 holds the counts of 20,000 items in 20 MB.
     return draws.astype(np.int16)
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """How far two annotators agree."""
+
+    first: str
+    second: str
+    items: int
+    """Items that both labelled."""
+    kappa: AgreementScore | None
+    """Cohen's kappa; None if there are too few items."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the annotators agree. None stands for what too few items can tell."""
+
+    items: int
+    """Items that two or more annotators labelled."""
+    observed: AgreementScore | None
+    alpha: AgreementScore | None
+    by_class: dict[str, AgreementScore | None]
+    pairs: tuple[PairAgreement, ...]
+
+
+def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
+    """Measure how far annotators agree. Labels that came with the items do not count."""
+    annotators, ratings = _rating_matrix(answers_of_people(answers), classes)
+    # Items with one rating say nothing about agreement.
+    is_rated = ratings >= 0
+    several = ratings[is_rated.sum(axis=1) > 1]
+
+    pairs = []
+    for first, second in combinations(range(len(annotators)), 2):
+        both = (several[:, first] >= 0) & (several[:, second] >= 0)
+        if both.any():
+            pair = PairAgreement(
+                first=annotators[first],
+                second=annotators[second],
+                items=int(both.sum()),
+                kappa=cohen_kappa(several[:, first], several[:, second]),
+            )
+            pairs.append(pair)
+
+    alpha_by_class = krippendorff_alpha_by_class(several, len(classes))
+    return Agreement(
+        items=len(several),
+        observed=observed_agreement(several),
+        alpha=krippendorff_alpha(several),
+        by_class=dict(zip(classes, alpha_by_class, strict=True)),
+        pairs=tuple(pairs),
+    )
+
+
+def _rating_matrix(
+    answers: Sequence[Answer], classes: Sequence[str]
+) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the annotators by name, and the class that each gave each item.
+
+    The matrix has the shape (items, annotators) and holds positions in ``classes``, or -1 for none.
+    """
+    labels = [answer for answer in answers if answer.kind == AnswerKind.LABEL]
+    annotators = sorted({answer.annotator for answer in labels})
+    # In the order of the answers, so that the result does not depend on a hash seed.
+    items = list(dict.fromkeys(answer.item for answer in labels))
+
+    row_of_item = {item: row for row, item in enumerate(items)}
+    column_of_annotator = {name: column for column, name in enumerate(annotators)}
+    position_of_class = {name: position for position, name in enumerate(classes)}
+
+    # -1, not NaN: classes are integers, and the measures compare them exactly.
+    ratings = np.full((len(items), len(annotators)), -1, dtype=np.int64)
+    for answer in labels:
+        row = row_of_item[answer.item]
+        column = column_of_annotator[answer.annotator]
+        ratings[row, column] = position_of_class[str(answer.label)]
+
+    return annotators, ratings

@@ -10,18 +10,22 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
-from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import Answer
+from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
+from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.store import Answer, CampaignRepository, Connection
 
 __all__ = [
     "BREAK_SECONDS",
     "AnnotatorAccuracy",
     "AnnotatorPace",
+    "AnnotatorStats",
     "accuracy_of_annotators",
+    "annotator_stats",
     "pace_of",
 ]
 
@@ -167,3 +171,48 @@ def _is_tied(labels: Iterable[str]) -> bool:
     """Return whether the two most frequent of the labels are equally frequent."""
     counts = [count for _, count in Counter(labels).most_common(2)]
     return len(counts) == 2 and counts[0] == counts[1]
+
+
+@dataclass(frozen=True)
+class AnnotatorStats:
+    """How an annotator works."""
+
+    name: str
+    answers: int
+    """Live answers."""
+    speed: AnnotatorPace | None
+    quality: AnnotatorAccuracy
+
+
+def annotator_stats(
+    repository: CampaignRepository, connection: Connection, settings: Settings
+) -> list[AnnotatorStats]:
+    """Return how fast and how accurate every annotator is, by name."""
+    snapshot = read_snapshot(repository, connection, settings)
+    measured = snapshot.without_withdrawn()
+    decided = {item: decision.label for item, decision in measured.decisions.items()}
+
+    random_items = repository.picks.control_items(connection)
+    random_items |= repository.items.audit_set(connection)
+    accuracies = accuracy_of_annotators(measured.answers, measured.labels, decided, random_items)
+
+    times_by_annotator = repository.answers.times_by_annotator(connection)
+    times_by_annotator.pop(IMPORTED, None)  # a file is no annotator
+    # All of them: what an annotator did stays done when an item is withdrawn.
+    live_counts = Counter(answer.annotator for answer in answers_of_people(snapshot.answers))
+
+    stats = []
+    for name in sorted(times_by_annotator):
+        # Sorted, because imported annotations come with times of their own.
+        times = [datetime.fromisoformat(time).timestamp() for time in times_by_annotator[name]]
+        accuracy = accuracies.get(name, AnnotatorAccuracy(None, None, None))
+        stats.append(
+            AnnotatorStats(
+                name,
+                live_counts[name],
+                pace_of(sorted(times)),
+                accuracy,
+            )
+        )
+
+    return stats

@@ -1,5 +1,7 @@
 """One label from several answers: by majority, or weighted by how reliable annotators are.
 
+``read_snapshot`` reads the answers and decisions of a campaign with the labels that follow.
+
 The weighting follows Dawid and Skene (1979): expectation-maximisation over the classes of the items
 and the confusion matrices of the annotators.
 """
@@ -7,30 +9,33 @@ and the confusion matrices of the annotators.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeAlias
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.store import Answer
+from teeter.campaigns.enums import AnswerKind, ConsensusMethod
+from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.store import Answer, CampaignRepository, Connection, Decision, StoredItem
 
 __all__ = [
+    "CampaignSnapshot",
     "ConsensusLabel",
-    "ConsensusMethod",
     "DawidSkeneResult",
     "Disagreement",
+    "answers_of_people",
     "combine_answers",
     "dawid_skene",
+    "describe_disagreements",
     "find_disagreements",
     "majority_labels",
+    "read_snapshot",
 ]
 
-
 Integers: TypeAlias = npt.NDArray[np.int64]
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 PRIOR_RIGHT = 2.0
@@ -39,12 +44,7 @@ PRIOR_RIGHT = 2.0
 PRIOR_WRONG = 0.5
 """Wrong answers of each class assumed at the start, spread over the other classes."""
 
-
-class ConsensusMethod(StrEnum):
-    """How several answers to an item become one label."""
-
-    MAJORITY = "majority"
-    DAWID_SKENE = "dawid-skene"
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -271,3 +271,114 @@ def find_disagreements(answers: Iterable[Answer]) -> dict[str, dict[str, str]]:
         for item, by_annotator in by_item.items()
         if len(set(by_annotator.values())) > 1
     }
+
+
+@dataclass(frozen=True)
+class CampaignSnapshot:
+    """All live answers and decisions of a campaign, and the labels that follow from them."""
+
+    answers: list[Answer]
+    decisions: dict[str, Decision]
+    consensus: dict[str, ConsensusLabel]
+    """By item id, the label that a reviewer decided on or that the annotators agreed on."""
+    left_out: frozenset[str]
+    """Items that do not belong: flagged without a reviewer's decision on a class, or withdrawn."""
+    withdrawn: frozenset[str] = frozenset()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The class of every labelled item, by item id."""
+        return {item: consensus.label for item, consensus in self.consensus.items()}
+
+    def labelled_classes(self) -> set[str]:
+        """Return the classes of the items that have a label and belong in the campaign."""
+        return {label for item, label in self.labels.items() if item not in self.left_out}
+
+    def disagreements(self) -> list[tuple[str, dict[str, str]]]:
+        """Return items that need a decision, with the answers, the least certain first."""
+        disagreements = find_disagreements(answers_of_people(self.answers))
+        settled = self.decisions.keys() | self.withdrawn
+        undecided = [item for item in disagreements if item not in settled]
+        return [(item, disagreements[item]) for item in sorted(undecided, key=self.confidence)]
+
+    def without_withdrawn(self) -> CampaignSnapshot:
+        """Return the snapshot without withdrawn items, for statistics of the campaign."""
+        if not self.withdrawn:
+            return self
+
+        withdrawn = self.withdrawn
+        return replace(
+            self,
+            answers=[answer for answer in self.answers if answer.item not in withdrawn],
+            decisions=_without(self.decisions, withdrawn),
+            consensus=_without(self.consensus, withdrawn),
+            left_out=self.left_out - withdrawn,
+        )
+
+    def confidence(self, item: str) -> float:
+        """Return how sure the label of an item is, from 0 to 1; 0 for an item without a label."""
+        if item in self.left_out or item not in self.consensus:
+            return 0.0
+        return self.consensus[item].confidence
+
+
+def _without(values: Mapping[str, Value], items: Container[str]) -> dict[str, Value]:
+    """Return values by item without those of some items."""
+    return {item: value for item, value in values.items() if item not in items}
+
+
+def read_snapshot(
+    repository: CampaignRepository, connection: Connection, settings: Settings
+) -> CampaignSnapshot:
+    """Read the current state of a campaign."""
+    answers = repository.answers.live(connection)
+    decisions = repository.decisions.live(connection)
+    classes = repository.classes.names(connection)
+
+    # None as the label of a decision says that the item does not belong in the campaign.
+    decided_labels = {}
+    decided_out = set()
+    for item, decision in decisions.items():
+        if decision.label is None:
+            decided_out.add(item)
+        else:
+            decided_labels[item] = ConsensusLabel(decision.label, 1.0, decision.reviewer)
+
+    # A decision on a class overrules flags, and a decision that an item does not belong, labels.
+    flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
+    withdrawn = frozenset(repository.items.withdrawn(connection))
+    counted = [answer for answer in answers if answer.item not in withdrawn]
+    consensus = combine_answers(counted, classes, settings.consensus, decided_labels)
+    if withdrawn:
+        # A withdrawn item keeps a label, but its answers must not change the labels of other items,
+        # as they would through the weights that Dawid-Skene gives to annotators.
+        set_aside = [answer for answer in answers if answer.item in withdrawn]
+        consensus = combine_answers(set_aside, classes, ConsensusMethod.MAJORITY) | consensus
+
+    left_out = (flagged - set(decided_labels)) | decided_out | withdrawn
+    return CampaignSnapshot(answers, decisions, consensus, frozenset(left_out), withdrawn)
+
+
+def describe_disagreements(
+    snapshot: CampaignSnapshot, items: Mapping[str, StoredItem]
+) -> list[Disagreement]:
+    """Return the disagreements about the given items, least certain first."""
+    labels = snapshot.labels
+    disagreements = []
+    for item, by_annotator in snapshot.disagreements():
+        if item in items:
+            disagreement = Disagreement(
+                item=item,
+                content=items[item].content,
+                answers=by_annotator,
+                label=labels.get(item),
+                confidence=snapshot.confidence(item),
+            )
+            disagreements.append(disagreement)
+
+    return disagreements
+
+
+def answers_of_people(answers: Iterable[Answer]) -> list[Answer]:
+    """Return the answers of people, without the labels that came with the items."""
+    return [answer for answer in answers if answer.annotator != IMPORTED]

@@ -26,7 +26,7 @@ from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
-from teeter.campaigns.review.snapshot import CampaignSnapshot, read_snapshot
+from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.store import (
     CampaignRepository,

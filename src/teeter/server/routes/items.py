@@ -15,10 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from teeter.campaigns.change_settings import change_settings
 from teeter.campaigns.descriptions import MAX_DESCRIPTION, MAX_EXAMPLES
-from teeter.campaigns.enums import ItemKind, Permission
+from teeter.campaigns.enums import ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
-from teeter.campaigns.review.consensus import ConsensusMethod
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID

@@ -1,16 +1,27 @@
-"""Judge the features: compare two encoders, and warn about features that do not tell classes apart.
+"""The numbers of a campaign, with advice on whether to continue and on its features.
 
 Features are judged by how many labels models predict that were not trained on these labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from teeter.campaigns.results import EncoderComparison
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
+from teeter.campaigns.results import EncoderComparison, Status
+from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import CampaignRepository, Connection
 
-__all__ = ["compare_encoders", "describe_comparison", "describe_features"]
+__all__ = [
+    "campaign_status",
+    "compare_encoders",
+    "count_unencoded",
+    "describe_comparison",
+    "describe_features",
+]
 
 MIN_LABELS = 100
 """With fewer labels, features are not judged."""
@@ -20,6 +31,86 @@ MIN_LABELS_PER_CLASS = 4
 
 POOR_SKILL = 0.2
 """Features are poor if models achieve less than this share of the possible gain over guessing."""
+
+
+def campaign_status(
+    repository: CampaignRepository, connection: Connection, settings: Settings
+) -> Status:
+    """Return the numbers of a campaign, with advice on whether to continue."""
+    full_snapshot = read_snapshot(repository, connection, settings)
+    snapshot = full_snapshot.without_withdrawn()
+    models = repository.models.summaries(connection)
+
+    by_class = dict.fromkeys(repository.classes.names(connection), 0)
+    for label in snapshot.labels.values():
+        by_class[label] += 1
+
+    # Sets, because several annotators may have answered one item. An item can be in two of them.
+    items_by_kind: dict[AnswerKind, set[str]] = {kind: set() for kind in AnswerKind}
+    for answer in snapshot.answers:
+        items_by_kind[answer.kind].add(answer.item)
+
+    progress = _measure_progress(full_snapshot, [model.facts for model in models], settings)
+    newest_facts = models[-1].facts if models else {}
+    current = repository.encodings.current(connection)
+    unreadable = repository.encodings.unreadable(connection).keys() - snapshot.withdrawn
+    return Status(
+        items=repository.items.count(connection) - len(snapshot.withdrawn),
+        labelled=len(snapshot.consensus),
+        by_class=by_class,
+        skipped=len(items_by_kind[AnswerKind.SKIP]),
+        unsure=len(items_by_kind[AnswerKind.UNSURE]),
+        flagged=len(items_by_kind[AnswerKind.FLAG]),
+        open=repository.picks.count_open(connection),
+        version=len(models),
+        accuracy=progress.accuracy,
+        advice=(*give_advice(progress), *describe_features(newest_facts)),
+        disagreements=len(snapshot.disagreements()),
+        spent=progress.cost,
+        encoder=None if current is None else current.encoder,
+        unencoded=count_unencoded(repository, connection),
+        unreadable=len(unreadable),
+        comparison=compare_encoders(newest_facts),
+        withdrawn=len(snapshot.withdrawn),
+    )
+
+
+def count_unencoded(repository: CampaignRepository, connection: Connection) -> int:
+    """Return the number of items that the current encoder has not encoded yet."""
+    current = repository.encodings.current(connection)
+    if current is None:
+        return repository.items.count(connection)
+    return repository.encodings.count_missing(connection, current.row_id)
+
+
+def _measure_progress(
+    snapshot: CampaignSnapshot, model_facts: Sequence[Mapping[str, Any]], settings: Settings
+) -> Progress:
+    """Collect what the advice on stopping depends on."""
+    # A model that was trained again on the same labels says nothing about whether more labels help.
+    distinct: list[Mapping[str, Any]] = []
+    for facts in model_facts:
+        if not distinct or facts["labels"] != distinct[-1]["labels"]:
+            distinct.append(facts)
+
+    accuracies = [estimate_model_accuracy(facts) for facts in distinct]
+    newest = distinct[-1] if distinct else {}
+
+    cost = None
+    if settings.cost is not None:
+        # Labels that came with the items cost nothing. Those of withdrawn items were paid for.
+        cost = settings.cost * len(answers_of_people(snapshot.answers))
+
+    return Progress(
+        labels=len(snapshot.without_withdrawn().consensus),
+        accuracy=accuracies[-1] if accuracies else None,
+        accuracies=tuple(estimate for estimate in accuracies if estimate is not None),
+        kappa=newest.get("kappa"),
+        changed=newest.get("changed"),
+        cost=cost,
+        budget=settings.budget,
+        measurable=settings.control > 0 or settings.audit > 0,
+    )
 
 
 def compare_encoders(facts: Mapping[str, Any]) -> EncoderComparison | None:

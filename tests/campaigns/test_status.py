@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from teeter.campaigns.learning.feature_quality import compare_encoders, describe_features
+from teeter.campaigns.status import compare_encoders, describe_features
 
 
 def make_facts(right: int, total: int, most_frequent: int, recall: float, **more: Any) -> Any:
