@@ -55,6 +55,7 @@ from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import (
     FeatureScaler,
     has_same_features,
+    load_arrays,
     rescale_model,
     scale_features,
 )
@@ -1405,7 +1406,7 @@ class Campaign:
             features_changed = False
             if model is not None:
                 scaler = self._read_pool(connection).scaler
-                features_changed = not has_same_features(model.weights, scaler)
+                features_changed = not has_same_features(load_arrays(model.weights), scaler)
 
         if model is None or not (newer_answers or features_changed):
             return None

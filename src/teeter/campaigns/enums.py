@@ -6,6 +6,7 @@ from enum import StrEnum
 
 __all__ = [
     "AnswerKind",
+    "ClassifierKind",
     "ConsensusMethod",
     "ItemKind",
     "Labeller",
@@ -108,3 +109,10 @@ class ConsensusMethod(StrEnum):
 
     MAJORITY = "majority"
     DAWID_SKENE = "dawid-skene"
+
+
+class ClassifierKind(StrEnum):
+    """What learns from the features of a campaign."""
+
+    LINEAR = "linear"
+    MLP = "mlp"

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.enums import ConsensusMethod, ItemKind
-from teeter.campaigns.learning.classifiers import HEAD_OUTPUTS, ClassifierKind
+from teeter.campaigns.enums import ClassifierKind, ConsensusMethod, ItemKind
 from teeter.campaigns.store import CampaignRepository, Database
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
@@ -30,6 +29,14 @@ IMPORTED = "import"
 
 ROW_ENCODER = "table-rows"
 """The encoder that reads whole rows of a table column by column."""
+
+_LINEAR_OUTPUTS = frozenset({"logits", "features", "head", "labelled"})
+
+_HEAD_OUTPUTS = {
+    ClassifierKind.LINEAR: _LINEAR_OUTPUTS,
+    ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
+}
+"""The outputs that a strategy can get from each head; see ``Strategy.needs``."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +140,13 @@ class Settings:
         from teeter.strategies.api import make_strategy
 
         needs = make_strategy(self.strategy, self.options).needs
-        missing = needs - HEAD_OUTPUTS[ClassifierKind(self.head)]
+        missing = needs - _HEAD_OUTPUTS[ClassifierKind(self.head)]
         if not missing:
             return
 
         hint = "choose another strategy"
         for head in ClassifierKind:
-            if missing <= HEAD_OUTPUTS[head]:
+            if missing <= _HEAD_OUTPUTS[head]:
                 hint = f"choose the head {head}, or another strategy"
                 break
         raise InputError(

@@ -11,9 +11,15 @@ import numpy.typing as npt
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.learning.classifiers import PseudoExamples, linear_head
+from teeter.campaigns.learning.classifiers import linear_head
 from teeter.campaigns.learning.cross_fitting import cross_fit, out_of_fold
-from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, has_faded
+from teeter.campaigns.learning.prior import (
+    CLASS_NAMES,
+    FADED_LABELS,
+    ClassPrior,
+    PseudoExamples,
+    has_faded,
+)
 from teeter.campaigns.learning.prior_choice import agrees_beyond_chance, choose_prior
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.learning.training import predict_items

@@ -1,6 +1,6 @@
-"""Logistic regression that learns from pseudo-examples beside the labels.
+"""What learns from the features of a campaign: logistic regression, or a network.
 
-Apart from ``classifiers`` because it loads scikit-learn.
+Loading it loads scikit-learn, which takes longer than most commands on a campaign.
 """
 
 from __future__ import annotations
@@ -8,22 +8,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
+
+from teeter.campaigns.enums import ClassifierKind
+from teeter.campaigns.learning.prior import PseudoExamples
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = [
-    "HEAD_OUTPUTS",
-    "ClassifierKind",
     "PseudoExampleRegression",
-    "PseudoExamples",
     "head_factory",
     "ignore_few_labels_warning",
     "linear_head",
@@ -72,33 +69,8 @@ class PseudoExampleRegression(LogisticRegression):  # type: ignore[misc]
         return self
 
 
-class ClassifierKind(StrEnum):
-    """What learns from the features of a campaign."""
-
-    LINEAR = "linear"
-    MLP = "mlp"
-
-
-_LINEAR_OUTPUTS = frozenset({"logits", "features", "head", "labelled"})
-
-HEAD_OUTPUTS = {
-    ClassifierKind.LINEAR: _LINEAR_OUTPUTS,
-    ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
-}
-"""The outputs that a strategy can get from each head; see ``Strategy.needs``."""
-
 INVERSE_REGULARISATION = 0.1
 """scikit-learn's ``C`` of the linear head, for features with a mean square of 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class PseudoExamples:
-    """Rows that stand for classes, such as the features of their names."""
-
-    features: npt.NDArray[np.float32]
-    """(M, D), scaled like the items."""
-    labels: npt.NDArray[np.int64]
-    """(M,) class indices."""
 
 
 def linear_head(examples: PseudoExamples | None = None) -> Any:
@@ -114,9 +86,6 @@ def linear_head(examples: PseudoExamples | None = None) -> Any:
     }
     if examples is not None:
         return PseudoExampleRegression(examples, **options)
-
-    # Loading scikit-learn takes longer than most commands on a campaign.
-    from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(**options)
 

@@ -19,12 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from teeter.campaigns.learning.classifiers import (
-    ClassifierKind,
-    PseudoExamples,
-    head_factory,
-    ignore_few_labels_warning,
-)
+from teeter.campaigns.enums import ClassifierKind
+from teeter.campaigns.learning.classifiers import head_factory, ignore_few_labels_warning
+from teeter.campaigns.learning.prior import PseudoExamples
 from teeter.learner.learner import Learner, fit_learners
 from teeter.training import TrainingConfig
 

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.descriptions import class_texts
-from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.learning.classifiers import ClassifierKind, PseudoExamples
+from teeter.campaigns.enums import ClassifierKind, ItemKind
 from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 
 if TYPE_CHECKING:
@@ -43,13 +42,14 @@ __all__ = [
     "FADED_LABELS",
     "ClassPrior",
     "PriorReader",
+    "PseudoExamples",
     "explain_names",
     "explain_unused_names",
     "has_faded",
 ]
 
-
 Vectors: TypeAlias = npt.NDArray[np.float32]
+
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 logger = logging.getLogger("teeter")
@@ -59,6 +59,16 @@ CLASS_NAMES = "class names"
 
 FADED_LABELS = 50
 """Labels per class from which on pseudo-examples are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoExamples:
+    """Rows that stand for classes, such as the features of their names."""
+
+    features: npt.NDArray[np.float32]
+    """(M, D), scaled like the items."""
+    labels: npt.NDArray[np.int64]
+    """(M,) class indices."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.learning.classifiers import PseudoExamples
 from teeter.campaigns.learning.cross_fitting import out_of_fold
-from teeter.campaigns.learning.prior import ClassPrior, has_faded
+from teeter.campaigns.learning.prior import ClassPrior, PseudoExamples, has_faded
 
 __all__ = ["ChosenPrior", "choose_prior"]
 

@@ -19,7 +19,7 @@ Adding items changes the scaling, but not what a model has learned: ``rescale_mo
 first layer so that it computes the same from the new scaling. If the features themselves change,
 the layers are useless and are dropped.
 
-Only the functions that make models from arrays, or arrays from models, load torch.
+Only the functions that make models from arrays, or arrays from models, load torch or scikit-learn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from teeter.campaigns.learning.classifiers import ClassifierKind, linear_head
+from teeter.campaigns.enums import ClassifierKind
 from teeter.errors import StoreError
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ __all__ = [
     "load_arrays",
     "load_models",
     "load_temperature",
-    "picking_arrays",
     "rescale_model",
     "scale_features",
 ]
@@ -142,12 +141,8 @@ def load_temperature(weights: bytes) -> float:
     return float(arrays["temperature"][0])
 
 
-def has_same_features(weights: bytes, scaler: FeatureScaler) -> bool:
+def has_same_features(arrays: Arrays, scaler: FeatureScaler) -> bool:
     """Return whether the items that a saved model knows still have the same features."""
-    return _has_same_features(load_arrays(weights), scaler)
-
-
-def _has_same_features(arrays: Arrays, scaler: FeatureScaler) -> bool:
     n_items = len(arrays["predicted"])
     if "checksum" not in arrays or n_items > len(scaler.checksums):
         return False
@@ -169,7 +164,7 @@ def rescale_model(weights: bytes, scaler: FeatureScaler) -> bytes:
         The model with a new first layer, or without its layers if the features have changed.
     """
     arrays = load_arrays(weights)
-    if not _has_same_features(arrays, scaler):
+    if not has_same_features(arrays, scaler):
         return save({name: arrays[name] for name in arrays if name in _FEATURE_INDEPENDENT})
 
     old_centre = arrays["centre"]
@@ -235,15 +230,6 @@ def dump_layers(learner: Learner) -> Arrays:
     }
 
 
-def picking_arrays(arrays: Arrays) -> Arrays:
-    """Return the arrays of the model that picks, under the names of the other one; may be empty."""
-    return {
-        name.removeprefix(PICKING): array
-        for name, array in arrays.items()
-        if name.startswith(PICKING)
-    }
-
-
 def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[Any]:
     """Return the models of a saved file.
 
@@ -270,6 +256,8 @@ def load_models(arrays: Arrays, head: str, width: int, n_classes: int) -> list[A
     if len(weight) == 2:
         weight = weight[1:] - weight[:1]
         bias = bias[1:] - bias[:1]
+
+    from teeter.campaigns.learning.classifiers import linear_head
 
     model = linear_head()
     model.coef_ = weight

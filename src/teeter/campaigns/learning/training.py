@@ -12,11 +12,7 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from teeter.campaigns.export.rows import ExportRow
-from teeter.campaigns.learning.classifiers import (
-    PseudoExamples,
-    head_factory,
-    ignore_few_labels_warning,
-)
+from teeter.campaigns.learning.classifiers import head_factory, ignore_few_labels_warning
 from teeter.campaigns.learning.cross_fitting import (
     TRAINING,
     cross_fit,
@@ -25,6 +21,7 @@ from teeter.campaigns.learning.cross_fitting import (
     predict_logits,
     seen_classes,
 )
+from teeter.campaigns.learning.prior import PseudoExamples
 from teeter.campaigns.learning.prior_choice import choose_prior
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import (
@@ -34,7 +31,6 @@ from teeter.campaigns.learning.saved_models import (
     load_arrays,
     load_models,
     load_temperature,
-    picking_arrays,
     scale_features,
 )
 from teeter.campaigns.review.agreement import prediction_agreement
@@ -389,7 +385,11 @@ def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
 
     It knows the labels that its model was trained on, or all of them if there is only one model.
     """
-    arrays = {} if state.weights is None else picking_arrays(load_arrays(state.weights))
+    arrays = {}
+    if state.weights is not None:
+        for name, array in load_arrays(state.weights).items():
+            if name.startswith(PICKING):
+                arrays[name.removeprefix(PICKING)] = array
     models = load_models(arrays, settings.head, state.features.shape[1], len(state.classes))
     if not models:
         return load_learner(state, settings, n)
