@@ -20,9 +20,8 @@ from teeter.campaigns.learning.prior import (
     PseudoExamples,
     has_faded,
 )
-from teeter.campaigns.learning.prior_choice import agrees_beyond_chance, choose_prior
 from teeter.campaigns.learning.rounds import RoundState
-from teeter.campaigns.learning.training import predict_items
+from teeter.campaigns.learning.training import agrees_beyond_chance, choose_prior, predict_items
 from teeter.campaigns.store import ClassDescription, Suggestion
 from teeter.campaigns.store.copies import copy_to_location
 from teeter.errors import MissingExtraError

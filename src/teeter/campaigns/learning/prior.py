@@ -8,7 +8,7 @@ nothing.
 
 A pseudo-example weighs as much as one label. Its share in a class with n labels is 1 / (n + 1), so
 it fades as labels arrive, and from ``FADED_LABELS`` labels per class on it is left out. Names and
-predictions may mislead, so every training asks the labels there are (``prior_choice``): a source
+predictions may mislead, so every training asks the labels there are (``choose_prior``): a source
 must agree with them more than by chance, and models that use a prior must predict at least as many
 labels out of fold as models without it. docs/explanation/campaigns.md has what this rule gains with
 good priors and costs with bad ones.
