@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.export.test_export_model import label_texts
+from campaigns.learning.test_saved_models_classifier import label_texts
 from cli.commands import refuse_campaign, run_campaign, run_teeter
 
 

@@ -1428,7 +1428,7 @@ class Campaign:
         Raises:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
-        from teeter.campaigns.export.export_model import build_classifier
+        from teeter.campaigns.learning.saved_models import build_classifier
 
         with self.database.reading() as connection:
             state = self._read_state(connection)

@@ -15,6 +15,8 @@ A saved model is a safetensors file of named arrays:
 ``temperature``     (1,) what the logits are divided by, so that probabilities are calibrated
 ==================  ==============================================================================
 
+``build_classifier`` makes a classifier that needs no campaign from the newest model.
+
 Adding items changes the scaling, but not what a model has learned: ``rescale_model`` rewrites the
 first layer so that it computes the same from the new scaling. If the features themselves change,
 the layers are useless and are dropped.
@@ -25,6 +27,7 @@ Only the functions that make models from arrays, or arrays from models, load tor
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,18 +36,24 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from teeter.base.version import __version__
 from teeter.campaigns.enums import ClassifierKind
-from teeter.errors import StoreError
+from teeter.campaigns.learning.stopping import estimate_model_accuracy
+from teeter.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
+from teeter.encoders import Encoder
+from teeter.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from teeter.campaigns.learning.rounds import RoundSettings, RoundState
     from teeter.learner.learner import Learner
 
 __all__ = [
     "PICKING",
     "Arrays",
     "FeatureScaler",
+    "build_classifier",
     "dump_layers",
     "has_same_features",
     "load_arrays",
@@ -55,6 +64,7 @@ __all__ = [
 ]
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
 _FEATURE_INDEPENDENT = ("places", "labels", "predicted")
@@ -290,3 +300,74 @@ def _load_network(arrays: Arrays, prefix: str, width: int, n_classes: int) -> nn
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in layers.items()}
     network.load_state_dict(tensors)
     return network.eval()
+
+
+def build_classifier(
+    state: RoundState,
+    settings: RoundSettings,
+    encoder: Encoder | None,
+    *,
+    campaign: str,
+    facts: Mapping[str, Any] | None,
+) -> Classifier:
+    """Return the newest model as a classifier that needs no campaign.
+
+    Args:
+        state: the items and the newest model.
+        settings: how the campaign trains.
+        encoder: computes the features of new items; None if items are features.
+        campaign: the name of the campaign.
+        facts: what is known of the newest model.
+
+    Raises:
+        InputError: there is no model yet.
+    """
+    from teeter.campaigns.learning.training import load_learner
+
+    if state.weights is None or state.scaler is None or facts is None:
+        raise InputError("There is no model yet: label items of at least two classes, then train.")
+
+    # Of an ensemble, the first network is the model that predicts.
+    learner = load_learner(state, settings)
+    arrays = dump_layers(learner)
+    classes, layers = _read_layers(arrays, state.classes)
+
+    estimate = estimate_model_accuracy(facts)
+    accuracy = None
+    if estimate is not None:
+        accuracy = (estimate.share, estimate.low, estimate.high)
+
+    head = ClassifierHead(
+        state.scaler.centre, state.scaler.size, layers, load_temperature(state.weights)
+    )
+    info = ClassifierInfo(
+        campaign=campaign,
+        model=state.version,
+        labels=int(facts["labels"]),
+        teeter=__version__,
+        accuracy=accuracy,
+    )
+    return Classifier(classes, head, encoder, info)
+
+
+def _read_layers(
+    arrays: Arrays, all_classes: tuple[str, ...]
+) -> tuple[list[str], tuple[Layer, ...]]:
+    """Return the classes of the outputs, and the layers from the first to the last."""
+    if "weight" in arrays:
+        classes = [all_classes[k] for k in arrays["seen"]]
+        return classes, (Layer(arrays["weight"], arrays["bias"]),)
+
+    # The names of a network's arrays are "model.0.LAYER.weight" and "model.0.LAYER.bias".
+    prefix = "model.0."
+    numbers = sorted(
+        int(name.removeprefix(prefix).removesuffix(".weight"))
+        for name in arrays
+        if name.startswith(prefix) and name.endswith(".weight")
+    )
+    layers = []
+    for number in numbers:
+        weight = np.asarray(arrays[f"{prefix}{number}.weight"], dtype=np.float32)
+        bias = np.asarray(arrays[f"{prefix}{number}.bias"], dtype=np.float32)
+        layers.append(Layer(weight, bias))
+    return list(all_classes), tuple(layers)
