@@ -7,9 +7,8 @@ only stores answers starts without it, and leaves selection and training to its 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.seeds import stream_seed, validate_seed
+from teeter.campaigns.asking.assignment import (
+    ask_items,
+    keep_ready,
+    pick_ahead,
+    ready_items_wanted,
+    store_picks,
+)
 from teeter.campaigns.descriptions import require_known_classes, validate_description
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.formats import require_format, write_export
@@ -50,15 +56,8 @@ from teeter.campaigns.learning.encoding import (
     encode_missing_items,
     load_encoder,
 )
-from teeter.campaigns.learning.prior import PriorReader
-from teeter.campaigns.learning.rounds import RoundSettings, RoundState
-from teeter.campaigns.learning.saved_models import (
-    FeatureScaler,
-    has_same_features,
-    load_arrays,
-    rescale_model,
-    scale_features,
-)
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState, RoundStateReader, with_model
+from teeter.campaigns.learning.saved_models import has_same_features, load_arrays
 from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.results import (
@@ -78,17 +77,15 @@ from teeter.campaigns.review.consensus import (
     read_snapshot,
 )
 from teeter.campaigns.settings import Settings, change_names, settings_from_json, settings_to_dict
-from teeter.campaigns.status import campaign_status, count_unencoded
+from teeter.campaigns.status import campaign_status
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,
-    BatchOrigin,
     CampaignRepository,
     ClassDescription,
     Connection,
     Database,
     Decision,
-    LockName,
     Pick,
     ShownSuggestion,
     StoredCertificate,
@@ -139,34 +136,8 @@ Vectors = npt.NDArray[np.float32]
 DEFAULT_ANNOTATOR = "me"
 """The annotator's name for people who label alone."""
 
-MOST_READY = 1000
-"""Items that are picked ahead at most."""
-
 _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
-
-_MOST_ATTEMPTS = 50
-"""How often to pick again because others took the same items."""
-
-_PICK_LOCK_SECONDS = 10.0
-"""Seconds after which another process may pick although one seems to be picking."""
-
-_PICK_LOCK_PAUSE = 0.15
-"""Seconds between two looks at whether another process is still picking."""
-
-
-@dataclass(frozen=True, eq=False)
-class _FeaturePool:
-    """The items of a campaign as models see them."""
-
-    revision: tuple[int, int]
-    """Changes when the features change."""
-    keys: list[str]
-    features: Vectors
-    """(N, D), scaled."""
-    scaler: FeatureScaler
-    unreadable: frozenset[str]
-    """Items that could not be read. They are never picked."""
 
 
 class Campaign:
@@ -190,8 +161,7 @@ class Campaign:
         self.settings = settings
         self.repository = CampaignRepository(campaign_id, clock, settings.lease)
         self.people = People(database, self.repository)
-        self._pool: _FeaturePool | None = None
-        self._prior_reader = PriorReader(database, self.repository)
+        self._state_reader = RoundStateReader(database, self.repository)
 
     @property
     def image_folder(self) -> Path | None:
@@ -951,178 +921,7 @@ class Campaign:
             raise InputError(f"Cannot ask about {n} items: ask for 1 or more.")
         require_name(annotator)
 
-        # Most calls end here, without writing: people reload pages, and programs poll.
-        questions = self._open_questions(annotator, n)
-        if len(questions) == n:
-            self._extend_leases(annotator)
-            return questions
-
-        for _ in range(_MOST_ATTEMPTS):
-            missing, lock, other_annotators = self._assign(annotator, n)
-            if missing and lock is None:
-                self._wait_for_picking()
-            elif lock is not None:
-                # Two requests' worth for everyone else at work: they should not have to wait.
-                ahead = min(2 * n * other_annotators, MOST_READY)
-                has_picked = self._pick(annotator, n, missing + ahead, lock, state)
-                # A state that was loaded before may lack items that came back since, so only a new
-                # one can tell that nothing is left.
-                if not has_picked and state is None:
-                    break
-                state = None
-
-            # Read again rather than kept: another process of the annotator may have got items too.
-            questions = self._open_questions(annotator, n)
-            if len(questions) == n:
-                return questions
-
-        return self._open_questions(annotator, n)
-
-    def _open_questions(self, annotator: str, n: int) -> list[Question]:
-        with self.database.reading() as connection:
-            picks = self.repository.picks.open_picks(connection, annotator, n)
-            items = self.repository.items.by_id(connection, [pick.item for pick in picks])
-
-        questions = []
-        for pick in picks:
-            content = items[pick.item].content
-            questions.append(
-                Question(
-                    pick.item,
-                    content,
-                    pick.arm,
-                    pick.rank,
-                    dict(pick.reason),
-                )
-            )
-
-        return questions
-
-    def _assign(self, annotator: str, n: int) -> tuple[int, str | None, int]:
-        """Assign what needs no picking, and take the lock to pick the rest.
-
-        Returns:
-            How many of n items are still missing; the lock's holder, or None if nothing is missing
-            or the lock is taken; and how many other annotators are active.
-        """
-        picks = self.repository.picks
-
-        with self.database.writing() as connection:
-            # Counted inside the transaction: two processes of one annotator must not get 2n items.
-            missing = n - len(picks.open_picks(connection, annotator, n))
-            if missing:
-                missing -= picks.assign(connection, annotator, missing)
-
-            lock = None
-            if missing:
-                lock = self.repository.locks.acquire(
-                    connection, LockName.PICKING, _PICK_LOCK_SECONDS
-                )
-
-            other_annotators = picks.count_active_annotators(connection, except_for=annotator)
-
-        return missing, lock, other_annotators
-
-    def _wait_for_picking(self) -> None:
-        """Wait until no other process is picking, or until its lock expires."""
-        deadline = time.monotonic() + _PICK_LOCK_SECONDS
-
-        while time.monotonic() < deadline:
-            time.sleep(_PICK_LOCK_PAUSE)
-            with self.database.reading() as connection:
-                if not self.repository.locks.is_taken(
-                    connection, LockName.PICKING, _PICK_LOCK_SECONDS
-                ):
-                    return
-
-    def _pick(
-        self,
-        annotator: str | None,
-        n: int,
-        count: int,
-        lock: str,
-        state: RoundState | None = None,
-    ) -> bool:
-        """Pick items and release the lock.
-
-        Args:
-            annotator: who gets items until n are open with them; None to make all of them ready.
-            n: how many items the annotator asked for.
-            count: how many items to pick. Those that the annotator does not get are made ready.
-            lock: the holder of the lock.
-            state: what the picks are based on, if it was loaded before.
-
-        Returns:
-            Whether there was an item left to pick.
-        """
-        from teeter.campaigns.asking.selection import choose_picks
-
-        # Selecting takes seconds, so it happens outside of a transaction, under the lock.
-        try:
-            state = state or self.load_state()
-            picks = choose_picks(state, self._round_settings, count)
-        except BaseException:
-            with self.database.writing() as connection:
-                self.repository.locks.release(connection, LockName.PICKING, lock)
-            raise
-
-        with self.database.writing() as connection:
-            self.repository.locks.release(connection, LockName.PICKING, lock)
-
-            missing = 0
-            if annotator is not None:
-                # Counted again: another process of the same annotator may have got items meanwhile.
-                open_picks = self.repository.picks.open_picks(connection, annotator, n)
-                missing = n - len(open_picks)
-
-            self._store_picks(connection, annotator, missing, picks, state.version)
-
-        return any(pick.asked for pick in picks)
-
-    def _store_picks(
-        self,
-        connection: Connection,
-        annotator: str | None,
-        missing: int,
-        picks: Sequence[Pick],
-        version: int,
-    ) -> None:
-        """Open the first picks with an annotator, and make the others ready.
-
-        Args:
-            connection: a connection that may write.
-            annotator: who gets the first picks, if anyone does.
-            missing: how many they get.
-            picks: the picks. Items that others took meanwhile are left out.
-            version: the model that they were made with.
-        """
-        # Others may have taken or answered items while these were selected.
-        free = self.repository.picks.unassigned(connection, [pick for pick in picks if pick.asked])
-        shared = [pick.item for pick in free if self.is_shared(pick.item)]
-        self.repository.items.request_annotators(connection, shared, self.settings.people)
-
-        for_annotator = free[:missing]
-        ahead = free[missing:]
-        if self.repository.models.newest_version(connection) != version:
-            ahead = []  # a newer model picks better ones
-
-        # Control items that need no answer count as drawn together with the others.
-        if free:
-            not_asked = [pick for pick in picks if not pick.asked]
-            if annotator is None:
-                ahead += not_asked
-            else:
-                for_annotator += not_asked
-
-        origin = BatchOrigin(
-            self.settings.strategy,
-            self.settings.seed,
-            version,
-        )
-        if for_annotator:
-            self.repository.picks.add_batch(connection, annotator, for_annotator, origin)
-        if ahead:
-            self.repository.picks.add_batch(connection, None, ahead, origin)
+        return ask_items(self, n, annotator, state=state)
 
     def pick_ahead(self, n: int, *, state: RoundState | None = None) -> bool:
         """Pick items until n are ready, so that annotators who ask next need not wait.
@@ -1134,14 +933,7 @@ class Campaign:
         Returns:
             Whether n items are ready or another process is picking them; False if nothing is left.
         """
-        with self.database.writing() as connection:
-            missing = n - self.repository.picks.count_ready(connection)
-            if missing <= 0:
-                return True
-
-            lock = self.repository.locks.acquire(connection, LockName.PICKING, _PICK_LOCK_SECONDS)
-
-        return lock is None or self._pick(None, 0, missing, lock, state)
+        return pick_ahead(self, n, state=state)
 
     def ready_items_wanted(self, batch: int) -> int:
         """Return how many items should be ready for the active annotators: two batches for each.
@@ -1152,12 +944,7 @@ class Campaign:
         Args:
             batch: how many items an annotator gets at a time.
         """
-        with self.database.reading() as connection:
-            active = self.repository.picks.count_active_annotators(connection)
-
-        if active < 2:
-            return 0
-        return min(2 * batch * active, MOST_READY)
+        return ready_items_wanted(self, batch)
 
     def keep_ready(self, batch: int, *, state: RoundState | None = None) -> bool:
         """Pick ahead before the items that are ready run out.
@@ -1173,22 +960,7 @@ class Campaign:
         Returns:
             False if nothing was left to pick.
         """
-        wanted = self.ready_items_wanted(batch)
-        with self.database.reading() as connection:
-            ready = self.repository.picks.count_ready(connection)
-
-        if ready >= wanted // 2:
-            return True
-        return self.pick_ahead(wanted, state=state)
-
-    def _extend_leases(self, annotator: str) -> None:
-        """Start the annotator's leases again if half of one has passed: who asks is at work."""
-        with self.database.reading() as connection:
-            is_half_over = self.repository.picks.is_lease_half_over(connection, annotator)
-
-        if is_half_over:
-            with self.database.writing() as connection:
-                self.repository.picks.extend_leases(connection, annotator)
+        return keep_ready(self, batch, state=state)
 
     def is_shared(self, item: str) -> bool:
         """Return whether several annotators are to answer an item.
@@ -1220,72 +992,7 @@ class Campaign:
             InputError: the campaign has no items.
         """
         with self.database.reading() as connection:
-            return self._read_state(connection)
-
-    def _read_state(self, connection: Connection) -> RoundState:
-        # All in one read transaction: labels and models that belong together.
-        pool = self._read_pool(connection)
-        audit_set = self.repository.items.audit_set(connection)
-        snapshot = read_snapshot(self.repository, connection, self.settings)
-        assigned = self.repository.picks.open_or_ready_items(connection)
-        control_items = self.repository.picks.control_items(connection)
-        random_items = self.repository.picks.random_items(connection)
-        skipped = self.repository.answers.skipped_items(connection)
-        batches = self.repository.picks.count_batches(connection)
-        classes = self.repository.classes.names(connection)
-        model = self.repository.models.newest(connection)
-        unencoded = count_unencoded(self.repository, connection)
-        finish_items = self.repository.finishes.drawn_items(connection)
-
-        # From here on items go by their row in the features. Items that a campaign could not encode
-        # have none, and take no part.
-        row_of_item = {item: row for row, item in enumerate(pool.keys)}
-
-        def rows_of(items: Iterable[str]) -> frozenset[int]:
-            return frozenset(row_of_item[item] for item in items if item in row_of_item)
-
-        # In transactions of its own: it may have to encode the names of the classes and store them.
-        prior = self._prior_reader.read(
-            self.settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
-        )
-
-        left_out = rows_of(snapshot.left_out | pool.unreadable)
-        audit_rows = rows_of(audit_set) - left_out
-        labels = {}
-        for item, label in snapshot.labels.items():
-            if item in row_of_item:
-                labels[row_of_item[item]] = label
-
-        held_out = audit_rows | left_out
-        training_labels = {row: label for row, label in labels.items() if row not in held_out}
-
-        # Skipped items are kept apart: they come back when nothing else is left.
-        answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
-        settled = answered | assigned | set(snapshot.decisions)
-        settled |= pool.unreadable | snapshot.withdrawn
-        skipped -= settled
-
-        return RoundState(
-            keys=pool.keys,
-            features=pool.features,
-            classes=tuple(classes),
-            labels=training_labels,
-            audit={row: labels.get(row) for row in sorted(audit_rows)},
-            control=rows_of(control_items),
-            random=rows_of(random_items),
-            taken=rows_of(settled | skipped),
-            version=0 if model is None else model.version,
-            weights=None if model is None else rescale_model(model.weights, pool.scaler),
-            batches=batches,
-            skipped=rows_of(skipped),
-            scaler=pool.scaler,
-            finish_draws=tuple(row_of_item[item] for item in finish_items),
-            encoding=pool.revision[0],
-            unencoded=unencoded,
-            prior=prior,
-            withdrawn=rows_of(snapshot.withdrawn),
-            unreadable=rows_of(pool.unreadable),
-        )
+            return self._state_reader.read(connection, self.settings)
 
     def with_newest_model(self, state: RoundState) -> RoundState:
         """Return a state with the newest model in place of its own, without reading the answers."""
@@ -1294,34 +1001,7 @@ class Campaign:
 
         if model is None or model.version == state.version:
             return state
-        return _with_model(state, model.version, model.weights)
-
-    def _read_pool(self, connection: Connection) -> _FeaturePool:
-        """Return the items and their features, which are read again only if they have changed."""
-        revision = self.repository.encodings.revision(connection)
-
-        if self._pool is None or self._pool.revision != revision:
-            stored = self.repository.encodings.read(connection)
-            if not stored.keys:
-                raise InputError(self._explain_empty_pool(connection))
-
-            features, scaler = scale_features(stored.vectors)
-            unreadable = frozenset(stored.unreadable)
-            self._pool = _FeaturePool(revision, stored.keys, features, scaler, unreadable)
-
-        return self._pool
-
-    def _explain_empty_pool(self, connection: Connection) -> str:
-        if self.repository.items.count(connection):
-            return "No item has been encoded yet: run teeter campaign encode."
-        return "The campaign has no items: add some first."
-
-    @property
-    def _round_settings(self) -> RoundSettings:
-        settings = self.settings
-        return RoundSettings(
-            settings.strategy, settings.options, settings.head, settings.control, settings.seed
-        )
+        return with_model(state, model.version, model.weights)
 
     def train(
         self,
@@ -1346,14 +1026,14 @@ class Campaign:
         from teeter.campaigns.learning.training import measure_previous_encoder, train_model
 
         state = state or self.load_state()
-        weights, facts = train_model(state, self._round_settings)
+        weights, facts = train_model(state, RoundSettings.from_settings(self.settings))
         with self.database.reading() as connection:
             measure_previous_encoder(self.repository, connection, state, facts, self.settings.head)
 
         picks: list[Pick] = []
         if pick_ahead:
-            next_state = _with_model(state, state.version + 1, weights)
-            picks = choose_picks(next_state, self._round_settings, pick_ahead)
+            next_state = with_model(state, state.version + 1, weights)
+            picks = choose_picks(next_state, RoundSettings.from_settings(self.settings), pick_ahead)
 
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.database.writing() as connection:
@@ -1365,7 +1045,7 @@ class Campaign:
 
             version = self.repository.save_model(connection, weights, facts, who)
             if picks:
-                self._store_picks(connection, None, 0, picks, version)
+                store_picks(self, connection, None, picks, missing=0, version=version)
 
         return ModelInfo(
             version,
@@ -1393,7 +1073,9 @@ class Campaign:
 
             labels = read_snapshot(self.repository, connection, self.settings).labels
             settled = {item for item, label in labels.items() if label == confirmed.get(item)}
-            unlikely = find_suspects(state, self._round_settings, count, settled)
+            unlikely = find_suspects(
+                state, RoundSettings.from_settings(self.settings), count, settled
+            )
             items = self.repository.items.by_id(connection, [label.item for label in unlikely])
 
         return [replace(label, content=items[label.item].content) for label in unlikely]
@@ -1405,7 +1087,7 @@ class Campaign:
             newer_answers = self.repository.answers.count_since_newest_model(connection)
             features_changed = False
             if model is not None:
-                scaler = self._read_pool(connection).scaler
+                scaler = self._state_reader.read_pool(connection).scaler
                 features_changed = not has_same_features(load_arrays(model.weights), scaler)
 
         if model is None or not (newer_answers or features_changed):
@@ -1431,13 +1113,13 @@ class Campaign:
         from teeter.campaigns.learning.saved_models import build_classifier
 
         with self.database.reading() as connection:
-            state = self._read_state(connection)
+            state = self._state_reader.read(connection, self.settings)
             models = self.repository.models.summaries(connection)
             encoder = load_encoder(self.repository, connection, self.settings)
 
         return build_classifier(
             state,
-            self._round_settings,
+            RoundSettings.from_settings(self.settings),
             encoder,
             campaign=self.name,
             facts=models[-1].facts if models else None,
@@ -1810,7 +1492,7 @@ class Campaign:
             has_items = self.repository.items.count(connection) > 0
         if has_items:
             state = self.load_state()
-            predicted_classes = predict_items(state, self._round_settings)
+            predicted_classes = predict_items(state, RoundSettings.from_settings(self.settings))
             if predicted_classes is not None:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
                 for place in state.unreadable:
@@ -1882,17 +1564,3 @@ def _validate_answer(answer: Answer) -> Answer:
 
     label = None if answer.label is None else as_class_name(answer.label)
     return replace(answer, kind=kind, label=label, comment=answer.comment or None)
-
-
-def _with_model(state: RoundState, version: int, weights: bytes) -> RoundState:
-    """Return a state after a model was trained: skipped items may be asked about again."""
-    if state.scaler is not None:
-        weights = rescale_model(weights, state.scaler)
-
-    return replace(
-        state,
-        version=version,
-        weights=weights,
-        taken=state.taken - state.skipped,
-        skipped=frozenset(),
-    )

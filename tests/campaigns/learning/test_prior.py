@@ -20,7 +20,7 @@ from teeter.campaigns.learning.prior import (
     PseudoExamples,
     has_faded,
 )
-from teeter.campaigns.learning.rounds import RoundState
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.training import agrees_beyond_chance, choose_prior, predict_items
 from teeter.campaigns.store import ClassDescription, Suggestion
 from teeter.campaigns.store.copies import copy_to_location
@@ -204,7 +204,7 @@ def newest_facts(campaign: Campaign) -> dict[str, object]:
 
 
 def predict_all(campaign: Campaign, state: RoundState) -> dict[str, str]:
-    predictions = predict_items(state, campaign._round_settings)
+    predictions = predict_items(state, RoundSettings.from_settings(campaign.settings))
     assert predictions is not None
     labels = [prediction.label for prediction in predictions]
     return dict(zip(state.keys, labels, strict=True))

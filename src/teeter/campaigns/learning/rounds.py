@@ -8,17 +8,23 @@ Nothing here loads torch: the server passes these records to its worker process,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.learning.prior import ClassPrior
-from teeter.campaigns.learning.saved_models import FeatureScaler
+from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.learning.prior import ClassPrior, PriorReader
+from teeter.campaigns.learning.saved_models import FeatureScaler, rescale_model, scale_features
+from teeter.campaigns.review.consensus import read_snapshot
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.status import count_unencoded
+from teeter.campaigns.store import CampaignRepository, Connection, Database
+from teeter.errors import InputError
 
-__all__ = ["RoundSettings", "RoundState"]
+__all__ = ["FeaturePool", "RoundSettings", "RoundState", "RoundStateReader", "with_model"]
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -35,6 +41,13 @@ class RoundSettings:
     control: float
     """The share of each batch that is drawn at random."""
     seed: int
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> RoundSettings:
+        """Return those of a campaign's settings that selection and training depend on."""
+        return cls(
+            settings.strategy, settings.options, settings.head, settings.control, settings.seed
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +101,132 @@ class RoundState:
     prior: ClassPrior | None = None
     """What is known about the classes before the first label."""
     withdrawn: frozenset[int] = frozenset()
+    """Places of items that were taken out of the campaign. All of them are taken, too."""
     unreadable: frozenset[int] = frozenset()
     """Places of items that could not be read. Their features are zeros, so predictions for them
     mean nothing.
     """
-    """Places of items that were taken out of the campaign. All of them are taken, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePool:
+    """The items of a campaign as models see them."""
+
+    revision: tuple[int, int]
+    """Changes when the features change."""
+    keys: list[str]
+    features: Vectors
+    """(N, D), scaled."""
+    scaler: FeatureScaler
+    unreadable: frozenset[str]
+    """Items that could not be read. They are never picked."""
+
+
+class RoundStateReader:
+    """Reads the state of a campaign, and its features again only if they have changed."""
+
+    def __init__(self, database: Database, repository: CampaignRepository) -> None:
+        self._repository = repository
+        self._prior_reader = PriorReader(database, repository)
+        self._pool: FeaturePool | None = None
+
+    def read(self, connection: Connection, settings: Settings) -> RoundState:
+        """Return the state that a campaign has now.
+
+        Raises:
+            InputError: the campaign has no items, or none is encoded.
+        """
+        # All in one read transaction: labels and models that belong together.
+        pool = self.read_pool(connection)
+        audit_set = self._repository.items.audit_set(connection)
+        snapshot = read_snapshot(self._repository, connection, settings)
+        assigned = self._repository.picks.open_or_ready_items(connection)
+        control_items = self._repository.picks.control_items(connection)
+        random_items = self._repository.picks.random_items(connection)
+        skipped = self._repository.answers.skipped_items(connection)
+        batches = self._repository.picks.count_batches(connection)
+        classes = self._repository.classes.names(connection)
+        model = self._repository.models.newest(connection)
+        unencoded = count_unencoded(self._repository, connection)
+        finish_items = self._repository.finishes.drawn_items(connection)
+
+        # From here on items go by their row in the features. Items that a campaign could not encode
+        # have none, and take no part.
+        row_of_item = {item: row for row, item in enumerate(pool.keys)}
+
+        def rows_of(items: Iterable[str]) -> frozenset[int]:
+            return frozenset(row_of_item[item] for item in items if item in row_of_item)
+
+        # In transactions of its own: it may have to encode the names of the classes and store them.
+        prior = self._prior_reader.read(
+            settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
+        )
+
+        left_out = rows_of(snapshot.left_out | pool.unreadable)
+        audit_rows = rows_of(audit_set) - left_out
+        labels = {}
+        for item, label in snapshot.labels.items():
+            if item in row_of_item:
+                labels[row_of_item[item]] = label
+
+        held_out = audit_rows | left_out
+        training_labels = {row: label for row, label in labels.items() if row not in held_out}
+
+        # Skipped items are kept apart: they come back when nothing else is left.
+        answered = {answer.item for answer in snapshot.answers if answer.kind != AnswerKind.SKIP}
+        settled = answered | assigned | set(snapshot.decisions)
+        settled |= pool.unreadable | snapshot.withdrawn
+        skipped -= settled
+
+        return RoundState(
+            keys=pool.keys,
+            features=pool.features,
+            classes=tuple(classes),
+            labels=training_labels,
+            audit={row: labels.get(row) for row in sorted(audit_rows)},
+            control=rows_of(control_items),
+            random=rows_of(random_items),
+            taken=rows_of(settled | skipped),
+            version=0 if model is None else model.version,
+            weights=None if model is None else rescale_model(model.weights, pool.scaler),
+            batches=batches,
+            skipped=rows_of(skipped),
+            scaler=pool.scaler,
+            finish_draws=tuple(row_of_item[item] for item in finish_items),
+            encoding=pool.revision[0],
+            unencoded=unencoded,
+            prior=prior,
+            withdrawn=rows_of(snapshot.withdrawn),
+            unreadable=rows_of(pool.unreadable),
+        )
+
+    def read_pool(self, connection: Connection) -> FeaturePool:
+        """Return the items and their features, which are read again only if they have changed."""
+        revision = self._repository.encodings.revision(connection)
+
+        if self._pool is None or self._pool.revision != revision:
+            stored = self._repository.encodings.read(connection)
+            if not stored.keys:
+                if self._repository.items.count(connection):
+                    raise InputError("No item has been encoded yet: run teeter campaign encode.")
+                raise InputError("The campaign has no items: add some first.")
+
+            features, scaler = scale_features(stored.vectors)
+            unreadable = frozenset(stored.unreadable)
+            self._pool = FeaturePool(revision, stored.keys, features, scaler, unreadable)
+
+        return self._pool
+
+
+def with_model(state: RoundState, version: int, weights: bytes) -> RoundState:
+    """Return a state after a model was trained: skipped items may be asked about again."""
+    if state.scaler is not None:
+        weights = rescale_model(weights, state.scaler)
+
+    return replace(
+        state,
+        version=version,
+        weights=weights,
+        taken=state.taken - state.skipped,
+        skipped=frozenset(),
+    )

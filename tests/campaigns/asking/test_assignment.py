@@ -13,7 +13,8 @@ import pytest
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
-from teeter.campaigns.campaign import MOST_READY, Campaign, Settings
+from teeter.campaigns.asking.assignment import MOST_READY
+from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import PickArm
 
 BATCH = 2

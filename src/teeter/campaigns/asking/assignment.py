@@ -1,0 +1,264 @@
+"""Assign items to annotators: open ones again, then those picked ahead, then new picks.
+
+Picking takes seconds, so one process picks under a lock while the others wait, and it picks ahead
+for everyone who is at work.
+
+Nothing here loads torch until items are picked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from teeter.campaigns.learning.rounds import RoundSettings, RoundState
+from teeter.campaigns.results import Question
+from teeter.campaigns.store import BatchOrigin, Connection, LockName, Pick
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
+__all__ = [
+    "MOST_READY",
+    "ask_items",
+    "keep_ready",
+    "pick_ahead",
+    "ready_items_wanted",
+    "store_picks",
+]
+
+MOST_READY = 1000
+"""Items that are picked ahead at most."""
+
+_MOST_ATTEMPTS = 50
+"""How often to pick again because others took the same items."""
+
+_PICK_LOCK_SECONDS = 10.0
+"""Seconds after which another process may pick although one seems to be picking."""
+
+_PICK_LOCK_PAUSE = 0.15
+"""Seconds between two looks at whether another process is still picking."""
+
+
+def ask_items(
+    campaign: Campaign, n: int, annotator: str, *, state: RoundState | None
+) -> list[Question]:
+    """Return n items for an annotator to label; see ``Campaign.ask``."""
+    # Most calls end here, without writing: people reload pages, and programs poll.
+    questions = _open_questions(campaign, annotator, n)
+    if len(questions) == n:
+        # Who asks is at work, so leases of which half has passed start again.
+        with campaign.database.reading() as connection:
+            is_half_over = campaign.repository.picks.is_lease_half_over(connection, annotator)
+        if is_half_over:
+            with campaign.database.writing() as connection:
+                campaign.repository.picks.extend_leases(connection, annotator)
+        return questions
+
+    for _ in range(_MOST_ATTEMPTS):
+        missing, lock, other_annotators = _assign(campaign, annotator, n)
+        if missing and lock is None:
+            _wait_for_picking(campaign)
+        elif lock is not None:
+            # Two requests' worth for everyone else at work: they should not have to wait.
+            ahead = min(2 * n * other_annotators, MOST_READY)
+            has_picked = _pick(campaign, annotator, n, missing + ahead, lock=lock, state=state)
+            # A state that was loaded before may lack items that came back since, so only a new
+            # one can tell that nothing is left.
+            if not has_picked and state is None:
+                break
+            state = None
+
+        # Read again rather than kept: another process of the annotator may have got items too.
+        questions = _open_questions(campaign, annotator, n)
+        if len(questions) == n:
+            return questions
+
+    return _open_questions(campaign, annotator, n)
+
+
+def _open_questions(campaign: Campaign, annotator: str, n: int) -> list[Question]:
+    with campaign.database.reading() as connection:
+        picks = campaign.repository.picks.open_picks(connection, annotator, n)
+        items = campaign.repository.items.by_id(connection, [pick.item for pick in picks])
+
+    questions = []
+    for pick in picks:
+        content = items[pick.item].content
+        questions.append(
+            Question(
+                pick.item,
+                content,
+                pick.arm,
+                pick.rank,
+                dict(pick.reason),
+            )
+        )
+
+    return questions
+
+
+def _assign(campaign: Campaign, annotator: str, n: int) -> tuple[int, str | None, int]:
+    """Assign what needs no picking, and take the lock to pick the rest.
+
+    Returns:
+        How many of n items are still missing; the lock's holder, or None if nothing is missing
+        or the lock is taken; and how many other annotators are active.
+    """
+    picks = campaign.repository.picks
+
+    with campaign.database.writing() as connection:
+        # Counted inside the transaction: two processes of one annotator must not get 2n items.
+        missing = n - len(picks.open_picks(connection, annotator, n))
+        if missing:
+            missing -= picks.assign(connection, annotator, missing)
+
+        lock = None
+        if missing:
+            lock = campaign.repository.locks.acquire(
+                connection, LockName.PICKING, _PICK_LOCK_SECONDS
+            )
+
+        other_annotators = picks.count_active_annotators(connection, except_for=annotator)
+
+    return missing, lock, other_annotators
+
+
+def _wait_for_picking(campaign: Campaign) -> None:
+    """Wait until no other process is picking, or until its lock expires."""
+    deadline = time.monotonic() + _PICK_LOCK_SECONDS
+
+    while time.monotonic() < deadline:
+        time.sleep(_PICK_LOCK_PAUSE)
+        with campaign.database.reading() as connection:
+            if not campaign.repository.locks.is_taken(
+                connection, LockName.PICKING, _PICK_LOCK_SECONDS
+            ):
+                return
+
+
+def _pick(
+    campaign: Campaign,
+    annotator: str | None,
+    n: int,
+    count: int,
+    *,
+    lock: str,
+    state: RoundState | None,
+) -> bool:
+    """Pick items and release the lock.
+
+    Args:
+        annotator: who gets items until n are open with them; None to make all of them ready.
+        n: how many items the annotator asked for.
+        count: how many items to pick. Those that the annotator does not get are made ready.
+        lock: the holder of the lock.
+        state: what the picks are based on, if it was loaded before.
+
+    Returns:
+        Whether there was an item left to pick.
+    """
+    from teeter.campaigns.asking.selection import choose_picks
+
+    # Selecting takes seconds, so it happens outside of a transaction, under the lock.
+    try:
+        state = state or campaign.load_state()
+        picks = choose_picks(state, RoundSettings.from_settings(campaign.settings), count)
+    except BaseException:
+        with campaign.database.writing() as connection:
+            campaign.repository.locks.release(connection, LockName.PICKING, lock)
+        raise
+
+    with campaign.database.writing() as connection:
+        campaign.repository.locks.release(connection, LockName.PICKING, lock)
+
+        missing = 0
+        if annotator is not None:
+            # Counted again: another process of the same annotator may have got items meanwhile.
+            open_picks = campaign.repository.picks.open_picks(connection, annotator, n)
+            missing = n - len(open_picks)
+
+        store_picks(campaign, connection, annotator, picks, missing=missing, version=state.version)
+
+    return any(pick.asked for pick in picks)
+
+
+def store_picks(
+    campaign: Campaign,
+    connection: Connection,
+    annotator: str | None,
+    picks: Sequence[Pick],
+    *,
+    missing: int,
+    version: int,
+) -> None:
+    """Open the first picks with an annotator, and make the others ready.
+
+    Args:
+        connection: a connection that may write.
+        annotator: who gets the first picks, if anyone does.
+        picks: the picks. Items that others took meanwhile are left out.
+        missing: how many of them the annotator gets.
+        version: the model that they were made with.
+    """
+    # Others may have taken or answered items while these were selected.
+    free = campaign.repository.picks.unassigned(connection, [pick for pick in picks if pick.asked])
+    shared = [pick.item for pick in free if campaign.is_shared(pick.item)]
+    campaign.repository.items.request_annotators(connection, shared, campaign.settings.people)
+
+    for_annotator = free[:missing]
+    ahead = free[missing:]
+    if campaign.repository.models.newest_version(connection) != version:
+        ahead = []  # a newer model picks better ones
+
+    # Control items that need no answer count as drawn together with the others.
+    if free:
+        not_asked = [pick for pick in picks if not pick.asked]
+        if annotator is None:
+            ahead += not_asked
+        else:
+            for_annotator += not_asked
+
+    origin = BatchOrigin(
+        campaign.settings.strategy,
+        campaign.settings.seed,
+        version,
+    )
+    if for_annotator:
+        campaign.repository.picks.add_batch(connection, annotator, for_annotator, origin)
+    if ahead:
+        campaign.repository.picks.add_batch(connection, None, ahead, origin)
+
+
+def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None) -> bool:
+    """Pick items until n are ready; see ``Campaign.pick_ahead``."""
+    with campaign.database.writing() as connection:
+        missing = n - campaign.repository.picks.count_ready(connection)
+        if missing <= 0:
+            return True
+
+        lock = campaign.repository.locks.acquire(connection, LockName.PICKING, _PICK_LOCK_SECONDS)
+
+    return lock is None or _pick(campaign, None, 0, missing, lock=lock, state=state)
+
+
+def ready_items_wanted(campaign: Campaign, batch: int) -> int:
+    """Return how many items should be ready; see ``Campaign.ready_items_wanted``."""
+    with campaign.database.reading() as connection:
+        active = campaign.repository.picks.count_active_annotators(connection)
+
+    if active < 2:
+        return 0
+    return min(2 * batch * active, MOST_READY)
+
+
+def keep_ready(campaign: Campaign, batch: int, *, state: RoundState | None) -> bool:
+    """Pick ahead before the items that are ready run out; see ``Campaign.keep_ready``."""
+    wanted = ready_items_wanted(campaign, batch)
+    with campaign.database.reading() as connection:
+        ready = campaign.repository.picks.count_ready(connection)
+
+    if ready >= wanted // 2:
+        return True
+    return pick_ahead(campaign, wanted, state=state)
