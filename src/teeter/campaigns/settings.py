@@ -1,25 +1,33 @@
-"""The settings of a campaign, and how its database stores them."""
+"""The settings of a campaign, how its database stores them, and changing them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import ClassifierKind, ConsensusMethod, ItemKind
+from teeter.campaigns.items.columns import require_columns
+from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import CampaignRepository, Database
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
 __all__ = [
+    "CHANGEABLE_SETTINGS",
     "IMPORTED",
     "ROW_ENCODER",
     "Settings",
     "change_consensus",
     "change_names",
+    "change_settings",
     "settings_from_json",
     "settings_to_dict",
 ]
@@ -37,6 +45,27 @@ _HEAD_OUTPUTS = {
     ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
 }
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
+
+CHANGEABLE_SETTINGS = (
+    "strategy",
+    "options",
+    "head",
+    "control",
+    "cost",
+    "budget",
+    "instructions",
+    "keys",
+    "lease",
+    "overlap",
+    "people",
+    "show",
+    "consensus",
+)
+"""Settings that can be changed at any time.
+
+The kind, the folder and whether they are rows belong to the items, the seed and the audit set to
+what was measured so far, and another encoder takes a new encoding of all items.
+"""
 
 
 @dataclass(frozen=True)
@@ -248,9 +277,8 @@ def change_consensus(
         UnknownNameError: If there is no such method.
     """
     changed = replace(settings, consensus=method)
-    _store_setting(
-        database, repository, "consensus", method, who=who, line=("consensus", {"way": method})
-    )
+    line = ("consensus", {"way": method})
+    _store_settings(database, repository, {"consensus": method}, who=who, line=line)
     return changed
 
 
@@ -269,23 +297,69 @@ def change_names(
     Returns:
         The new settings.
     """
-    _store_setting(database, repository, "names", use, who=who, line=("names", {"used": use}))
+    line = ("names", {"used": use})
+    _store_settings(database, repository, {"names": use}, who=who, line=line)
     return replace(settings, names=use)
 
 
-def _store_setting(
+def _store_settings(
     database: Database,
     repository: CampaignRepository,
-    name: str,
-    value: Any,
+    changes: Mapping[str, Any],
     *,
     who: str,
-    line: tuple[str, dict[str, Any]],
+    line: tuple[str, Mapping[str, Any]],
 ) -> None:
-    """Replace one setting, and append a line to the history."""
+    """Replace some settings, and append a line to the history."""
     with database.writing() as connection:
-        # Another process may have changed other settings, so only this one is replaced.
+        # Another process may have changed other settings, so only these are replaced.
         stored = json.loads(repository.campaign(connection).settings)
-        stored[name] = value
+        stored |= changes
         repository.write_settings(connection, json.dumps(stored))
         repository.history.append(connection, who, line[0], None, line[1])
+
+
+def change_settings(campaign: Campaign, changes: Mapping[str, Any], *, who: str = "me") -> Settings:
+    """Change settings of a campaign, all of them or none.
+
+    Args:
+        campaign: The campaign, whose ``settings`` are replaced.
+        changes: New values of some of ``CHANGEABLE_SETTINGS``.
+        who: The name for the history.
+
+    Returns:
+        The new settings.
+
+    Raises:
+        InputError: If a setting cannot be changed, or its value cannot be used.
+        UnknownNameError: If it names a strategy or a column that does not exist.
+    """
+    fixed = sorted(set(changes) - set(CHANGEABLE_SETTINGS))
+    if fixed:
+        raise InputError(
+            f"{fixed[0]!r} cannot be changed: choose from {', '.join(CHANGEABLE_SETTINGS)}."
+        )
+
+    for name, value in changes.items():
+        try:
+            replace(campaign.settings, **{name: value})
+        except TypeError:
+            raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
+    changed = replace(campaign.settings, **changes)
+    if {"strategy", "options", "head"} & set(changes):
+        changed.require_strategy()
+    if "keys" in changes:
+        shortcuts_by_class(campaign.classes, changed.keys)
+    if "show" in changes:
+        require_columns(changed.show, [column.name for column in campaign.columns])
+    if changed.budget is not None and changed.cost is None:
+        raise InputError("A budget needs the cost of a label.")
+
+    values = asdict(changed)
+    new_values = {name: values[name] for name in changes}
+    line = ("settings", new_values)
+    _store_settings(campaign.database, campaign.repository, new_values, who=who, line=line)
+
+    campaign.settings = changed
+    campaign.repository.scope.lease = timedelta(minutes=changed.lease)
+    return changed

@@ -13,12 +13,11 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from teeter.campaigns.change_settings import change_settings
 from teeter.campaigns.descriptions import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.enums import ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
-from teeter.campaigns.settings import Settings
+from teeter.campaigns.settings import Settings, change_settings
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
