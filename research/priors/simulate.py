@@ -25,7 +25,7 @@ from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
 from teeter.campaigns.asking.selection import choose_picks
-from teeter.campaigns.descriptions import class_texts
+from teeter.campaigns.classes import class_texts
 from teeter.campaigns.enums import PickArm
 from teeter.campaigns.learning.classifiers import ignore_few_labels_warning, linear_head
 from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, PseudoExamples

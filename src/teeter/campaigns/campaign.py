@@ -24,7 +24,12 @@ from teeter.campaigns.asking.assignment import (
     ready_items_wanted,
     store_picks,
 )
-from teeter.campaigns.descriptions import require_known_classes, validate_description
+from teeter.campaigns.classes import (
+    as_class_name,
+    require_known_classes,
+    validate_classes,
+    validate_description,
+)
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.formats import require_format, write_export
 from teeter.campaigns.export.rows import ImportedExportRows, export_rows
@@ -93,14 +98,7 @@ from teeter.campaigns.store import (
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
-from teeter.campaigns.store.location import (
-    as_class_name,
-    find_campaign,
-    is_url,
-    split_location,
-    validate_classes,
-    validate_name,
-)
+from teeter.campaigns.store.location import find_campaign, is_url, split_location, validate_name
 from teeter.campaigns.store.repository import add_campaign, list_campaigns
 from teeter.campaigns.store.scope import Clock, format_time, utc_now
 from teeter.campaigns.suggestions.language_model import (

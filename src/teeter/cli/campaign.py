@@ -1113,7 +1113,7 @@ def create_campaign(
         )
 
     from teeter.campaigns import Campaign
-    from teeter.campaigns.descriptions import require_known_classes
+    from teeter.campaigns.classes import require_known_classes
     from teeter.campaigns.items.read_items import read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
 
@@ -1244,11 +1244,7 @@ def _report_failed_links(fetcher: ImageFetcher) -> None:
 
 def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
     """Return the descriptions in a file, or those that stand beside the names of the classes."""
-    from teeter.campaigns.descriptions import (
-        is_class_file,
-        parse_description_table,
-        read_descriptions,
-    )
+    from teeter.campaigns.classes import is_class_file, parse_description_table, read_descriptions
 
     if describe is not None:
         return read_descriptions(describe)
@@ -1302,7 +1298,7 @@ def parse_classes(classes: str) -> list[str]:
     Raises:
         FileError: if it names a file that cannot be read.
     """
-    from teeter.campaigns.descriptions import is_class_file, read_class_file
+    from teeter.campaigns.classes import is_class_file, read_class_file
 
     if is_class_file(classes):
         return read_class_file(Path(classes))

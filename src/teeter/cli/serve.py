@@ -22,12 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.campaign import (
-    campaign_location,
-    create_campaign,
-    open_campaign,
-    parse_classes,
-)
+from teeter.cli.campaign import campaign_location, create_campaign, open_campaign, parse_classes
 from teeter.cli.options import DescribeOption, NamesOption
 from teeter.cli.output import echo_wrapped, list_some, pluralize, progress, spinner
 from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
@@ -589,7 +584,7 @@ def _report_other_settings(
     campaign: Campaign, file: str, *, encoder: str, describe: Path | None, names: bool
 ) -> None:
     """Say which options would have created another campaign than the one that exists."""
-    from teeter.campaigns.descriptions import read_descriptions
+    from teeter.campaigns.classes import read_descriptions
 
     with campaign.database.reading() as connection:
         encoding = campaign.repository.encodings.current(connection)

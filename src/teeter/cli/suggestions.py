@@ -95,7 +95,7 @@ def describe(
       teeter campaign describe messages.teeter classes.toml
       teeter campaign describe messages.teeter
     """
-    from teeter.campaigns.descriptions import read_descriptions
+    from teeter.campaigns.classes import read_descriptions
     from teeter.campaigns.learning.prior import explain_names
 
     with open_campaign(file) as opened:

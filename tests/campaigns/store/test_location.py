@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow
 import pytest
 
-from teeter.campaigns.store.location import is_url, split_location, validate_classes, validate_name
+from teeter.campaigns.store.location import is_url, split_location, validate_name
 from teeter.errors import InputError
 
 
@@ -41,17 +40,6 @@ def test_a_path_is_never_a_url() -> None:
     assert not is_url(Path("a://b"))
 
 
-def test_names_are_stripped_and_checked() -> None:
-    assert validate_classes([" a ", "b"]) == ["a", "b"]
-    assert validate_classes([0, True, 1.5]) == ["0", "True", "1.5"]
-    with pytest.raises(InputError, match="give two or more different names"):
-        validate_classes(["a", "a "])
-    for first, second in [("Spam", "spam"), ("not  spam", "Not spam"), ("GROSS", "groß")]:
-        with pytest.raises(InputError, match=f"'{first}' and '{second}' differ only in case or sp"):
-            validate_classes([first, "ham", second])
-    with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
-        validate_classes("a,b")
-    with pytest.raises(InputError, match="The classes are a Table: give a list of names"):
-        validate_classes(pyarrow.table({"spam": [1], "ham": [0]}))
+def test_a_campaign_needs_a_name() -> None:
     with pytest.raises(InputError, match="A campaign needs a name"):
         validate_name("  ")

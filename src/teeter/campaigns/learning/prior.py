@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.descriptions import class_texts
+from teeter.campaigns.classes import class_texts
 from teeter.campaigns.enums import ClassifierKind, ItemKind
 from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from teeter.base.model_servers import make_opener, read_key
-from teeter.campaigns.descriptions import readable_name
+from teeter.campaigns.classes import readable_name
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.scope import utc_now
 from teeter.errors import InputError, ServerError, ServerUnavailableError

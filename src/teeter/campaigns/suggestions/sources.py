@@ -22,6 +22,7 @@ import numpy as np
 
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
+from teeter.campaigns.classes import as_class_name
 from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
@@ -38,7 +39,6 @@ from teeter.campaigns.store import (
     SourceKind,
     Suggestion,
 )
-from teeter.campaigns.store.location import as_class_name
 from teeter.data.file_checks import require_file
 from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
 from teeter.data.table_files import TABLE_SUFFIXES, is_missing, read_table

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from teeter.campaigns.descriptions import MAX_DESCRIPTION, MAX_EXAMPLES
+from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.enums import ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS

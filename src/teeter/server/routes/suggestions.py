@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response
 
-from teeter.campaigns.descriptions import validate_description
+from teeter.campaigns.classes import validate_description
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, ServerError

@@ -1,4 +1,4 @@
-"""Descriptions of classes are read from files, and names that mean nothing are found."""
+"""Names of classes are checked, and descriptions are read from files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.descriptions import (
+from teeter.campaigns.classes import (
     class_texts,
     is_meaningful,
     read_descriptions,
     readable_name,
+    validate_classes,
     validate_description,
 )
 from teeter.campaigns.learning.prior import explain_names
@@ -175,3 +177,17 @@ def test_a_sentence_says_whether_names_are_used(tmp_path: Path) -> None:
     assert "--no-names" in explain(["spam", "ham"], names=False)
     assert "images and words" in explain(["cat", "dog"], kind="image")
     assert "the head mlp" in explain(["spam", "ham"], head="mlp")
+
+
+def test_names_are_stripped_and_checked() -> None:
+    assert validate_classes([" a ", "b"]) == ["a", "b"]
+    assert validate_classes([0, True, 1.5]) == ["0", "True", "1.5"]
+    with pytest.raises(InputError, match="give two or more different names"):
+        validate_classes(["a", "a "])
+    for first, second in [("Spam", "spam"), ("not  spam", "Not spam"), ("GROSS", "groß")]:
+        with pytest.raises(InputError, match=f"'{first}' and '{second}' differ only in case or sp"):
+            validate_classes([first, "ham", second])
+    with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
+        validate_classes("a,b")
+    with pytest.raises(InputError, match="The classes are a Table: give a list of names"):
+        validate_classes(pyarrow.table({"spam": [1], "ham": [0]}))

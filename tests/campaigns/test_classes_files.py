@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns.descriptions import read_class_file
+from teeter.campaigns.classes import read_class_file
 from teeter.errors import FileError
 
 

@@ -1,4 +1,4 @@
-"""Read the names of classes from a file: one per line, or a column of a CSV file."""
+"""The names and descriptions of classes: what they may be, and reading them from files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.items.item import require_valid_unicode
+from teeter.campaigns.items.item import require_printable, require_valid_unicode
 from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.store.queries.classes import require_distinct_names
 from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError, InputError, UnknownNameError
 
 __all__ = [
     "CLASS_FILE_SUFFIXES",
+    "as_class_name",
     "class_texts",
     "is_class_file",
     "is_meaningful",
@@ -27,9 +31,9 @@ __all__ = [
     "read_descriptions",
     "readable_name",
     "require_known_classes",
+    "validate_classes",
     "validate_description",
 ]
-
 
 CLASS_FILE_SUFFIXES = (".txt", ".csv", ".tsv")
 """The suffixes of files that ``read_class_file`` reads."""
@@ -52,8 +56,8 @@ def read_class_file(path: Path) -> list[str]:
     """Return the class names in a file, in their order.
 
     A .txt file has one name per line. So may a .csv or .tsv file. If its first line names a column
-    ``name``, ``class`` or ``label``, the names are in that column. ``descriptions`` reads other
-    columns, such as a description. Blank lines are skipped.
+    ``name``, ``class`` or ``label``, the names are in that column. ``read_descriptions`` reads the
+    other columns. Blank lines are skipped.
 
     Raises:
         FileError: If there is no such file, if it cannot be read, or if it has several columns and
@@ -329,3 +333,53 @@ def require_known_classes(
                 f"There is a description of {name!r}, which is not a class. "
                 f"{did_you_mean(name, classes)}"
             )
+
+
+def as_class_name(value: Any) -> str:
+    """Return the name of a class as text. Classes may be given as numbers or booleans.
+
+    Raises:
+        InputError: If it is something else.
+
+    Example:
+        >>> as_class_name(3), as_class_name(True), as_class_name("spam")
+        ('3', 'True', 'spam')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | np.bool_ | np.number):
+        return str(value)
+    raise InputError(
+        f"{value!r} cannot be the name of a class: give a string or a number, not a "
+        f"{type(value).__name__}."
+    )
+
+
+def validate_classes(classes: Sequence[Any]) -> list[str]:
+    """Return the names of classes as they are stored: as texts, without blanks around them.
+
+    Raises:
+        InputError: If there are fewer than two, if two are the same but for case and spaces, or if
+            one is blank or cannot be shown.
+
+    Example:
+        >>> validate_classes([0, 1])
+        ['0', '1']
+    """
+    # A text is a sequence too, and each of its letters would become a class.
+    if isinstance(classes, str):
+        raise InputError(f"The classes are the string {classes!r}: give a list of names.")
+    # A data frame would give the names of its columns.
+    if hasattr(classes, "columns"):
+        raise InputError(f"The classes are a {type(classes).__name__}: give a list of names.")
+
+    names = [as_class_name(name).strip() for name in classes]
+    has_blank = "" in names
+    has_duplicate = len(set(names)) < len(names)
+    if len(names) < 2 or has_blank or has_duplicate:
+        raise InputError(f"The classes are {names}: give two or more different names.")
+    require_distinct_names(names)
+
+    for name in names:
+        require_printable(name, "class")
+    return names
