@@ -45,7 +45,12 @@ from teeter.campaigns.finish.look import FinishReport
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
-from teeter.campaigns.items.columns import TableColumn, json_value
+from teeter.campaigns.items.columns import (
+    TableColumn,
+    json_value,
+    read_shown_columns,
+    require_shown_columns,
+)
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.item import (
     parse_items,
@@ -53,7 +58,6 @@ from teeter.campaigns.items.item import (
     require_printable,
     require_valid_unicode,
 )
-from teeter.campaigns.items.shown_columns import read_shown_columns, require_shown_columns
 from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
     ProgressReport,

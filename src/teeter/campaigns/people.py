@@ -1,10 +1,21 @@
-"""The people of a campaign: roles, permissions and tokens, of which only hashes are stored."""
+"""The people of a campaign: roles, permissions and tokens, of which only hashes are stored.
+
+``note_session`` notices that two people answer under one name, as happens if neither of them sets
+a name. The default name is ``me``. If two people use it, their answers cannot be told apart: the
+second answer to an item replaces the first, and undo takes back the last answer of either. The
+start of a session is therefore noted in the history, at most once an hour. Terminals are compared
+with terminals and browsers with browsers, because people who label alone use both.
+"""
 
 from __future__ import annotations
 
+import getpass
 import hashlib
+import platform
 import secrets
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import Permission, Role
@@ -12,22 +23,23 @@ from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import CampaignRepository, Connection, Database
 from teeter.campaigns.store.queries.people import StoredPerson
-from teeter.errors import (
-    InputError,
-    PermissionDeniedError,
-    UnknownAnnotatorError,
-    UnknownNameError,
-)
+from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorError, UnknownNameError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
 
 __all__ = [
     "PERMISSIONS",
     "ROLES",
     "People",
     "Person",
+    "SessionKind",
     "hash_token",
+    "note_session",
     "require_name",
     "require_permission",
     "role_allows",
+    "terminal_identity",
 ]
 
 _REVIEWER_PERMISSIONS = frozenset(
@@ -43,6 +55,12 @@ PERMISSIONS: dict[Role, frozenset[Permission]] = {
 
 ROLES = tuple(Role)
 """All roles, the one with the fewest permissions first."""
+
+_SECONDS_COMPARED = 3600
+"""How long ago another session under the same name may have begun."""
+
+_SESSION = "session"
+"""The line of the history that notes a session."""
 
 
 @dataclass(frozen=True)
@@ -309,3 +327,50 @@ def hash_token(token: str) -> str:
     """Return the hash of a token, as it is stored."""
     # A token has 256 random bits, so a fast hash without a salt is safe.
     return hashlib.sha256(token.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+class SessionKind(StrEnum):
+    """Where an annotator labels."""
+
+    TERMINAL = "terminal"
+    BROWSER = "browser"
+
+
+def note_session(campaign: Campaign, annotator: str, kind: SessionKind, identity: str) -> bool:
+    """Note a session of an annotator, and return whether the name is used in another one, too.
+
+    Args:
+        campaign: the campaign.
+        annotator: the name of the annotator.
+        kind: where they label.
+        identity: what tells sessions of this kind apart. Only a hash of it is stored.
+
+    Returns:
+        Whether another session of this kind used the name within the last hour.
+    """
+    history = campaign.repository.history
+    session = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
+    since = campaign.repository.scope.time_after(-_SECONDS_COMPARED)
+
+    # Read first: a session that is known already need not wait for other writers.
+    with campaign.database.reading() as connection:
+        events = history.lines(connection, _SESSION, since=since)
+
+    sessions = {
+        event["session"] for event in events if event["who"] == annotator and event["kind"] == kind
+    }
+    if session not in sessions:
+        with campaign.database.writing() as connection:
+            detail = {"kind": kind, "session": session}
+            history.append(connection, annotator, _SESSION, None, detail)
+
+    return bool(sessions - {session})
+
+
+def terminal_identity() -> str:
+    """Return the user and the machine of a terminal."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        user = ""
+    return f"{user}@{platform.node()}"

@@ -1014,7 +1014,7 @@ def _warn_of_shared_name(opened: Campaign, annotator: str) -> None:
     if annotator != DEFAULT_ANNOTATOR:
         return
 
-    from teeter.campaigns.shared_names import SessionKind, note_session, terminal_identity
+    from teeter.campaigns.people import SessionKind, note_session, terminal_identity
 
     if note_session(opened, annotator, SessionKind.TERMINAL, terminal_identity()):
         echo_wrapped(

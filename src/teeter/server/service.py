@@ -21,8 +21,7 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import AnswerKind, ConsensusMethod, ItemKind
 from teeter.campaigns.finish.finishing import look
 from teeter.campaigns.finish.look import FinishReport
-from teeter.campaigns.items.columns import replace_surrogates
-from teeter.campaigns.items.shown_columns import read_shown_columns
+from teeter.campaigns.items.columns import read_shown_columns, replace_surrogates
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name
 from teeter.campaigns.review.agreement import Agreement, measure_agreement

@@ -26,7 +26,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -34,9 +34,14 @@ from teeter.base.registry import did_you_mean
 from teeter.data.spreadsheet_cells import is_number
 from teeter.errors import InputError, UnknownNameError
 
+if TYPE_CHECKING:
+    from teeter.campaigns.items.item import Item
+    from teeter.campaigns.store import CampaignRepository, Connection
+
 __all__ = [
     "ABSENT",
     "MAX_DEPTH",
+    "MAX_SHOWN_CELL",
     "ColumnFilter",
     "ColumnType",
     "ImportedTable",
@@ -52,12 +57,17 @@ __all__ = [
     "merge_columns",
     "normalize_cell",
     "parse_column_filter",
+    "read_shown_columns",
     "replace_cells",
     "replace_surrogates",
     "require_columns",
+    "require_shown_columns",
     "rows_from_mappings",
     "typed_value",
 ]
+
+MAX_SHOWN_CELL = 4_000
+"""Characters of a cell that are shown. Long texts belong into the text of the item."""
 
 
 class _Absence(Enum):
@@ -79,13 +89,17 @@ MAX_DEPTH = 100
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 """An integer. Longer ones, and those with a zero or plus before them, are names made of digits."""
+
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 )
+
 _BOOLEANS = {"true": True, "false": False}
 
 _INT64 = range(-(2**63), 2**63)
+
 _EXACT_FLOATS = range(-(2**53), 2**53 + 1)
 """The integers that are all floats, too."""
 
@@ -187,9 +201,6 @@ def require_columns(names: Iterable[str], columns: Iterable[str]) -> None:
         if name not in column_names:
             hint = did_you_mean(name, column_names)
             raise UnknownNameError(f"No column is called {name!r}. {hint}")
-
-
-# Storing cells
 
 
 def encode_cells(cells: Sequence[Any]) -> str:
@@ -435,9 +446,6 @@ def _fits_column(value: Any, value_type: ColumnType | None, column_type: ColumnT
     return False
 
 
-# Types
-
-
 def csv_column_type(cells: Iterable[str]) -> ColumnType:
     """Return what the cells of a CSV column stand for. Empty cells are missing values.
 
@@ -507,9 +515,6 @@ def merge_columns(tables: Sequence[ImportedTable]) -> list[TableColumn]:
             types.setdefault(column.name, []).append(column.type)
 
     return [TableColumn(name, _common_type(column_types)) for name, column_types in types.items()]
-
-
-# Reading cells
 
 
 def typed_value(cell: Any, column_type: ColumnType) -> Any:
@@ -601,3 +606,50 @@ def format_cell(cell: Any) -> str:
         return ""
 
     return json.dumps(cell, ensure_ascii=False)
+
+
+def require_shown_columns(names: Sequence[str], items: Iterable[Item]) -> None:
+    """Raise UnknownNameError if a column to show is none of the items' columns."""
+    if not names:
+        return
+
+    columns: dict[str, None] = {}
+    tables = {id(item.row.table): item.row.table for item in items if item.row is not None}
+    for table in tables.values():
+        columns |= dict.fromkeys(table.names)
+    require_columns(names, columns)
+
+
+def read_shown_columns(
+    repository: CampaignRepository,
+    connection: Connection,
+    names: Sequence[str],
+    row_ids: Sequence[int],
+) -> dict[int, dict[str, str]]:
+    """Return what annotators see of the columns of items.
+
+    Args:
+        repository: The campaign's rows.
+        connection: An open connection.
+        names: The columns to show, in their order.
+        row_ids: The row ids of the items.
+
+    Returns:
+        For each item with columns, by its row id, the cells that are not empty, as texts.
+    """
+    if not names:
+        return {}
+
+    shown = {}
+    for row_id, row in repository.tables.for_items(connection, row_ids).items():
+        values = row.values()
+        cells = {name: format_cell(values.get(name)) for name in names}
+        shown[row_id] = {name: _shorten(cell) for name, cell in cells.items() if cell.strip()}
+    return shown
+
+
+def _shorten(cell: str) -> str:
+    cell = replace_surrogates(cell)
+    if len(cell) <= MAX_SHOWN_CELL:
+        return cell
+    return f"{cell[:MAX_SHOWN_CELL]}… ({len(cell):,} characters)"

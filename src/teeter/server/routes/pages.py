@@ -16,7 +16,7 @@ from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.export.formats import FORMATS, require_format
 from teeter.campaigns.finish.look import CoveragePoint, FinishReport
 from teeter.campaigns.items.columns import ColumnFilter, format_cell
-from teeter.campaigns.shared_names import SessionKind, note_session
+from teeter.campaigns.people import SessionKind, note_session
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.campaigns.store import Answer, ItemFilter, ItemQuery
 from teeter.encoders import (

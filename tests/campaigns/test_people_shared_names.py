@@ -8,8 +8,8 @@ import pytest
 
 from campaigns.fake_clock import FakeClock
 from cli.commands import invoke_campaign
-from teeter.campaigns import Campaign, Settings, shared_names
-from teeter.campaigns.shared_names import SessionKind, note_session
+from teeter.campaigns import Campaign, Settings, people
+from teeter.campaigns.people import SessionKind, note_session
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_second_terminal_is_warned_and_shown_how_to_set_a_name(
     for _ in range(2):
         assert warning not in invoke_campaign("label", path, typed="").stdout
 
-    monkeypatch.setattr(shared_names, "terminal_identity", lambda: "bob@other")
+    monkeypatch.setattr(people, "terminal_identity", lambda: "bob@other")
     printed = " ".join(invoke_campaign("label", path, typed="").stdout.split())
     assert f"{warning} If that was not you, stop and give your own name with --as NAME" in printed
     assert warning not in invoke_campaign("label", path, "--as", "bob", typed="").stdout
