@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.integrations.label_studio.config import build_label_config, chosen_class
+from teeter.campaigns.integrations.label_studio.payloads import build_label_config, chosen_class
 from teeter.campaigns.items.read_items import read_items
 from teeter.errors import InputError, MissingExtraError
 

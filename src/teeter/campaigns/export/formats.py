@@ -341,8 +341,12 @@ def write_label_studio(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     as ``text``, is called ``text_imported``, unless it is the text that annotators see.
     """
     # Imported here: the package talks to servers, and its modules import campaigns.
-    from teeter.campaigns.integrations.label_studio.config import CHOICES_TAG, OBJECT_TAG
-    from teeter.campaigns.integrations.label_studio.payloads import ITEM_FIELD, MODEL_VERSION
+    from teeter.campaigns.integrations.label_studio.payloads import (
+        CHOICES_TAG,
+        ITEM_FIELD,
+        MODEL_VERSION,
+        OBJECT_TAG,
+    )
 
     def choose(label: str) -> list[dict[str, Any]]:
         value = {"choices": [label]}

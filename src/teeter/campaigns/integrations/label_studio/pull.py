@@ -13,8 +13,11 @@ from typing import NamedTuple
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.integrations.label_studio.config import chosen_class
-from teeter.campaigns.integrations.label_studio.payloads import Annotation, LabelStudioTask
+from teeter.campaigns.integrations.label_studio.payloads import (
+    Annotation,
+    LabelStudioTask,
+    chosen_class,
+)
 from teeter.campaigns.people import require_name
 from teeter.campaigns.store import Answer, Connection, ImportedAnnotation, ProjectLink
 from teeter.campaigns.store.scope import format_time
@@ -116,7 +119,9 @@ def import_annotations(
     summary = PullSummary()
 
     with campaign.database.writing() as connection:
-        own_tasks = _own_tasks(campaign, connection, tasks)
+        item_ids = {task.item_id for task in tasks if task.item_id is not None}
+        items = repository.items.by_id(connection, sorted(item_ids))
+        own_tasks = [task for task in tasks if task.item_id in items]
         summary.foreign_tasks = len(tasks) - len(own_tasks)
 
         imported = repository.label_studio.imported_annotations(connection, link)
@@ -125,13 +130,20 @@ def import_annotations(
         names |= repository.classes.former_names(connection)
         past_names = repository.classes.past_names(connection)
 
-        for task, annotation in _in_order_of_change(own_tasks):
+        # If an annotator labelled an item twice, the later answer is the valid one.
+        annotations = [(task, entry) for task in own_tasks for entry in task.annotations]
+        annotations.sort(key=lambda pair: (pair[1].changed_at, pair[1].id))
+
+        for task, annotation in annotations:
             choice = _read_choice(annotation, names, summary)
             previous = imported.get(annotation.id)
-            if choice is None or _is_unchanged(previous, choice):
+            if choice is None:
                 continue
-            if previous is not None and _names_another_class(previous, annotation, past_names):
-                continue
+            if previous is not None:
+                # An annotation that was deleted and restored is imported again.
+                is_unchanged = (previous.kind, previous.label) == choice and not previous.gone
+                if is_unchanged or _names_another_class(previous, annotation, past_names):
+                    continue
 
             annotator = _annotator_name(annotation, emails)
             # A campaign without a list of members is open to everybody.
@@ -168,26 +180,6 @@ def import_annotations(
     return summary
 
 
-def _own_tasks(
-    campaign: Campaign, connection: Connection, tasks: Sequence[LabelStudioTask]
-) -> list[LabelStudioTask]:
-    """Return the tasks whose item is in the campaign."""
-    item_ids = {task.item_id for task in tasks if task.item_id is not None}
-    items = campaign.repository.items.by_id(connection, sorted(item_ids))
-    return [task for task in tasks if task.item_id in items]
-
-
-def _in_order_of_change(
-    tasks: Sequence[LabelStudioTask],
-) -> list[tuple[LabelStudioTask, Annotation]]:
-    """Return all annotations with their tasks, oldest change first.
-
-    The order matters if an annotator labelled an item twice: the later answer is the valid one.
-    """
-    pairs = [(task, annotation) for task in tasks for annotation in task.annotations]
-    return sorted(pairs, key=lambda pair: (pair[1].changed_at, pair[1].id))
-
-
 def _read_choice(
     annotation: Annotation, names: Mapping[str, str], summary: PullSummary
 ) -> _Choice | None:
@@ -211,13 +203,6 @@ def _read_choice(
     else:
         summary.unknown_labels[label] += 1
     return None
-
-
-def _is_unchanged(previous: ImportedAnnotation | None, choice: _Choice) -> bool:
-    # An annotation that was deleted and restored is imported again.
-    if previous is None or previous.gone:
-        return False
-    return (previous.kind, previous.label) == choice
 
 
 def _names_another_class(

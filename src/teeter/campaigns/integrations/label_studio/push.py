@@ -254,17 +254,13 @@ class TaskPusher:
                 if task.overlap > 1:
                     self.client.update_task(task_id, overlap=task.overlap)
 
-        if new_tasks:
-            self._require_sorting_by_score(project_id)
+        # Label Studio sorts by the scores of this version, which people may have changed there.
+        if new_tasks and self.client.get_project(project_id).model_version != MODEL_VERSION:
+            self.client.update_project(project_id, model_version=MODEL_VERSION)
         if any(task.suggestion is not None for task in new_tasks):
             # A project hides predictions unless suggestions were asked for.
             self.client.update_project(project_id, show_collab_predictions=True)
         return len(new_tasks)
-
-    def _require_sorting_by_score(self, project_id: int) -> None:
-        """Set the project's model version back, in case it was changed in Label Studio."""
-        if self.client.get_project(project_id).model_version != MODEL_VERSION:
-            self.client.update_project(project_id, model_version=MODEL_VERSION)
 
     def _build_tasks(self, project_id: int, scored_picks: Sequence[ScoredPick]) -> list[NewTask]:
         item_ids = [scored.pick.item for scored in scored_picks]
@@ -334,7 +330,11 @@ class TaskPusher:
         stored = {item_id: str(item.content) for item_id, item in items.items()}
 
         if self.campaign.settings.kind == ItemKind.IMAGE:
-            urls = self._image_urls(project_id, stored)
+            if self.image_prefix is not None:
+                urls = image_urls(self.image_prefix, stored)
+            else:
+                folder = self.campaign.image_folder
+                urls = upload_images(self.client, project_id, folder, stored)
             return {item_id: {"image": url} for item_id, url in urls.items()}
 
         # Old campaigns may hold a NUL, which campaigns refuse today. PostgreSQL, which Label Studio
@@ -355,13 +355,6 @@ class TaskPusher:
         return {
             item_id: {"text": format_features(item_id, features[item_id])} for item_id in item_ids
         }
-
-    def _image_urls(self, project_id: int, paths: Mapping[str, str]) -> dict[str, str]:
-        """Return where Label Studio finds images, by item id; upload them if necessary."""
-        if self.image_prefix is not None:
-            return image_urls(self.image_prefix, paths)
-
-        return upload_images(self.client, project_id, self.campaign.image_folder, paths)
 
 
 def _is_waiting(task: LabelStudioTask, imported: Mapping[int, ImportedAnnotation]) -> bool:

@@ -21,13 +21,14 @@ from teeter.campaigns.integrations.label_studio.client import (
     NotFoundError,
     ProjectTasks,
 )
-from teeter.campaigns.integrations.label_studio.config import (
+from teeter.campaigns.integrations.label_studio.payloads import (
+    NewProject,
+    Project,
     add_missing_classes,
     build_label_config,
     format_instructions,
     format_title,
 )
-from teeter.campaigns.integrations.label_studio.payloads import NewProject, Project
 from teeter.campaigns.integrations.label_studio.pull import (
     LABEL_STUDIO_ANNOTATOR,
     PullSummary,
@@ -337,7 +338,8 @@ class LabelStudio:
 
         project = self._open_project()
         tasks = self._read_tasks(project)
-        pulled = self._pull_annotations(project, tasks)
+        emails = {user.id: user.email or "" for user in self.client.list_users()}
+        pulled = import_annotations(self.campaign, project.link, tasks.by_id.values(), emails)
 
         # After the pull, because the new answers decide whether and what to pick.
         model_version = None
@@ -362,7 +364,9 @@ class LabelStudio:
             project = _OpenProject(link, link.project_id, was_created=False)
 
         content = self._get_own_project(project)
-        self._add_missing_classes(content)
+        label_config = add_missing_classes(content.label_config, self.campaign.classes)
+        if label_config is not None:
+            self.client.update_project(content.id, label_config=label_config)
 
         if project.link.url == self.client.url:
             return project
@@ -425,11 +429,6 @@ class LabelStudio:
             )
         return content
 
-    def _add_missing_classes(self, project: Project) -> None:
-        label_config = add_missing_classes(project.label_config, self.campaign.classes)
-        if label_config is not None:
-            self.client.update_project(project.id, label_config=label_config)
-
     # Annotations in
 
     def _read_tasks(self, project: _OpenProject) -> ProjectTasks:
@@ -443,10 +442,6 @@ class LabelStudio:
         self._tasks.refresh(full=self._reads % FULL_READ_INTERVAL == 0)
         self._reads += 1
         return self._tasks
-
-    def _pull_annotations(self, project: _OpenProject, tasks: ProjectTasks) -> PullSummary:
-        emails = {user.id: user.email or "" for user in self.client.list_users()}
-        return import_annotations(self.campaign, project.link, tasks.by_id.values(), emails)
 
     # Tasks out
 

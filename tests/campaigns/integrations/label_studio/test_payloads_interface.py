@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from campaigns.label_studio_backends import result_with
-from teeter.campaigns.integrations.label_studio.config import (
+from teeter.campaigns.integrations.label_studio.payloads import (
     add_missing_classes,
     build_label_config,
     chosen_class,
