@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.version import __version__, commit
-from teeter.campaigns.finish.look import estimate_class_shares
+from teeter.campaigns.finish.estimates import estimate_class_shares
 from teeter.campaigns.finish.promise import (
     FrozenSet,
     Outcomes,

@@ -33,16 +33,15 @@ from teeter.campaigns.classes import (
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.formats import require_format, write_export
 from teeter.campaigns.export.rows import ImportedExportRows, export_rows
-from teeter.campaigns.finish.finishing import (
-    certified_labels,
-    certify_finish,
+from teeter.campaigns.finish.certificate import certified_labels, certify_finish
+from teeter.campaigns.finish.promise import PromiseTerms
+from teeter.campaigns.finish.report import (
+    FinishReport,
     choose_terms,
     look,
     request_draws,
     start_finish,
 )
-from teeter.campaigns.finish.look import FinishReport
-from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
 from teeter.campaigns.items.columns import (

@@ -23,7 +23,7 @@ from teeter.cli.output import (
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.finish.look import FinishReport
+    from teeter.campaigns.finish.report import FinishReport
 
 __all__ = ["finish"]
 

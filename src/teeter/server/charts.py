@@ -11,8 +11,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, Template
 from markupsafe import Markup
 
-from teeter.campaigns.finish.calibration import ReliabilityBin
-from teeter.campaigns.finish.look import CoveragePoint
+from teeter.campaigns.finish.estimates import ReliabilityBin
+from teeter.campaigns.finish.report import CoveragePoint
 
 __all__ = [
     "AccuracyPoint",

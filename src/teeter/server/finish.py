@@ -6,13 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from teeter.campaigns.finish.finishing import (
-    newest_certificate,
-    request_draws,
-    start_finish,
-)
-from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.finish.certificate import newest_certificate
 from teeter.campaigns.finish.promise import MIN_ERROR, PromiseTerms
+from teeter.campaigns.finish.report import FinishReport, request_draws, start_finish
 from teeter.campaigns.store import StoredCertificate
 from teeter.errors import InputError, UnknownResourceError
 from teeter.server.service import CampaignService

@@ -19,8 +19,7 @@ from safetensors.numpy import load
 from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import AnswerKind, ConsensusMethod, ItemKind
-from teeter.campaigns.finish.finishing import look
-from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.finish.report import FinishReport, look
 from teeter.campaigns.items.columns import read_shown_columns, replace_surrogates
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name

@@ -21,7 +21,7 @@ from teeter.campaigns.store import CampaignRepository, Connection, StoredItem
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 
 if TYPE_CHECKING:
-    from teeter.campaigns.finish.finishing import CertifiedLabel
+    from teeter.campaigns.finish.certificate import CertifiedLabel
 
 __all__ = [
     "ID_COLUMN",

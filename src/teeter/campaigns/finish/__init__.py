@@ -1,5 +1,5 @@
 """Let a campaign's model label the rest of the items, and promise how many labels are wrong.
 
-``promise`` explains the method and ``freezing`` says which items count. ``bounds``, ``promise``,
-``plan``, ``class_shares`` and ``calibration`` are statistics without a database.
+``promise`` explains the method and ``frozen_model`` says which items count. ``bounds``, ``promise``
+and ``estimates`` are statistics without a database.
 """

@@ -1,7 +1,8 @@
 """Certificates: a promise written down, with everything that is needed to judge it.
 
 A certificate is a JSON object. Its id is a checksum of it, so that a certificate that was changed
-does not fit its id. ``certificate_page`` shows it as one page that needs nothing else.
+does not fit its id. ``certificate_page`` shows it as one page that needs nothing else, and
+``certified_labels`` are what the model labels under it.
 """
 
 from __future__ import annotations
@@ -9,15 +10,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 from teeter.base.version import __version__
-from teeter.campaigns.finish.look import FinishReport
+from teeter.campaigns.finish.frozen_model import load_finish
+from teeter.campaigns.finish.promise import StepResult
+from teeter.campaigns.finish.report import (
+    FinishReport,
+    ItemAnswers,
+    judge_groups,
+    look,
+    percent,
+    wrong_share,
+)
+from teeter.campaigns.review.consensus import CampaignSnapshot
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import CampaignRepository, Connection, StoredCertificate
 from teeter.errors import InputError
 
-__all__ = ["certificate_id", "certificate_page", "make_certificate"]
+__all__ = [
+    "CertifiedLabel",
+    "certificate_id",
+    "certificate_page",
+    "certified_labels",
+    "certify_finish",
+    "make_certificate",
+]
 
 METHOD = (
     "A model was frozen, and items were drawn at random, without replacement, from those that no "
@@ -214,3 +234,160 @@ th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px soli
 thead th { font-size: .85rem; opacity: .75; overflow-wrap: normal; }
 .scroll { overflow-x: auto; }
 """
+
+
+@dataclass(frozen=True)
+class CertifiedLabel:
+    """The label that a certified model gives an item."""
+
+    label: str
+    confidence: float
+    """The calibrated probability of the label."""
+    certificate: str
+    """The certificate's id."""
+
+
+def certify_finish(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    *,
+    campaign: str,
+    who: str,
+) -> StoredCertificate:
+    """Write down what is promised now.
+
+    Raises:
+        InputError: no promise was started, or it does not hold for any item yet.
+    """
+    stored = repository.finishes.newest(connection)
+    if stored is None:
+        raise InputError("No promise has been started yet: start one first.")
+
+    report = look(repository, connection, settings)
+    # A second certificate of the same facts would only differ in its date.
+    newest = newest_certificate(repository, connection)
+    if newest is not None and _says_the_same(newest.content, report):
+        return newest
+
+    classes = repository.classes.names(connection)
+    issued = repository.scope.now()
+    content = make_certificate(report, campaign=campaign, issued=issued, classes=classes)
+    return repository.finishes.add_certificate(connection, stored, content, who)
+
+
+def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
+    """Return whether a certificate is still about the same draws and items."""
+    now = (report.attempt, report.draws, report.wrong, report.left, report.covered)
+    then = (
+        content["attempt"],
+        content["draws"],
+        content["wrong_draws"],
+        content["items_left"],
+        content["items_labelled_by_model"],
+    )
+    return now == then
+
+
+def newest_certificate(
+    repository: CampaignRepository, connection: Connection
+) -> StoredCertificate | None:
+    """Return the newest certificate of the newest promise, or None."""
+    # A new attempt replaces the model, and the labels of the old one with it.
+    certificates = repository.finishes.certificates(connection)
+    attempt = repository.finishes.count(connection)
+    if not certificates or certificates[-1].finish != attempt:
+        return None
+    return certificates[-1]
+
+
+def certified_labels(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    snapshot: CampaignSnapshot,
+) -> tuple[dict[str, CertifiedLabel], str | None]:
+    """Return the labels that the model gives under the newest certificate, by item id.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        settings: the campaign's settings.
+        snapshot: the current answers. Items that people labelled are left out.
+
+    Returns:
+        The labels, and a sentence about them: how many are wrong at most, or why there are none
+        because later labels refute the certificate or labels that it rests on were corrected. None
+        without a certificate, or if people labelled everything.
+    """
+    certificate = newest_certificate(repository, connection)
+    stored = repository.finishes.newest(connection)
+    if certificate is None or stored is None:
+        return {}, None
+
+    classes = repository.classes.names(connection)
+    finish = load_finish(stored, classes)
+    answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
+    results_now = {
+        (group.label, result.step.threshold): result
+        for group, results in zip(
+            finish.groups, judge_groups(finish, answers, classes), strict=True
+        )
+        for result in results
+    }
+
+    labels: dict[str, CertifiedLabel] = {}
+    counted = limit = 0
+    for promise in certificate.content["promises"]:
+        # The step itself must hold: a larger one may have all its wrong labels in this one.
+        group_label = _current_name(promise["label"], certificate, classes)
+        result = results_now[group_label, promise["threshold"]]
+        if not result.holds:
+            return {}, _explain_end(certificate, result)
+        if result.remaining:
+            counted += result.counted
+            limit += result.counted_limit
+
+        group = next(group for group in finish.groups if group.label == group_label)
+        for row in finish.rows_of(group, classes).tolist():
+            confidence = float(finish.frozen.confidences[row])
+            item = finish.items[row]
+            is_labelled = item in answers.labels or item in answers.set_aside
+            if confidence >= promise["threshold"] and not is_labelled:
+                label = classes[int(finish.frozen.predicted[row])]
+                labels[item] = CertifiedLabel(label, confidence, certificate.code)
+    if not labels:
+        return {}, None
+
+    are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+    note = (
+        f"{are} labelled by the model, under certificate {certificate.code}: with "
+        f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "
+        f"items that the certificate counts are labelled wrong. If all of these are among the "
+        f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
+    )
+    return labels, note
+
+
+def _current_name(
+    label: str | None, certificate: StoredCertificate, classes: Sequence[str]
+) -> str | None:
+    """Return what a class of a certificate is called now. Classes keep their positions."""
+    if label is None:
+        return None
+    position: int = certificate.content["classes"].index(label)
+    return classes[position]
+
+
+def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:
+    """Return why a certificate no longer holds, as a sentence."""
+    if result.known_wrong > result.step.limit:
+        return (
+            f"Certificate {certificate.code} is refuted: people have found {result.known_wrong:,} "
+            f"wrong labels by the model, but the certificate allows only {result.step.limit:,}. "
+            f"Train a new model, and start again."
+        )
+    return (
+        f"Certificate {certificate.code} no longer holds, because labels that it rests on were "
+        "changed: certify again."
+    )

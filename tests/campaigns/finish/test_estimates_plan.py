@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from teeter.campaigns.finish.look import PlannedStep, plan_labels
+from teeter.campaigns.finish.estimates import PlannedStep, plan_labels
 from teeter.campaigns.finish.promise import (
     FrozenSet,
     Outcomes,

@@ -16,7 +16,7 @@ from campaigns.finish.small_campaigns import (
 )
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.finish.certificate import certificate_id, certificate_page
-from teeter.campaigns.finish.look import GroupPromise, wrong_share
+from teeter.campaigns.finish.report import GroupPromise, wrong_share
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.errors import InputError

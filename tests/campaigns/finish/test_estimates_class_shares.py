@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from teeter.campaigns.finish.look import ClassShare, estimate_class_shares
+from teeter.campaigns.finish.estimates import ClassShare, estimate_class_shares
 
 CLASSES = ("no", "yes")
 NOTHING = np.zeros(0, dtype=np.int64)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from teeter.campaigns.finish.calibration import measure_reliability
+from teeter.campaigns.finish.estimates import measure_reliability
 
 
 def test_calibrated_confidences_lie_within_the_intervals() -> None:

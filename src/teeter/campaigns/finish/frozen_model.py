@@ -202,7 +202,8 @@ def freeze(
             f"{len(items)}: label the rest yourself."
         )
 
-    rows = _rows_of_items(repository, connection, items)
+    row_of_item = {item: row for row, item in enumerate(_encoded_items(repository, connection))}
+    rows = [row_of_item[item] for item in items]
     frozen = FrozenSet(
         arrays["predicted"][rows].astype(np.int64), arrays["confidence"][rows].astype(np.float64)
     )
@@ -273,13 +274,6 @@ def _encoded_items(repository: CampaignRepository, connection: Connection) -> li
     row_ids = repository.encodings.encoded_row_ids(connection)
     id_of_row = {item.row_id: item.item_id for item in repository.items.all(connection)}
     return [id_of_row[row_id] for row_id in row_ids]
-
-
-def _rows_of_items(
-    repository: CampaignRepository, connection: Connection, items: Sequence[str]
-) -> list[int]:
-    rows = {item: row for row, item in enumerate(_encoded_items(repository, connection))}
-    return [rows[item] for item in items]
 
 
 def _make_groups(

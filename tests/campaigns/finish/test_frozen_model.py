@@ -7,8 +7,8 @@ import pytest
 
 from campaigns.finish.small_campaigns import KnownItems, label_batches, make_campaign
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.finish import freezing
-from teeter.campaigns.finish.freezing import (
+from teeter.campaigns.finish import frozen_model
+from teeter.campaigns.finish.frozen_model import (
     FrozenFinish,
     ModelChoice,
     choose_model,
@@ -104,7 +104,7 @@ def test_control_items_since_a_model_represent_what_it_had_to_label(tmp_path: Pa
 def test_control_items_do_not_speak_for_items_that_were_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freezing, "_enough_controls", lambda *_: 5)
+    monkeypatch.setattr(frozen_model, "_enough_controls", lambda *_: 5)
     items = KnownItems(count=120)
     campaign = make_campaign(tmp_path, items, control=0.9)
     label_batches(campaign, items, 1)

@@ -1,25 +1,35 @@
-"""The share of each class in the whole pool, estimated with the help of a model's predictions.
+"""Start a promise, ask for draws, and report what they show: ``FinishReport``.
 
-A model labels every item, which tells much about the shares of the classes but is biased by its
-errors. Items drawn at random and labelled by people tell how large that bias is. The estimate is
-the share that the model predicts, corrected by it: prediction-powered inference [Angelopoulos et
-al. 2023], with the weight of the predictions tuned by their worth [Angelopoulos et al. 2024].
+Everything here reads or writes the database and returns at once. Nothing loads torch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.finish.bounds import ErrorPrior, anytime_p_value
-from teeter.campaigns.finish.calibration import ReliabilityBin, measure_reliability
-from teeter.campaigns.finish.freezing import FrozenFinish, PromiseGroup
+from teeter.campaigns.finish.estimates import (
+    ClassShare,
+    PlannedStep,
+    ReliabilityBin,
+    estimate_class_shares,
+    measure_reliability,
+    plan_labels,
+)
+from teeter.campaigns.finish.frozen_model import (
+    FrozenFinish,
+    PromiseGroup,
+    choose_model,
+    freeze,
+    load_finish,
+    store_finish,
+)
 from teeter.campaigns.finish.promise import (
     FrozenSet,
     Outcomes,
@@ -29,234 +39,38 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     trace_coverage,
 )
-from teeter.campaigns.store import Answer
+from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import Answer, CampaignRepository, Connection
+from teeter.errors import InputError
 
 __all__ = [
-    "ClassShare",
     "CoveragePoint",
     "FinishReport",
     "GroupPromise",
     "ItemAnswers",
-    "PlannedStep",
-    "estimate_class_shares",
+    "choose_terms",
     "judge_groups",
+    "look",
     "look_at_finish",
     "percent",
-    "plan_labels",
+    "request_draws",
+    "start_finish",
     "wrong_share",
 ]
 
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
-
-FEWEST_DRAWS = 20
-"""With fewer drawn items, no share is estimated."""
-
-_NORMAL_QUANTILE = 1.959963984540054
-"""95 % of a normal distribution lie within this many standard deviations of its mean."""
-
-
-@dataclass(frozen=True)
-class ClassShare:
-    """The share of a class in the pool, with its 95 % confidence interval."""
-
-    label: str
-    share: float
-    low: float
-    high: float
-    predicted: float
-    """The share without the correction: what people and the model say together."""
-
-
-def estimate_class_shares(
-    classes: Sequence[str],
-    predicted: Integers,
-    drawn: Integers,
-    drawn_labels: Integers,
-    known_labels: Integers,
-) -> list[ClassShare]:
-    """Estimate the share of each class among known items and the items of a frozen set.
-
-    Args:
-        classes: the names of the classes.
-        predicted: (N,) what the model predicts for each item of the set, as an index.
-        drawn: (n,) positions of the items that were drawn at random and labelled.
-        drawn_labels: (n,) their labels; -1 for an item that has none.
-        known_labels: labels of the items outside of the set, which are known.
-
-    Returns:
-        The shares in the order of the classes; none if too few items were drawn.
-    """
-    total = len(predicted)
-    n_drawn = len(drawn)
-    if n_drawn < FEWEST_DRAWS:
-        return []
-
-    n_items = total + len(known_labels)
-    shares = []
-    for index, label in enumerate(classes):
-        known_count = int((known_labels == index).sum())
-        is_predicted = (predicted == index).astype(np.float64)
-        is_label = (drawn_labels == index).astype(np.float64)
-        share, deviation = _estimate_mean(is_label, is_predicted[drawn], float(is_predicted.mean()))
-        # Only the draws are left to chance. With all items drawn, nothing is.
-        deviation *= math.sqrt(max(0.0, 1 - n_drawn / total))
-
-        centre = (known_count + total * share) / n_items
-        half_width = total / n_items * _NORMAL_QUANTILE * deviation
-        # What is known already bounds the share from below, and from above.
-        lowest = known_count / n_items
-        highest = (known_count + total) / n_items
-        centre = min(max(centre, lowest), highest)
-        shares.append(
-            ClassShare(
-                label=label,
-                share=centre,
-                low=max(lowest, centre - half_width),
-                high=min(highest, centre + half_width),
-                predicted=(known_count + float(is_predicted.sum())) / n_items,
-            )
-        )
-    return shares
-
-
-def _estimate_mean(
-    labels: Floats, predictions: Floats, all_predictions: float
-) -> tuple[float, float]:
-    """Return a mean and its standard deviation, corrected by predictions.
-
-    Args:
-        labels: (n,) what the drawn items are, 0 or 1.
-        predictions: (n,) what the model says of them.
-        all_predictions: the mean of the predictions over all items.
-    """
-    # The best weight minimizes the variance of what is left to chance.
-    spread = float(predictions.var())
-    weight = 0.0
-    if spread > 0:
-        covariance = float(np.mean((labels - labels.mean()) * (predictions - predictions.mean())))
-        weight = min(max(covariance / spread, 0.0), 1.0)
-
-    # A weight of 0 ignores a useless model: the estimate is then the share among the draws.
-    residuals = labels - weight * predictions
-    mean = weight * all_predictions + float(residuals.mean())
-
-    # One error more in each direction: if no drawn item shows one, there may still be some.
-    widened = np.concatenate([residuals - residuals.mean(), [1.0, -1.0]])
-    deviation = math.sqrt(float(np.square(widened).sum()) / len(widened) / len(residuals))
-    return mean, deviation
-
-
-_CONFIDENCE_WORTH = 40.0
-"""The expected errors count as much as so many drawn items: the confidences of a model may be off,
-and are believed less the more items are drawn.
-"""
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """What so many more random labels are likely to be worth."""
-
-    labels: int
-    """Further items to draw at random from the whole set and to label."""
-    items: int
-    """Items that the model could then label."""
-    coverage: float
-    """Their share of the items that no person has labelled."""
-    expected_error: float
-    """The share of wrong labels that is expected among them."""
-
-
-def plan_labels(
-    results: Sequence[StepResult], total: int, remaining: int, terms: PromiseTerms, level: float
-) -> list[PlannedStep]:
-    """Estimate how many more random labels each step needs.
-
-    The estimates are what happens if the share of wrong labels among the next items is as expected,
-    rounded up to whole labels. Chance decides too: some campaigns need more.
-
-    Args:
-        results: what is shown about the steps so far.
-        total: the number of items in the whole set.
-        remaining: how many of them no person has labelled.
-        terms: what is promised.
-        level: the probability of error that may be spent on all steps.
-
-    Returns:
-        The steps that are likely to pass and cover more than is covered now, the fewest labels
-        first. A step that needs as many labels as a larger one is left out.
-    """
-    # A step that is no larger than what is covered already is not worth a label.
-    covered = max((result.remaining for result in results if result.holds), default=0)
-    planned: list[PlannedStep] = []
-
-    lower_level = 0.0
-    for result in results:
-        # No draws can help a step that is refuted, and it hands nothing on.
-        if result.known_wrong > result.step.limit:
-            lower_level = 0.0
-            continue
-
-        # A step without a share of its own is tested with that of the steps below it.
-        step_level = max(result.level, level * result.step.weight) or lower_level
-        lower_level = step_level
-        if result.remaining <= covered or step_level == 0:
-            continue
-
-        share_wrong = _expect_error(result)
-        draws = _further_draws(result, share_wrong, terms, step_level)
-        # Items of the step are only a part of what is drawn.
-        labels = None if draws is None else -(-draws * total // result.step.size)
-        if labels is None or labels >= remaining:
-            continue
-
-        items = result.remaining - (draws or 0)
-        if items <= 0:
-            continue
-        # A larger step for no more labels makes the smaller one pointless.
-        while planned and planned[-1].labels >= labels:
-            planned.pop()
-        planned.append(PlannedStep(labels, items, items / max(1, remaining - labels), share_wrong))
-
-    return planned
-
-
-def _expect_error(result: StepResult) -> float:
-    """Return the expected share of wrong labels, from the draws and the model's confidences."""
-    expected_wrong = result.step.expected_error * _CONFIDENCE_WORTH
-    return (result.wrong + expected_wrong) / (result.drawn + _CONFIDENCE_WORTH)
-
-
-def _further_draws(
-    result: StepResult, share_wrong: float, terms: PromiseTerms, step_level: float
-) -> int | None:
-    """Return how many more items of a step must be drawn until it passes, or None for never."""
-    prior = ErrorPrior.for_error(terms.error)
-    step = result.step
-
-    def passes(draws: int) -> bool:
-        wrong = result.wrong + math.ceil(share_wrong * draws)
-        p_value = anytime_p_value(step.size, result.drawn + draws, wrong, step.limit, prior)
-        return p_value <= step_level
-
-    # Rounding makes the test flip back and forth near the answer, which bisection survives.
-    low = 0
-    high = step.size - result.drawn
-    while low < high:
-        middle = (low + high) // 2
-        if passes(middle):
-            high = middle
-        else:
-            low = middle + 1
-
-    return low if passes(low) else None
-
 
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 _CURVE_POINTS = 25
 """Points of the curve of coverage at most."""
+
+FEWEST_DRAWS = 20
+"""Draws that are asked for at least when a promise is started."""
+
+_USUAL_DRAWS = 100
+"""Draws that are asked for if no number is likely to be enough."""
 
 
 def percent(share: float) -> str:
@@ -663,3 +477,150 @@ def _labels_outside(finish: FrozenFinish, answers: ItemAnswers, classes: Sequenc
     in_set = set(finish.items)
     labels = [index_of_class[label] for item, label in answers.labels.items() if item not in in_set]
     return np.array(labels, dtype=np.int64)
+
+
+def look(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    terms: PromiseTerms | None = None,
+    *,
+    snapshot: CampaignSnapshot | None = None,
+) -> FinishReport:
+    """Return what is promised, or what could be if a promise were started now.
+
+    Args:
+        repository: the campaign's rows.
+        connection: an open connection.
+        settings: the campaign's settings.
+        terms: what is to be promised. None for the terms of the promise that was started, or else
+            the default terms.
+        snapshot: the current answers, if they were read before.
+
+    Raises:
+        InputError: a promise with other terms was started, or there is no model to make one with.
+    """
+    snapshot = snapshot or read_snapshot(repository, connection, settings)
+    answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
+    classes = repository.classes.names(connection)
+    n_items = repository.items.count(connection)
+
+    stored = repository.finishes.newest(connection)
+    if stored is not None:
+        finish = load_finish(stored, classes)
+        if terms is not None and terms != finish.terms:
+            raise InputError(
+                f"A promise with {_describe_terms(finish.terms)} was started on "
+                f"{finish.started[:10]}. Leave out the terms to see that promise, or start another "
+                f"one with {_describe_terms(terms)}, which needs more random labels."
+            )
+        return look_at_finish(finish, answers, classes, n_items=n_items)
+
+    terms = terms or PromiseTerms()
+    choice = choose_model(repository, connection, terms)
+    preview = freeze(repository, connection, choice, terms, seed=settings.seed)
+    # Without the answers: who sees how the draws turn out before choosing the terms could choose
+    # those that happen to be kept.
+    nothing = ItemAnswers({}, frozenset(), frozenset())
+    return look_at_finish(preview, nothing, classes, n_items=n_items, is_started=False)
+
+
+def _describe_terms(terms: PromiseTerms) -> str:
+    per_class = " per class" if terms.per_class else ""
+    return f"an error of {terms.error:.6g}{per_class} and a confidence of {terms.confidence:.6g}"
+
+
+def choose_terms(
+    repository: CampaignRepository,
+    connection: Connection,
+    *,
+    error: float | None,
+    confidence: float | None,
+    per_class: bool | None,
+) -> PromiseTerms:
+    """Return terms whose missing values are those of the promise that was started, or the default.
+
+    Raises:
+        InputError: a value cannot be promised.
+    """
+    stored = repository.finishes.newest(connection)
+    classes = repository.classes.names(connection)
+    terms = PromiseTerms() if stored is None else load_finish(stored, classes).terms
+    return PromiseTerms(
+        error=terms.error if error is None else error,
+        confidence=terms.confidence if confidence is None else confidence,
+        per_class=terms.per_class if per_class is None else per_class,
+    )
+
+
+def start_finish(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    terms: PromiseTerms,
+    *,
+    who: str,
+    draws: int | None = None,
+) -> FinishReport:
+    """Freeze a model, and let the next questions be items drawn at random.
+
+    Args:
+        repository: the campaign's rows.
+        connection: a connection that may write.
+        settings: the campaign's settings.
+        terms: what is to be promised.
+        who: the name for the history.
+        draws: how many random items to ask about next. None for as many as the plan needs first.
+
+    Raises:
+        InputError: there is no model to freeze, or too few items are left.
+    """
+    choice = choose_model(repository, connection, terms)
+    finish = freeze(repository, connection, choice, terms, seed=settings.seed)
+    store_finish(repository, connection, finish, who)
+
+    # The past control items may be enough, so nothing is asked before looking.
+    report = look(repository, connection, settings)
+    if draws is None and report.covered:
+        draws = 0
+    elif draws is None:
+        draws = max(FEWEST_DRAWS, report.plan[0].labels if report.plan else _USUAL_DRAWS)
+    return _set_draws(repository, connection, report, draws, who)
+
+
+def request_draws(
+    repository: CampaignRepository,
+    connection: Connection,
+    settings: Settings,
+    count: int,
+    *,
+    who: str,
+) -> FinishReport:
+    """Let the next questions be so many items drawn at random; 0 for none.
+
+    Raises:
+        InputError: no promise was started, or the number is negative.
+    """
+    if repository.finishes.count(connection) == 0:
+        raise InputError("No promise has been started yet: start one first.")
+
+    report = look(repository, connection, settings)
+    return _set_draws(repository, connection, report, count, who)
+
+
+def _set_draws(
+    repository: CampaignRepository,
+    connection: Connection,
+    report: FinishReport,
+    count: int,
+    who: str,
+) -> FinishReport:
+    """Let ``count`` more draws be asked, and return the report with them."""
+    if count < 0:
+        raise InputError(f"Cannot ask about {count} random items: ask for 0 or more.")
+
+    asked_draws = min(report.draws + count, report.items)
+    repository.finishes.set_asked_draws(connection, report.attempt, asked_draws, who)
+    # Picks made ahead would be asked first.
+    repository.picks.remove_outdated(connection)
+    return replace(report, asked_draws=asked_draws)
