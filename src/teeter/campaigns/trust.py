@@ -118,8 +118,10 @@ def find_untrusted(campaign: Campaign, places: Sequence[str] = ()) -> list[str]:
         webhooks = campaign.repository.webhooks.all(connection)
 
     folder = campaign.settings.folder
-    if folder is not None and _is_in_one_of(folder, places):
-        trust_folder(database, folder)
+    if folder is not None:
+        resolved = Path(folder).resolve()
+        if any(resolved.is_relative_to(Path(place).resolve()) for place in places):
+            trust_folder(database, folder)
 
     sentences = []
     try:
@@ -149,11 +151,6 @@ def carry_trust(source: Path, target: Path) -> None:
     places = _read().get(str(source.resolve()), [])
     if places:
         _add(str(target.resolve()), places)
-
-
-def _is_in_one_of(folder: str, places: Sequence[str]) -> bool:
-    resolved = Path(folder).resolve()
-    return any(resolved.is_relative_to(Path(place).resolve()) for place in places)
 
 
 def _location(database: Database) -> str:

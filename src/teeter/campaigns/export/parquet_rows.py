@@ -91,7 +91,9 @@ class ArrowColumns:
         for name, value in values.items():
             is_checked = name in self._original_fields or (is_id_missing and name == ID_COLUMN)
             if not is_checked and not fits_type(value, self._types[name]):
-                self._types[name] = _wider_type(self._types[name])
+                # Times are stored as texts already. As JSON they would have quotes.
+                is_time = self._types[name] in (ColumnType.DATE, ColumnType.TIMESTAMP)
+                self._types[name] = ColumnType.TEXT if is_time else ColumnType.JSON
 
         for name, field in self._original_fields.items():
             if values.get(name) is None and not field.nullable:
@@ -167,13 +169,6 @@ def _fits_arrow_type(value: Any, arrow_type: Any) -> bool:
     except (pyarrow.ArrowException, ValueError, TypeError, OverflowError):
         return False
     return encode_arrow_column(array) == [value]
-
-
-def _wider_type(column_type: ColumnType) -> ColumnType:
-    """Return a type for values that do not all fit into a type."""
-    is_time = column_type in (ColumnType.DATE, ColumnType.TIMESTAMP)
-    # Times are stored as texts already. As JSON they would have quotes.
-    return ColumnType.TEXT if is_time else ColumnType.JSON
 
 
 def _original_field(name: str, tables: Iterable[ImportedTable]) -> Any | None:

@@ -340,7 +340,10 @@ def certified_labels(
     counted = limit = 0
     for promise in certificate.content["promises"]:
         # The step itself must hold: a larger one may have all its wrong labels in this one.
-        group_label = _current_name(promise["label"], certificate, classes)
+        # Classes keep their positions, but may be called differently now.
+        group_label = promise["label"]
+        if group_label is not None:
+            group_label = classes[certificate.content["classes"].index(group_label)]
         result = results_now[group_label, promise["threshold"]]
         if not result.holds:
             return {}, _explain_end(certificate, result)
@@ -367,16 +370,6 @@ def certified_labels(
         f"model's own labels, up to {wrong_share(limit, len(labels))} of them are wrong."
     )
     return labels, note
-
-
-def _current_name(
-    label: str | None, certificate: StoredCertificate, classes: Sequence[str]
-) -> str | None:
-    """Return what a class of a certificate is called now. Classes keep their positions."""
-    if label is None:
-        return None
-    position: int = certificate.content["classes"].index(label)
-    return classes[position]
 
 
 def _explain_end(certificate: StoredCertificate, result: StepResult) -> str:

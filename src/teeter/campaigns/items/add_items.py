@@ -88,7 +88,12 @@ def store_items(
     """
     while True:
         with database.reading() as connection:
-            baseline = _read_baseline(repository, connection)
+            current = repository.encodings.current(connection)
+            baseline = _ImportBaseline(
+                newest_row_id=repository.items.newest_row_id(connection),
+                encoder=None if current is None else current.encoder,
+                classes=frozenset(repository.classes.names(connection)),
+            )
             comparable = repository.items.comparable(connection, items)
             deduplicated = deduplicate(items, comparable)
             labels = _collect_labels(deduplicated, baseline.classes)
@@ -111,7 +116,13 @@ def store_items(
                 continue
 
             added, duplicates = repository.items.add(connection, items, who)
-            _write_rows(repository, connection, deduplicated)
+            rows = [
+                NewRow(key, item.key, item.row)
+                for key, item in deduplicated.all
+                if item.row is not None
+            ]
+            if rows:
+                repository.tables.add(connection, rows)
             if vectors:
                 _write_own_features(repository, connection, vectors, encoder is not None, who)
             if prepared is not None:
@@ -128,15 +139,6 @@ def store_items(
             audit=audit,
         )
         return StoredImport(result, prepared)
-
-
-def _read_baseline(repository: CampaignRepository, connection: Connection) -> _ImportBaseline:
-    current = repository.encodings.current(connection)
-    return _ImportBaseline(
-        newest_row_id=repository.items.newest_row_id(connection),
-        encoder=None if current is None else current.encoder,
-        classes=frozenset(repository.classes.names(connection)),
-    )
 
 
 def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list[tuple[str, str]]:
@@ -189,18 +191,6 @@ def _prepare(
     name = settings.encoder if has_own_features else None
     contents = [item.content or "" for item in missing]
     return prepare_encoder(repository, connection, settings, name=name, new_contents=contents)
-
-
-def _write_rows(
-    repository: CampaignRepository, connection: Connection, deduplicated: Deduplicated
-) -> None:
-    """Store the columns that items came with, those of duplicates too."""
-    rows = []
-    for key, item in deduplicated.all:
-        if item.row is not None:
-            rows.append(NewRow(key, item.key, item.row))
-    if rows:
-        repository.tables.add(connection, rows)
 
 
 def _write_own_features(

@@ -278,7 +278,9 @@ def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | N
             "deep: store them as a text."
         )
 
-    if value is None or _is_missing_in_pandas(value):
+    # ``pandas.NA`` and ``pandas.NaT``, without loading pandas.
+    pandas = sys.modules.get("pandas")
+    if value is None or (pandas is not None and (value is pandas.NA or value is pandas.NaT)):
         return None, None
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -320,12 +322,6 @@ def _normalize(value: Any, column: str, depth: int) -> tuple[Any, ColumnType | N
         f"The column {column!r} has a value of type {type(value).__name__}, which cannot be "
         "stored: use a string, a number, a date, a list or a dict."
     )
-
-
-def _is_missing_in_pandas(value: Any) -> bool:
-    """Return whether a value is ``pandas.NA`` or ``pandas.NaT``, without loading pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
 def _normalize_numpy_time(

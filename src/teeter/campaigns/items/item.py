@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -112,7 +112,10 @@ def parse_items(
     items = []
     columns = []
     for entry in entries:
-        cells = _columns_of(entry, _ROW_FIELDS if rows else ITEM_FIELDS)
+        fields = _ROW_FIELDS if rows else ITEM_FIELDS
+        cells: dict[str, Any] = {}
+        if isinstance(entry, Mapping):
+            cells = {str(name): value for name, value in entry.items() if name not in fields}
         if rows and isinstance(entry, Mapping):
             entry = {name: entry[name] for name in _ROW_FIELDS if name in entry}
             entry["text"] = _make_card(cells)
@@ -144,13 +147,6 @@ def refuse_frame(values: Any) -> None:
             f"Cannot read a {type_name}: give a list of its values. In pandas, this is "
             "series.tolist()."
         )
-
-
-def _columns_of(entry: Any, fields: Collection[str]) -> dict[str, Any]:
-    """Return the entries of a dictionary that are columns beside the fields of the item."""
-    if not isinstance(entry, Mapping):
-        return {}
-    return {str(name): value for name, value in entry.items() if name not in fields}
 
 
 def _make_card(columns: Mapping[str, Any]) -> str:
@@ -198,7 +194,10 @@ def _parse_item(entry: Any, kind: str, folder: Path | None) -> Item:
 
     content = fields.get(kind)
     if not isinstance(content, str) or not content.strip():
-        raise InputError(f"An item has no {kind}: {_quote_entry(fields)}.")
+        quoted = str(dict(fields))
+        if len(quoted) > _MAX_QUOTED_ENTRY:
+            quoted = quoted[: _MAX_QUOTED_ENTRY - 3] + "…"
+        raise InputError(f"An item has no {kind}: {quoted}.")
     require_valid_unicode(content, kind)
 
     if kind == ItemKind.TEXT:
@@ -333,14 +332,6 @@ def quote_id(key: str) -> str:
         key = key[: _MAX_QUOTED_ID - 1] + "…"
 
     return repr(key)
-
-
-def _quote_entry(fields: Mapping[str, Any]) -> str:
-    text = str(dict(fields))
-    if len(text) > _MAX_QUOTED_ENTRY:
-        text = text[: _MAX_QUOTED_ENTRY - 3] + "…"
-
-    return text
 
 
 def read_image_items(folder: Path, root: Path | None = None) -> Iterator[Item]:

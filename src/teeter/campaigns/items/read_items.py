@@ -353,7 +353,13 @@ def _read_jsonl_items(
     entries = []
     for line, fields in objects:
         if template is None:
-            content = _text_of_line(fields, text, line, path)
+            text_field = text or _find_text_field(fields)
+            content = fields.get(text_field)
+            if not isinstance(content, str):
+                raise InputError(
+                    f"Line {line} of {path} has no text in {text_field!r}: choose another text "
+                    "column (text=)."
+                )
         else:
             cells = {name: format_cell(fields.get(name)) for name in template.columns}
             content = template.fill(cells)
@@ -372,17 +378,6 @@ def _read_jsonl_items(
     has_text_field = template is None and len(text_fields) == 1
     text_column = text_fields.pop() if has_text_field else None
     return _attach_rows(parse_items(entries, ItemKind.TEXT), rows, text_column)
-
-
-def _text_of_line(fields: Mapping[str, Any], text: str | None, line: int, path: Path) -> str:
-    text_field = text or _find_text_field(fields)
-    content = fields.get(text_field)
-    if not isinstance(content, str):
-        raise InputError(
-            f"Line {line} of {path} has no text in {text_field!r}: choose another text column "
-            "(text=)."
-        )
-    return content
 
 
 def _find_text_field(fields: Mapping[str, Any]) -> str:

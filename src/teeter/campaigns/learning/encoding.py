@@ -411,6 +411,9 @@ class _EncodingRun:
             unencoded = encodings.count_missing(connection, self.stored.row_id)
             n_items = self.repository.items.count(connection)
 
+        fitted_on = self.stored.fitted_on
+        # An encoder that learned from fit_size items would not learn from more if fitted again.
+        has_room = 0 < fitted_on < self.encoder.fit_size
         return EncodingResult(
             encoder=self.encoder.name,
             sentence=sentence,
@@ -418,12 +421,6 @@ class _EncodingRun:
             unencoded=unencoded,
             is_switch=is_switch,
             unreadable=unreadable,
-            fitted_on=self.stored.fitted_on,
-            is_outgrown=self._is_outgrown(n_items),
+            fitted_on=fitted_on,
+            is_outgrown=has_room and _OUTGROWN * fitted_on < n_items,
         )
-
-    def _is_outgrown(self, n_items: int) -> bool:
-        fitted_on = self.stored.fitted_on
-        # An encoder that learned from fit_size items would not learn from more if fitted again.
-        has_room = 0 < fitted_on < self.encoder.fit_size
-        return has_room and _OUTGROWN * fitted_on < n_items

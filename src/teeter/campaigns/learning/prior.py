@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.saved_models import FeatureScaler
     from teeter.campaigns.settings import Settings
-    from teeter.campaigns.store import CampaignRepository, Connection, Database
+    from teeter.campaigns.store import CampaignRepository, Database
 
 __all__ = [
     "CLASS_NAMES",
@@ -104,6 +104,8 @@ def has_faded(n_labels: int, n_classes: int) -> bool:
 
 def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
     """Return why the names of classes cannot be used in a campaign; None if they can."""
+    from teeter.campaigns.learning.encoding import USER_ENCODER
+
     if not settings.names:
         return "The class names are not used, as you asked with --no-names."
     if settings.kind == ItemKind.IMAGE:
@@ -111,18 +113,12 @@ def explain_unused_names(settings: Settings, encoder: str | None) -> str | None:
             "The class names are not used: no built-in encoder puts images and words into the "
             "same space."
         )
-    if settings.kind == ItemKind.FEATURES or (encoder is not None and _is_users_encoder(encoder)):
+    if settings.kind == ItemKind.FEATURES or encoder == USER_ENCODER:
         return "The class names are not used: you gave the features of the items yourself."
 
     if settings.head != ClassifierKind.LINEAR:
         return f"The class names are not used: the head {settings.head} cannot use them."
     return None
-
-
-def _is_users_encoder(encoder: str) -> bool:
-    from teeter.campaigns.learning.encoding import USER_ENCODER
-
-    return encoder == USER_ENCODER
 
 
 class PriorReader:
@@ -246,14 +242,17 @@ class PriorReader:
         """Return a pseudo-example per source and class: the mean of the items it puts there."""
         row_of_item = {item: row for row, item in enumerate(keys)}
         with self._database.reading() as connection:
-            suggestions_by_source = self._read_suggestions(connection)
+            suggestions_by_source = {
+                source.name: self._repository.suggestions.of_source(connection, source)
+                for source in self._repository.suggestions.sources(connection)
+            }
 
         priors = []
         for source, suggestions in suggestions_by_source.items():
             rows_of_class: dict[str, list[int]] = {}
-            for item, label in suggestions:
-                if item in row_of_item:
-                    rows_of_class.setdefault(label, []).append(row_of_item[item])
+            for entry in suggestions:
+                if entry.item in row_of_item:
+                    rows_of_class.setdefault(entry.label, []).append(row_of_item[entry.item])
             # What is always the same tells no classes apart.
             if len(rows_of_class) < 2:
                 continue
@@ -275,15 +274,6 @@ class PriorReader:
             )
             priors.append(prior)
         return priors
-
-    def _read_suggestions(self, connection: Connection) -> dict[str, list[tuple[str, str]]]:
-        """Return the items and classes that each source suggests."""
-        repository = self._repository.suggestions
-        by_source = {}
-        for source in repository.sources(connection):
-            suggestions = repository.of_source(connection, source)
-            by_source[source.name] = [(entry.item, entry.label) for entry in suggestions]
-        return by_source
 
 
 def _join(priors: Sequence[ClassPrior]) -> ClassPrior | None:

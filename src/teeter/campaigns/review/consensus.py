@@ -102,12 +102,16 @@ def combine_answers(
     Returns:
         Labels by item id.
     """
+    consensus = {}
     if method == ConsensusMethod.DAWID_SKENE:
-        labels = _combine_by_dawid_skene(answers, classes)
+        consensus = _combine_by_dawid_skene(answers, classes)
     else:
-        labels = _combine_by_majority(answers)
+        for item, labels in _labels_by_item(answers).items():
+            label = _most_frequent(labels)
+            share = labels.count(label) / len(labels)
+            consensus[item] = ConsensusLabel(label, share, ConsensusMethod.MAJORITY.value)
 
-    return labels | dict(decided or {})
+    return consensus | dict(decided or {})
 
 
 def _labels_by_item(answers: Iterable[Answer]) -> dict[str, list[str]]:
@@ -124,16 +128,6 @@ def _most_frequent(labels: Sequence[str]) -> str:
     counts = Counter(labels)
     # max() returns the first maximum, so the search starts at the end.
     return max(reversed(labels), key=lambda label: counts[label])
-
-
-def _combine_by_majority(answers: Sequence[Answer]) -> dict[str, ConsensusLabel]:
-    consensus = {}
-    for item, labels in _labels_by_item(answers).items():
-        label = _most_frequent(labels)
-        share = labels.count(label) / len(labels)
-        consensus[item] = ConsensusLabel(label, share, ConsensusMethod.MAJORITY.value)
-
-    return consensus
 
 
 def _combine_by_dawid_skene(

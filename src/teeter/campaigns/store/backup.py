@@ -36,7 +36,6 @@ __all__ = [
     "atomic_file",
     "back_up",
     "back_up_and_rotate",
-    "check_backup",
     "copy_intact_backup",
     "restore",
 ]
@@ -92,17 +91,6 @@ def restore(backup: Path, target: Path, *, overwrite: bool = False) -> None:
         _copy_backup(backup, part)
         if target.exists():
             _remove_log(target)
-
-
-def check_backup(backup: Path) -> None:
-    """Check that a backup is intact, as ``restore`` does.
-
-    Raises:
-        FileError: If it is missing or empty, or there is no space to read it.
-        StoreError: If it is damaged, or its schema is not one of teeter's.
-    """
-    with copy_intact_backup(backup):
-        pass
 
 
 @contextmanager
@@ -327,7 +315,8 @@ def back_up_and_rotate(campaign: Campaign, folder: Path, keep: int, now: datetim
 
     campaign.back_up(path)
     try:
-        check_backup(path)
+        with copy_intact_backup(path):
+            pass
     except StoreError:
         # A damaged copy must not count as one of the backups to keep.
         path.unlink()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,16 @@ def _copy_table(
     # Filled while the table is copied, so that rows of later tables find the new ids.
     ids_of_table = new_ids.setdefault(table.name, {})
     has_id = "id" in table.c
-    next_id = _first_free_id(target, table) if has_id else 0
+    next_id = 0
+    if has_id:
+        next_id = int(target.scalar(select(func.max(table.c.id))) or 0) + 1
     count = 0
 
-    for rows in _read_in_parts(source, _select_rows(table, campaign_id)):
+    streamed = source.execution_options(yield_per=_MOST_ROWS).execute(
+        _select_rows(table, campaign_id)
+    )
+    for part in streamed.partitions(_MOST_ROWS):
+        rows = [dict(row._mapping) for row in part]
         for row in rows:
             if target.dialect.name == "postgresql":
                 _require_no_nul(source, row, table)
@@ -178,10 +184,6 @@ def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) ->
             "which PostgreSQL cannot store. Keep the campaign in a file, or create it again "
             "without that character."
         )
-
-
-def _first_free_id(target: Connection, table: Table) -> int:
-    return int(target.scalar(select(func.max(table.c.id))) or 0) + 1
 
 
 def _renumber_foreign_keys(row: dict[str, Any], table: Table, new_ids: NewIds) -> None:
@@ -227,12 +229,6 @@ def _parent(table: Table) -> tuple[Table, Column[Any]]:
     if table is schema.vectors:
         return schema.encodings, table.c.encoding_id
     return schema.items, table.c.item_id
-
-
-def _read_in_parts(source: Connection, query: Select[Any]) -> Iterator[list[dict[str, Any]]]:
-    streamed = source.execution_options(yield_per=_MOST_ROWS).execute(query)
-    for part in streamed.partitions(_MOST_ROWS):
-        yield [dict(row._mapping) for row in part]
 
 
 def _advance_sequences(target: Connection) -> None:

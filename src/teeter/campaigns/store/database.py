@@ -112,7 +112,7 @@ class Database:
         self.url = _parse_location(location)
         self.path: Path | None = None
         """The SQLite file; None for a server."""
-        if _is_sqlite(self.url) and self.url.database:
+        if self.url.get_backend_name() == "sqlite" and self.url.database:
             self.path = Path(self.url.database)
             _prepare_file(self.path, create=create)
 
@@ -242,10 +242,6 @@ def _parse_location(location: str | Path) -> URL:
         return url.set(drivername="postgresql+psycopg")
 
     return url
-
-
-def _is_sqlite(url: URL) -> bool:
-    return url.get_backend_name() == "sqlite"
 
 
 def _file_identity(path: Path | None) -> tuple[int, int] | None:

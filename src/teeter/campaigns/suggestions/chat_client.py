@@ -302,13 +302,15 @@ class ChatClient:
         if self._needs_limit:
             forms = [fields for fields in forms if not _TOKEN_LIMITS.isdisjoint(fields)]
 
+        # As a JSON object, in which a text cannot end early.
+        data = json.dumps({"text": text[:MAX_CHARACTERS]}, ensure_ascii=False)
         refusal = ""
         for number in range(self._n_refused_forms, len(forms)):
             body = {
                 "model": self.model,
                 "messages": [
                     {"role": "system", "content": prompt.system},
-                    {"role": "user", "content": _as_data(text)},
+                    {"role": "user", "content": data},
                 ],
                 **forms[number],
             }
@@ -412,11 +414,6 @@ def _request_forms(prompt: Prompt) -> list[dict[str, Any]]:
     # Models that reason accept this name only, and no temperature.
     other_limit = {"max_completion_tokens": MAX_REPLY_TOKENS}
     return [constraint | limit, limit, constraint | other_limit, other_limit, {}]
-
-
-def _as_data(text: str) -> str:
-    """Return a text as a JSON object, in which it cannot end early."""
-    return json.dumps({"text": text[:MAX_CHARACTERS]}, ensure_ascii=False)
 
 
 def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:

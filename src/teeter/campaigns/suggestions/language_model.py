@@ -357,7 +357,9 @@ class _Run:
             if stop.is_set():
                 return StopReason.STOPPED
 
-            expected = self._expected_cost(queue[0][0])
+            # What the request may cost at most.
+            input_tokens = estimate_input_tokens(self.prompt, queue[0][0].content or "")
+            expected = self.model.cost(input_tokens, MAX_REPLY_TOKENS)
             reserved = sum(cost for _, cost in pending.values())
             if not self._is_affordable(reserved + expected):
                 # A cheaper reply than expected may leave room for the next request.
@@ -431,11 +433,6 @@ class _Run:
         """
         stored = self.repository.items.by_id(connection, [item.item_id for item in items])
         return [item for item in items if stored[item.item_id].digest == item.digest]
-
-    def _expected_cost(self, item: StoredItem) -> float:
-        """Return what a request may cost at most."""
-        input_tokens = estimate_input_tokens(self.prompt, item.content or "")
-        return self.model.cost(input_tokens, MAX_REPLY_TOKENS)
 
     def _is_affordable(self, cost: float) -> bool:
         """Return whether the budget has room for more requests of this cost."""

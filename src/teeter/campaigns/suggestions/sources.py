@@ -27,7 +27,7 @@ from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
-from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
+from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED, Settings
 from teeter.campaigns.store import (
     CampaignRepository,
@@ -188,7 +188,10 @@ def _parse_prediction(
 
     given = row.get("probabilities")
     if isinstance(given, str) and not is_missing(given):
-        given = _parse_json_object(given, place)
+        try:
+            given = json.loads(given)
+        except ValueError:
+            raise InputError(f"The probabilities in {place} are not a JSON object.") from None
     has_columns = not isinstance(given, Mapping)
     by_class: Mapping[Any, Any] = given if isinstance(given, Mapping) else row
 
@@ -253,13 +256,6 @@ def _require_distribution(
             f"The probabilities in {place} add up to {total:.3g}: they must add up to 1. If they "
             f"are scores of another kind, give only the label."
         )
-
-
-def _parse_json_object(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise InputError(f"The probabilities in {place} are not a JSON object.") from None
 
 
 def _parse_probability(value: Any, place: str) -> float:
@@ -533,7 +529,9 @@ def _measure_source(
     """Compare the suggestions of a source with labels and answers."""
     shown_items = {item for item, _ in shown}
     labels = snapshot.labels
-    imported = _imported_items(snapshot)
+    # Labels that came with a file do not count: an old model may have been trained on them.
+    by_people = {answer.item for answer in answers_of_people(snapshot.answers)}
+    imported = {answer.item for answer in snapshot.answers} - by_people
     measured = [
         item
         for item in random_items
@@ -565,13 +563,6 @@ def _measure_source(
         blind=_estimate_agreement(blind_pairs),
         usage=usage,
     )
-
-
-def _imported_items(snapshot: CampaignSnapshot) -> set[str]:
-    """Return items whose labels came with a file. An old model may have been trained on them."""
-    by_people = {answer.item for answer in snapshot.answers if answer.annotator != IMPORTED}
-    imported = {answer.item for answer in snapshot.answers if answer.annotator == IMPORTED}
-    return imported - by_people
 
 
 def _estimate_agreement(pairs: Sequence[tuple[str, str | None]]) -> AccuracyEstimate | None:

@@ -245,7 +245,14 @@ class LabelStudioClient:
             "page_size": TASKS_PER_PAGE,
         }
         if updated_after is not None:
-            params["query"] = _updated_after_query(updated_after)
+            condition = {
+                "filter": "filter:tasks:updated_at",
+                "operator": "greater",
+                "type": "Datetime",
+                "value": updated_after.isoformat().replace("+00:00", "Z"),
+            }
+            query = {"filters": {"conjunction": "and", "items": [condition]}}
+            params["query"] = json.dumps(query)
 
         rows = self._list_pages("/api/tasks/", rows_key="tasks", total_key="total", **params)
         return self._parse_list(LabelStudioTask, list(rows))
@@ -397,10 +404,12 @@ class LabelStudioClient:
         if status not in NOT_PROCESSED_STATUSES | UNCERTAIN_STATUSES:
             return response
 
+        # A date instead of seconds is ignored.
+        pause = response.headers.get("Retry-After", "")
         raise _AttemptFailedError(
             f"{self.url} responded with status {status}{_detail(response)}",
             can_retry=changes_nothing or status in NOT_PROCESSED_STATUSES,
-            retry_after=_retry_after_seconds(response),
+            retry_after=float(pause) if pause.isdecimal() else None,
         )
 
     def _authorization_header(self) -> dict[str, str]:
@@ -524,17 +533,6 @@ def _require_token_syntax(token: str) -> str:
     return token
 
 
-def _updated_after_query(moment: datetime) -> str:
-    """Return the query of Label Studio's data manager for tasks that changed after a time."""
-    condition = {
-        "filter": "filter:tasks:updated_at",
-        "operator": "greater",
-        "type": "Datetime",
-        "value": moment.isoformat().replace("+00:00", "Z"),
-    }
-    return json.dumps({"filters": {"conjunction": "and", "items": [condition]}})
-
-
 def _json_or_none(response: httpx.Response) -> Any:
     try:
         return response.json()
@@ -562,14 +560,6 @@ def _detail(response: httpx.Response) -> str:
 
 def _describe(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _retry_after_seconds(response: httpx.Response) -> float | None:
-    """Return how long the server asks to wait; a date instead of seconds is ignored."""
-    value = response.headers.get("Retry-After", "")
-    if not value.isdecimal():
-        return None
-    return float(value)
 
 
 MAX_READ_ATTEMPTS = 3

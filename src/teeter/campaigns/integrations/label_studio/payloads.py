@@ -298,13 +298,15 @@ def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None
             "The project's labelling interface is not valid XML. Fix it in Label Studio."
         ) from None
 
-    choices = _find_choices(view)
-    if choices is None:
+    # By name: people may have added other <Choices> tags to the interface.
+    named = [tag for tag in view.iter("Choices") if tag.get("name") == CHOICES_TAG]
+    if not named:
         raise ServerError(
             f'The project\'s labelling interface has no <Choices name="{CHOICES_TAG}">. '
             "Restore it in Label Studio, or create another project with new_project=."
         )
 
+    choices = named[0]
     # Annotations contain the alias of a choice if it has one, otherwise its value.
     present = {choice.get("alias") or choice.get("value") for choice in choices.iter("Choice")}
     missing = [name for name in classes if name not in present]
@@ -314,14 +316,6 @@ def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None
     for name in missing:
         _add_choice(choices, name)
     return ElementTree.tostring(view, encoding="unicode")
-
-
-def _find_choices(view: ElementTree.Element) -> ElementTree.Element | None:
-    # By name: people may have added other <Choices> tags to the interface.
-    for choices in view.iter("Choices"):
-        if choices.get("name") == CHOICES_TAG:
-            return choices
-    return None
 
 
 def _add_choice(choices: ElementTree.Element, name: str) -> ElementTree.Element:

@@ -173,7 +173,12 @@ def import_annotations(
                 annotation=annotation.id,
                 answer=receipt.number,
             )
-            _count_answer(summary, choice, is_correction=previous is not None)
+            if previous is not None:
+                summary.corrected += 1
+            elif choice.kind is AnswerKind.SKIP:
+                summary.skips += 1
+            else:
+                summary.labels += 1
 
         summary.withdrawn = _withdraw_deleted(campaign, connection, link, imported, own_tasks)
 
@@ -229,15 +234,6 @@ def _annotator_name(annotation: Annotation, emails: Mapping[int, str]) -> str:
     except InputError:
         return LABEL_STUDIO_ANNOTATOR
     return email
-
-
-def _count_answer(summary: PullSummary, choice: _Choice, *, is_correction: bool) -> None:
-    if is_correction:
-        summary.corrected += 1
-    elif choice.kind is AnswerKind.SKIP:
-        summary.skips += 1
-    else:
-        summary.labels += 1
 
 
 def _withdraw_deleted(

@@ -322,8 +322,13 @@ class TaskPusher:
 
     def _task_contents(self, project_id: int, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return what annotators see of each item, by item id."""
+        if not item_ids:
+            return {}
         if self.campaign.settings.kind == ItemKind.FEATURES:
-            return self._feature_contents(item_ids)
+            with self.campaign.database.reading() as connection:
+                encoded = self.campaign.repository.encodings.read(connection, items=item_ids)
+            features = dict(zip(encoded.keys, encoded.vectors, strict=True))
+            return {item: {"text": format_features(item, features[item])} for item in item_ids}
 
         with self.campaign.database.reading() as connection:
             items = self.campaign.repository.items.by_id(connection, item_ids)
@@ -342,18 +347,6 @@ class TaskPusher:
         return {
             item_id: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
             for item_id, text in stored.items()
-        }
-
-    def _feature_contents(self, item_ids: Sequence[str]) -> dict[str, dict[str, str]]:
-        if not item_ids:
-            return {}
-
-        with self.campaign.database.reading() as connection:
-            stored = self.campaign.repository.encodings.read(connection, items=item_ids)
-
-        features = dict(zip(stored.keys, stored.vectors, strict=True))
-        return {
-            item_id: {"text": format_features(item_id, features[item_id])} for item_id in item_ids
         }
 
 

@@ -343,7 +343,10 @@ class LabelStudio:
 
         # After the pull, because the new answers decide whether and what to pick.
         model_version = None
-        if self._is_picking_due():
+        with self.campaign.database.writing() as connection:
+            # Annotators in Label Studio are at work as long as there are syncs: extend their lease.
+            self.campaign.repository.picks.extend_leases(connection, LABEL_STUDIO_ANNOTATOR)
+        if self._count_waiting() <= self.n // 2:
             model_version = self._train_if_due()
             self.campaign.ask(self.n, LABEL_STUDIO_ANNOTATOR)
 
@@ -444,14 +447,6 @@ class LabelStudio:
         return self._tasks
 
     # Tasks out
-
-    def _is_picking_due(self) -> bool:
-        """Extend the lease of the open picks, and return whether at most half of ``n`` are left."""
-        with self.campaign.database.writing() as connection:
-            # Annotators in Label Studio are at work as long as there are syncs: extend their lease.
-            self.campaign.repository.picks.extend_leases(connection, LABEL_STUDIO_ANNOTATOR)
-
-        return self._count_waiting() <= self.n // 2
 
     def _train_if_due(self) -> int | None:
         """Train a model if there is something new to learn, and return its version."""

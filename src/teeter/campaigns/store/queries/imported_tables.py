@@ -76,7 +76,12 @@ class ImportedTableRepository:
             connection: A connection that may write.
             rows: The rows, whose items are stored already.
         """
-        item_row_ids = self._item_row_ids(connection, [row.item_id for row in rows])
+        item_row_ids: dict[str, int] = {}
+        for item_ids in chunks(list(dict.fromkeys(row.item_id for row in rows))):
+            query = select(ITEMS.key, ITEMS.id).where(
+                ITEMS.campaign_id == self._scope.campaign_id, ITEMS.key.in_(item_ids)
+            )
+            item_row_ids.update((item.key, item.id) for item in connection.execute(query))
         stored = self._row_ids_by_key(connection, list(set(item_row_ids.values())))
         table_ids: dict[int, int] = {}
 
@@ -105,15 +110,6 @@ class ImportedTableRepository:
         for start in range(0, len(new_values), _ROWS_AT_ONCE):
             part = new_values[start : start + _ROWS_AT_ONCE]
             connection.execute(insert(schema.imported_rows), part)
-
-    def _item_row_ids(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, int]:
-        row_ids: dict[str, int] = {}
-        for part in chunks(list(dict.fromkeys(item_ids))):
-            query = select(ITEMS.key, ITEMS.id).where(
-                ITEMS.campaign_id == self._scope.campaign_id, ITEMS.key.in_(part)
-            )
-            row_ids.update((row.key, row.id) for row in connection.execute(query))
-        return row_ids
 
     def _row_ids_by_key(
         self, connection: Connection, item_row_ids: Sequence[int]
@@ -166,7 +162,14 @@ class ImportedTableRepository:
             .where(IMPORTED_TABLES.campaign_id == self._scope.campaign_id, has_rows)
             .order_by(IMPORTED_TABLES.id)
         )
-        return {row.id: _imported_table(row) for row in connection.execute(query)}
+        tables = {}
+        for row in connection.execute(query):
+            described = json.loads(row.columns)
+            columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
+            tables[row.id] = ImportedTable(
+                tuple(columns), row.arrow_schema, described["id"], described.get("text")
+            )
+        return tables
 
     def columns(self, connection: Connection) -> list[TableColumn]:
         """Return the columns of all tables together, in their order."""
@@ -252,12 +255,6 @@ def items_with_text(connection: Connection, text: str, *, ignore_case: bool) -> 
         is_in_cells = func.instr(IMPORTED_ROWS.cells, escaped) > 0
 
     return select(IMPORTED_ROWS.item_id).where(is_in_cells)
-
-
-def _imported_table(row: Row[Any]) -> ImportedTable:
-    described = json.loads(row.columns)
-    columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
-    return ImportedTable(tuple(columns), row.arrow_schema, described["id"], described.get("text"))
 
 
 def _stored_row(row: Row[Any], table: ImportedTable) -> StoredRow:

@@ -254,17 +254,13 @@ class ItemRepository:
         row = connection.execute(_ITEM_BY_ID, values).first()
 
         if row is None:
-            raise UnknownItemError(
-                f"No item is called {quote_id(item_id)}.{self._hint(connection, item_id)}"
-            )
+            # Only some ids are compared: in a campaign of a million items a hint is not worth more.
+            query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
+            closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
+            hint = f" Did you mean {quote_id(closest[0])}?" if closest else ""
+            raise UnknownItemError(f"No item is called {quote_id(item_id)}.{hint}")
 
         return _stored_item(row)
-
-    def _hint(self, connection: Connection, item_id: str) -> str:
-        query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
-        # Only some ids are compared: in a campaign of a million items a hint is not worth the time.
-        closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
-        return f" Did you mean {quote_id(closest[0])}?" if closest else ""
 
     def get_by_row_id(self, connection: Connection, row_id: int) -> StoredItem:
         """Return an item by its row id.

@@ -445,13 +445,19 @@ class PickRepository:
             ANSWERS.item_id == ITEMS.id,
             ANSWERS.annotator == annotator,
         )
+        open_with = and_(
+            PICKS.item_id == ITEMS.id,
+            PICKS.state == PickState.OPEN,
+            PICKS.batch_id == BATCHES.id,
+            BATCHES.annotator == annotator,
+        )
         query = (
             select(ITEMS.id, ITEMS.key)
             .where(ITEMS.campaign_id == self._scope.campaign_id)
             .where(ITEMS.annotators_missing > 0)
             .where(ITEMS.withdrawn.is_(None))
             .where(~exists().where(answered_by, ANSWERS.live))
-            .where(~exists().where(*_is_open_with(ITEMS.id, annotator)))
+            .where(~exists().where(open_with))
             .order_by(ITEMS.id)
             .limit(count)
         )
@@ -796,7 +802,8 @@ class PickRepository:
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(connection, row_id))
             missing = max(0, row.annotators_needed - len(asked))
-            if AnswerKind.FLAG in answered.values() or _is_decided(connection, row_id):
+            decided = select(exists().where(DECISIONS.item_id == row_id, DECISIONS.live))
+            if AnswerKind.FLAG in answered.values() or connection.scalar(decided):
                 missing = 0
 
             if missing != row.annotators_missing:
@@ -810,24 +817,6 @@ class PickRepository:
         )
         rows = connection.execute(query)
         return {row.annotator: row.kind for row in rows}
-
-
-def _is_decided(connection: Connection, row_id: int) -> bool:
-    decided = exists().where(
-        DECISIONS.item_id == row_id,
-        DECISIONS.live,
-    )
-    return bool(connection.scalar(select(decided)))
-
-
-def _is_open_with(row_id: ColumnElement[int], annotator: str) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that an item is open with an annotator."""
-    return (
-        PICKS.item_id == row_id,
-        PICKS.state == PickState.OPEN,
-        PICKS.batch_id == BATCHES.id,
-        BATCHES.annotator == annotator,
-    )
 
 
 def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:
