@@ -46,9 +46,10 @@ from teeter.campaigns.items.add_items import StoredImport, require_kind, store_i
 from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
 from teeter.campaigns.items.columns import (
     TableColumn,
-    json_value,
+    drop_infinite,
     read_shown_columns,
     require_shown_columns,
+    typed_value,
 )
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.item import (
@@ -484,7 +485,10 @@ class Campaign:
             return {}
         row = rows[stored.row_id]
         types = {column.name: column.type for column in row.table.columns}
-        return {name: json_value(cell, types[name]) for name, cell in row.values().items()}
+        return {
+            name: drop_infinite(typed_value(cell, types[name]))
+            for name, cell in row.values().items()
+        }
 
     def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return, by item id, the cells that annotators see beside items: ``settings.show``."""

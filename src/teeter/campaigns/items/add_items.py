@@ -104,7 +104,11 @@ def store_items(
         if encoder is not None and any(item.features is None for item in new):
             with database.reading() as connection:
                 stored = repository.items.all(connection)
-            vectors = _encode_together(encoder, stored, new)
+            # All items at once, so old features may not match those of new items.
+            contents = {item.item_id: item.content or "" for item in stored}
+            contents |= {item.key: item.content or "" for item in new}
+            features = run_encoder(encoder, list(contents.values()))
+            vectors = dict(zip(contents, features, strict=True))
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
             with database.reading() as connection:
@@ -152,19 +156,6 @@ def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list
             labels.append((key, item.label))
 
     return labels
-
-
-def _encode_together(
-    encoder: EncoderFunction, stored: Sequence[StoredItem], new: Sequence[Item]
-) -> dict[str, Vectors]:
-    """Return the features of all items from a user's function.
-
-    The function sees all items at once, so old features may not match those of new items.
-    """
-    contents = {item.item_id: item.content or "" for item in stored}
-    contents |= {item.key: item.content or "" for item in new}
-    vectors = run_encoder(encoder, list(contents.values()))
-    return dict(zip(contents, vectors, strict=True))
 
 
 def _prepare(

@@ -53,7 +53,6 @@ __all__ = [
     "encode_cells",
     "fits_type",
     "format_cell",
-    "json_value",
     "merge_columns",
     "normalize_cell",
     "parse_column_filter",
@@ -557,11 +556,6 @@ def fits_type(value: Any, column_type: ColumnType) -> bool:
         return _is_time(value) and not _FRACTION_DIGITS.search(value)
 
     return True
-
-
-def json_value(cell: Any, column_type: ColumnType) -> Any:
-    """Return a cell for a JSON file, in which a number that is not finite is missing."""
-    return drop_infinite(typed_value(cell, column_type))
 
 
 def drop_infinite(value: Any) -> Any:

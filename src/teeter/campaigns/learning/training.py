@@ -139,7 +139,10 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
         head=settings.head,
     )
 
-    learner = _fit_learner(state, settings, chosen.examples)
+    learner = _make_learner(state, settings, examples=chosen.examples)
+    _tell_labels(learner, state)
+    # The number of earlier models decides the seed of this training.
+    _fit(learner, earlier_models=state.version)
     class_index = {name: k for k, name in enumerate(state.classes)}
     names = learner.predict().tolist()
     predicted = np.array([class_index[name] for name in names], dtype=np.int16)
@@ -222,20 +225,6 @@ def _require_two_classes(state: RoundState) -> list[int]:
     return seen
 
 
-def _fit_learner(
-    state: RoundState, settings: RoundSettings, examples: PseudoExamples | None
-) -> Learner:
-    """Return a learner that was trained on all labels."""
-    learner = _make_learner(state, settings, examples=examples)
-    _tell_labels(learner, state)
-
-    # The number of earlier models decides the seed of this training.
-    learner.resume(state.version, {})
-    with ignore_few_labels_warning():
-        learner.fit()
-    return learner
-
-
 def _train_picking_model(
     state: RoundState, settings: RoundSettings, examples: PseudoExamples | None
 ) -> Arrays:
@@ -254,9 +243,7 @@ def _train_picking_model(
 
     learner = _make_learner(state, settings, examples=examples)
     learner.tell(list(labels), list(labels.values()))
-    learner.resume(state.version, {})
-    with ignore_few_labels_warning():
-        learner.fit()
+    _fit(learner, earlier_models=state.version)
     return dump_layers(learner)
 
 
@@ -447,6 +434,12 @@ def _tell_labels(learner: Learner, state: RoundState) -> None:
     learner.tell(places, labels)
 
 
+def _fit(learner: Learner, *, earlier_models: int) -> None:
+    learner.resume(earlier_models, {})
+    with ignore_few_labels_warning():
+        learner.fit()
+
+
 def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]:
     """Return the newest models, trained again on their labels if the features have changed."""
     arrays = load_arrays(state.weights or b"")
@@ -464,9 +457,7 @@ def _load_newest_models(state: RoundState, settings: RoundSettings) -> list[Any]
     labels = [state.classes[k] for k in arrays["labels"]]
     learner.tell(arrays["places"], labels)
     # The round before, so that this training has the seed of the first one.
-    learner.resume(state.version - 1, {})
-    with ignore_few_labels_warning():
-        learner.fit()
+    _fit(learner, earlier_models=state.version - 1)
     return learner.models
 
 

@@ -148,7 +148,11 @@ def _copy_table(
         for row in rows:
             if target.dialect.name == "postgresql":
                 _require_no_nul(source, row, table)
-            _renumber_foreign_keys(row, table, new_ids)
+            for column in table.c:
+                for foreign_key in column.foreign_keys:
+                    old_id = row[column.name]
+                    if old_id is not None:
+                        row[column.name] = new_ids[foreign_key.column.table.name][old_id]
             if table is schema.history:
                 row["detail"] = _renumber_detail(row["detail"], new_ids)
             # After the foreign keys: a row never points to its own table.
@@ -184,14 +188,6 @@ def _require_no_nul(source: Connection, row: Mapping[str, Any], table: Table) ->
             "which PostgreSQL cannot store. Keep the campaign in a file, or create it again "
             "without that character."
         )
-
-
-def _renumber_foreign_keys(row: dict[str, Any], table: Table, new_ids: NewIds) -> None:
-    for column in table.c:
-        for foreign_key in column.foreign_keys:
-            old_id = row[column.name]
-            if old_id is not None:
-                row[column.name] = new_ids[foreign_key.column.table.name][old_id]
 
 
 def _renumber_detail(detail: str, new_ids: NewIds) -> str:

@@ -322,7 +322,13 @@ class LabelStudioClient:
                     raise
                 raise ListingChangedError(self.url) from None
 
-            rows, new_total = self._read_page(page, rows_key, total_key)
+            if not isinstance(page, dict):
+                raise self._unexpected_response()
+            rows = page.get(rows_key)
+            new_total = page.get(total_key)
+            if not isinstance(rows, list) or not isinstance(new_total, int):
+                raise self._unexpected_response()
+
             ends_early = not rows and rows_read < new_total
             if new_total < total or ends_early:
                 raise ListingChangedError(self.url)
@@ -331,18 +337,6 @@ class LabelStudioClient:
             yield from rows
             rows_read += len(rows)
             page_number += 1
-
-    def _read_page(self, page: Any, rows_key: str, total_key: str) -> tuple[list[Any], int]:
-        """Return the rows of a page and the number of rows on all pages."""
-        if not isinstance(page, dict):
-            raise self._unexpected_response()
-
-        rows = page.get(rows_key)
-        total = page.get(total_key)
-        if not isinstance(rows, list) or not isinstance(total, int):
-            raise self._unexpected_response()
-
-        return rows, total
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
         """Send a request and return the JSON of the response."""

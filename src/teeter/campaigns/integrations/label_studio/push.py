@@ -20,13 +20,9 @@ from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.integrations.label_studio.client import LabelStudioClient, ProjectTasks
-from teeter.campaigns.integrations.label_studio.payloads import (
-    MODEL_VERSION,
-    LabelStudioTask,
-    NewTask,
-)
+from teeter.campaigns.integrations.label_studio.payloads import MODEL_VERSION, NewTask
 from teeter.campaigns.integrations.label_studio.pull import LABEL_STUDIO_ANNOTATOR
-from teeter.campaigns.store import ImportedAnnotation, Pick, ProjectLink, ShownSuggestion
+from teeter.campaigns.store import Pick, ProjectLink, ShownSuggestion
 from teeter.campaigns.suggestions.sources import measure_sources, visible_suggestions
 from teeter.errors import FileError, MissingExtraError, ServerError
 
@@ -221,7 +217,9 @@ class TaskPusher:
 
         waiting_items = set()
         for task in tasks.by_id.values():
-            if _is_waiting(task, imported):
+            # An annotation with an unknown label, for example, can still be corrected in its task.
+            has_new = any(annotation.id not in imported for annotation in task.annotations)
+            if not task.is_labeled or has_new:
                 waiting_items.add(task.item_id)
 
         # Scores count all open picks, so that new tasks come after those that already wait.
@@ -348,12 +346,3 @@ class TaskPusher:
             item_id: {"text": text.replace("\0", "\N{REPLACEMENT CHARACTER}")}
             for item_id, text in stored.items()
         }
-
-
-def _is_waiting(task: LabelStudioTask, imported: Mapping[int, ImportedAnnotation]) -> bool:
-    """Return whether a task still needs an annotation, or has one that was not imported."""
-    if not task.is_labeled:
-        return True
-
-    # An annotation with an unknown label, for example, can still be corrected in its task.
-    return any(annotation.id not in imported for annotation in task.annotations)

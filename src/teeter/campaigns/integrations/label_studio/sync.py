@@ -392,26 +392,24 @@ class LabelStudio:
         project_id = self.client.find_project(link.marker)
         was_created = project_id is None
         if project_id is None:
-            project_id = self.client.create_project(self._new_project(link))
+            name = self.campaign.name
+            settings = self.campaign.settings
+            new_project = NewProject(
+                title=format_title(name),
+                description=(
+                    f"Created by teeter for the campaign {name}. "
+                    f"Do not remove [{link.marker}]: teeter recognises the project by it."
+                ),
+                label_config=build_label_config(settings, self.campaign.classes),
+                expert_instruction=format_instructions(settings.instructions),
+                show_instruction=bool(settings.instructions),
+            )
+            project_id = self.client.create_project(new_project)
 
         link = save_project(
             self.campaign, link, self.client.url, project_id, was_created=was_created
         )
         return _OpenProject(link, project_id, was_created)
-
-    def _new_project(self, link: ProjectLink) -> NewProject:
-        name = self.campaign.name
-        settings = self.campaign.settings
-        return NewProject(
-            title=format_title(name),
-            description=(
-                f"Created by teeter for the campaign {name}. "
-                f"Do not remove [{link.marker}]: teeter recognises the project by it."
-            ),
-            label_config=build_label_config(settings, self.campaign.classes),
-            expert_instruction=format_instructions(settings.instructions),
-            show_instruction=bool(settings.instructions),
-        )
 
     def _get_own_project(self, project: _OpenProject) -> Project:
         """Return the project from the server, after checking that it belongs to the campaign."""

@@ -44,22 +44,18 @@ class HistoryRepository:
         Raises:
             InputError: the name has a character that cannot be stored.
         """
-        self._insert(connection, who, what, item_id, [detail])
+        self.append_each(connection, who, what, [detail], item_id=item_id)
 
     def append_each(
-        self, connection: Connection, who: str, what: str, details: Iterable[Mapping[str, Any]]
-    ) -> None:
-        """Append a line for each detail in one statement: much faster than one by one."""
-        self._insert(connection, who, what, None, details)
-
-    def _insert(
         self,
         connection: Connection,
         who: str,
         what: str,
-        item_id: str | None,
         details: Iterable[Mapping[str, Any]],
+        *,
+        item_id: str | None = None,
     ) -> None:
+        """Append a line for each detail in one statement: much faster than one by one."""
         require_valid_unicode(who, "name")
         line = {
             "campaign_id": self._scope.campaign_id,
@@ -68,13 +64,7 @@ class HistoryRepository:
             "what": what,
             "item": item_id,
         }
-        rows = [
-            {
-                **line,
-                "detail": json.dumps(dict(detail)),
-            }
-            for detail in details
-        ]
+        rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
         # SQLAlchemy does not take an empty list to mean that nothing is inserted.
         if rows:
             connection.execute(_INSERT, rows)

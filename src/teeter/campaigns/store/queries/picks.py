@@ -794,29 +794,25 @@ class PickRepository:
         """
         for row_id in row_ids:
             query = select(ITEMS.annotators_needed, ITEMS.annotators_missing)
-            row = connection.execute(query.where(ITEMS.id == row_id)).one()
-            if row.annotators_needed == 1:
+            item = connection.execute(query.where(ITEMS.id == row_id)).one()
+            if item.annotators_needed == 1:
                 continue  # most items: nothing to count
 
-            answered = self._kinds_by_annotator(connection, row_id)
+            # Skips do not count.
+            kinds = select(ANSWERS.annotator, ANSWERS.kind).where(
+                ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
+            )
+            answered = {row.annotator: row.kind for row in connection.execute(kinds)}
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
             asked = set(answered) | set(self.holders(connection, row_id))
-            missing = max(0, row.annotators_needed - len(asked))
+            missing = max(0, item.annotators_needed - len(asked))
             decided = select(exists().where(DECISIONS.item_id == row_id, DECISIONS.live))
             if AnswerKind.FLAG in answered.values() or connection.scalar(decided):
                 missing = 0
 
-            if missing != row.annotators_missing:
+            if missing != item.annotators_missing:
                 changed = update(schema.items).where(ITEMS.id == row_id)
                 connection.execute(changed.values(annotators_missing=missing))
-
-    def _kinds_by_annotator(self, connection: Connection, row_id: int) -> dict[str, str]:
-        """Return the kind of each annotator's live answer about an item. Skips do not count."""
-        query = select(ANSWERS.annotator, ANSWERS.kind).where(
-            ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
-        )
-        rows = connection.execute(query)
-        return {row.annotator: row.kind for row in rows}
 
 
 def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:

@@ -229,7 +229,14 @@ class WebhookRepository:
         self, connection: Connection, webhook: StoredWebhook, line: Row[Any]
     ) -> list[dict[str, Any]]:
         """Return the delivery that says that nothing is left, unless it was sent already."""
-        if self._has_open_items(connection):
+        answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
+        open_items = (
+            select(ITEMS.id)
+            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.id.not_in(answered))
+            .where(ITEMS.withdrawn.is_(None))
+            .limit(1)
+        )
+        if connection.scalar(open_items) is not None:
             return []
 
         last_finish = connection.scalar(
@@ -248,16 +255,6 @@ class WebhookRepository:
         if last_finish is not None and last_finish > (added or 0):
             return []
         return [self._delivery(webhook, WebhookEvent.FINISHED, line, {})]
-
-    def _has_open_items(self, connection: Connection) -> bool:
-        answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
-        query = (
-            select(ITEMS.id)
-            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.id.not_in(answered))
-            .where(ITEMS.withdrawn.is_(None))
-            .limit(1)
-        )
-        return connection.scalar(query) is not None
 
     def due(self, connection: Connection, count: int) -> list[StoredDelivery]:
         """Return deliveries to attempt now, an equal share of each webhook.
