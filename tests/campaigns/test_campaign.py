@@ -15,6 +15,7 @@ from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.saved_models import scale_features
+from teeter.campaigns.store.repository import validate_name
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 
@@ -558,3 +559,8 @@ def test_a_setting_of_a_newer_version_is_refused(campaign: Campaign, tmp_path: P
         StoreError, match=r"has a setting from a newer version of teeter \(colour\): update teeter"
     ):
         Campaign.open(tmp_path / "colours.teeter")
+
+
+def test_a_campaign_needs_a_name() -> None:
+    with pytest.raises(InputError, match="A campaign needs a name"):
+        validate_name("  ")

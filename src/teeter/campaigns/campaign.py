@@ -42,6 +42,7 @@ from teeter.campaigns.finish.report import (
     request_draws,
     start_finish,
 )
+from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
 from teeter.campaigns.items.columns import (
@@ -67,7 +68,6 @@ from teeter.campaigns.learning.encoding import (
 )
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState, RoundStateReader, with_model
 from teeter.campaigns.learning.saved_models import has_same_features, load_arrays
-from teeter.campaigns.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.results import (
     EncodingResult,
@@ -102,8 +102,13 @@ from teeter.campaigns.store import (
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
-from teeter.campaigns.store.location import find_campaign, is_url, split_location, validate_name
-from teeter.campaigns.store.repository import add_campaign, list_campaigns
+from teeter.campaigns.store.database import is_url, split_location
+from teeter.campaigns.store.repository import (
+    add_campaign,
+    find_campaign,
+    list_campaigns,
+    validate_name,
+)
 from teeter.campaigns.store.scope import Clock, format_time, utc_now
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,

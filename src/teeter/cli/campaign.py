@@ -1381,7 +1381,7 @@ def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
     Raises:
         InputError: if ``path`` exists.
     """
-    from teeter.campaigns.store.location import split_location
+    from teeter.campaigns.store.database import split_location
 
     if path.is_dir():
         is_free = not any(path.iterdir())

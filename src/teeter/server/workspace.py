@@ -20,7 +20,7 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
-from teeter.campaigns.store.location import split_location
+from teeter.campaigns.store.database import split_location
 from teeter.campaigns.store.repository import list_campaigns
 from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError

@@ -1,1 +1,1 @@
-"""Other programs: webhooks and Label Studio."""
+"""Other programs: Label Studio, webhooks and notebooks."""

@@ -3,6 +3,8 @@
 One process writes at a time, and a commit returns when the data is on disk. Readers never wait:
 each sees one state of the database throughout its transaction.
 
+``FILE#NAME`` and ``URL#NAME`` name one of several campaigns in a database; see ``split_location``.
+
 Errors of databases become sentences. They are recognised by their codes: PostgreSQL's SQLSTATE,
 SQLite's result codes. Their texts depend on the version and on the language of the server.
 """
@@ -39,6 +41,8 @@ __all__ = [
     "damage_message",
     "database_error_message",
     "is_sqlite_busy",
+    "is_url",
+    "split_location",
 ]
 
 _WRITE_TIMEOUT = 30
@@ -224,6 +228,37 @@ class Database:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             # Only what was read from the database is parsed inside a transaction.
             raise StoreError(damage_message(self.display_url)) from error
+
+
+def is_url(location: str | Path) -> bool:
+    """Return whether a location is the URL of a database, not a file."""
+    # A Path is never a URL: it turns :// into :/.
+    return isinstance(location, str) and "://" in location
+
+
+def split_location(location: str | Path) -> tuple[str | Path, str | None]:
+    """Split a location into the file or URL and the campaign's name after ``#``.
+
+    Returns:
+        The file or URL, and the name; None if the location has no name.
+
+    Example:
+        >>> split_location("reviews.teeter#first")
+        ('reviews.teeter', 'first')
+        >>> split_location("postgresql://host/reviews")
+        ('postgresql://host/reviews', None)
+    """
+    if not isinstance(location, str):
+        return location, None
+
+    place, separator, name = location.rpartition("#")
+    if not separator:
+        return location, None
+    # A file may have the character in its own name.
+    if not is_url(place) and Path(location).exists():
+        return location, None
+
+    return place, name or None
 
 
 def _parse_location(location: str | Path) -> URL:

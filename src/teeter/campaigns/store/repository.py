@@ -9,7 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
+from teeter.base.registry import did_you_mean
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockRepository
 from teeter.campaigns.store.queries.answers import AnswerRepository, DecisionRepository
 from teeter.campaigns.store.queries.classes import ClassRepository, DescriptionRepository
@@ -27,12 +30,15 @@ from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.queries.webhooks import WebhookRepository
 from teeter.campaigns.store.schema import CAMPAIGNS
 from teeter.campaigns.store.scope import CampaignScope, Clock, insert_row, utc_now
+from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [
     "CampaignRepository",
     "StoredCampaign",
     "add_campaign",
+    "find_campaign",
     "list_campaigns",
+    "validate_name",
 ]
 
 
@@ -61,6 +67,49 @@ def add_campaign(connection: Connection, name: str, created: str, settings: str)
         "settings": settings,
     }
     return insert_row(connection, schema.campaigns, values)
+
+
+def find_campaign(database: Database, name: str | None) -> StoredCampaign:
+    """Return a campaign of a database.
+
+    Args:
+        database: The database.
+        name: The campaign's name, or None if the database has only one.
+
+    Raises:
+        StoreError: If the database has no campaign.
+        InputError: If it has several and none is named.
+        UnknownNameError: If it has none of that name.
+    """
+    with database.reading() as connection:
+        campaigns = list_campaigns(connection)
+
+    if not campaigns:
+        raise StoreError(
+            f"There is no campaign in {database.display_url}: create one with teeter campaign new."
+        )
+
+    if name is None:
+        if len(campaigns) > 1:
+            raise InputError(
+                f"{database.display_url} has several campaigns: name one of "
+                f"{', '.join(sorted(campaigns))}, as in {database.display_url}#NAME."
+            )
+        (name,) = campaigns
+
+    if name not in campaigns:
+        raise UnknownNameError(
+            f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
+        )
+    return campaigns[name]
+
+
+def validate_name(name: str) -> None:
+    """Raise InputError if a campaign cannot have this name."""
+    if not name.strip():
+        raise InputError("A campaign needs a name.")
+
+    require_valid_unicode(name, "campaign's name")
 
 
 class CampaignRepository:

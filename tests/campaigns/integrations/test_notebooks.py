@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.servers import make_text_campaign, use_inline_workers
-from teeter.campaigns import notebooks
-from teeter.campaigns.notebooks import open_notebook_page
+from teeter.campaigns.integrations import notebooks
+from teeter.campaigns.integrations.notebooks import open_notebook_page
 from teeter.errors import InputError
 from teeter.server.access import SecurityConfig
 from teeter.server.app import make_app

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns.store.location import is_url, split_location, validate_name
-from teeter.errors import InputError
+from teeter.campaigns.store.database import is_url, split_location
 
 
 @pytest.mark.parametrize(
@@ -38,8 +37,3 @@ def test_a_path_is_never_a_url() -> None:
     assert is_url("sqlite:///c.teeter")
     assert not is_url("c.teeter")
     assert not is_url(Path("a://b"))
-
-
-def test_a_campaign_needs_a_name() -> None:
-    with pytest.raises(InputError, match="A campaign needs a name"):
-        validate_name("  ")
