@@ -41,8 +41,12 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     make_steps,
 )
-from teeter.campaigns.learning.classifiers import ignore_few_labels_warning, linear_head
-from teeter.campaigns.learning.cross_fitting import cross_fit, fit_temperature
+from teeter.campaigns.learning.classifiers import (
+    cross_fit,
+    fit_temperature,
+    ignore_few_labels_warning,
+    linear_head,
+)
 from teeter.campaigns.learning.saved_models import scale_features
 
 sys.path.append(str(Path(__file__).parents[2]))

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.learning.classifiers import linear_head
-from teeter.campaigns.learning.cross_fitting import cross_fit, out_of_fold
+from teeter.campaigns.learning.classifiers import cross_fit, linear_head, out_of_fold
 from teeter.campaigns.learning.prior import (
     CLASS_NAMES,
     FADED_LABELS,

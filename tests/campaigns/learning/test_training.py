@@ -12,7 +12,7 @@ import pytest
 from campaigns.random_campaigns import SETTINGS, create_campaign, draw_features, label_batch
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning import training
-from teeter.campaigns.learning.cross_fitting import out_of_fold
+from teeter.campaigns.learning.classifiers import out_of_fold
 
 
 @pytest.mark.slow

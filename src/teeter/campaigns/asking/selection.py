@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from teeter.base.seeds import stream
 from teeter.campaigns.enums import PickArm
-from teeter.campaigns.learning.cross_fitting import out_of_fold
+from teeter.campaigns.learning.classifiers import out_of_fold
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.training import (
     labelled_items,

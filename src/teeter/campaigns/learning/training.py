@@ -15,11 +15,12 @@ import numpy.typing as npt
 from safetensors.numpy import save
 
 from teeter.campaigns.export.rows import ExportRow
-from teeter.campaigns.learning.classifiers import head_factory, ignore_few_labels_warning
-from teeter.campaigns.learning.cross_fitting import (
+from teeter.campaigns.learning.classifiers import (
     TRAINING,
     cross_fit,
     fit_temperature,
+    head_factory,
+    ignore_few_labels_warning,
     out_of_fold,
     predict_logits,
     seen_classes,

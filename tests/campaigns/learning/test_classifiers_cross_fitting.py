@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from campaigns.random_campaigns import draw_features
-from teeter.campaigns.learning.cross_fitting import cross_fit, fit_temperature, out_of_fold
+from teeter.campaigns.learning.classifiers import cross_fit, fit_temperature, out_of_fold
 
 
 def test_a_row_is_never_judged_by_a_head_that_was_trained_on_it() -> None:
