@@ -12,7 +12,6 @@ from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
 from teeter.campaigns.store.queries.classes import ClassDescription
 from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
-from teeter.campaigns.store.queries.finishes import StoredCertificate, StoredFinish
 from teeter.campaigns.store.queries.imported_tables import NewRow
 from teeter.campaigns.store.queries.items import ItemFilter, ItemQuery, StoredItem
 from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation, ProjectLink
@@ -25,7 +24,12 @@ from teeter.campaigns.store.queries.suggestions import (
     SourceKind,
     Suggestion,
 )
-from teeter.campaigns.store.queries.trained_models import ModelSummary, StoredModel
+from teeter.campaigns.store.queries.trained_models import (
+    ModelSummary,
+    StoredCertificate,
+    StoredFinish,
+    StoredModel,
+)
 from teeter.campaigns.store.repository import CampaignRepository, StoredCampaign
 
 __all__ = [

@@ -17,7 +17,6 @@ from teeter.campaigns.store.locks import LockRepository
 from teeter.campaigns.store.queries.answers import AnswerRepository, DecisionRepository
 from teeter.campaigns.store.queries.classes import ClassRepository, DescriptionRepository
 from teeter.campaigns.store.queries.encodings import EncodingRepository
-from teeter.campaigns.store.queries.finishes import FinishRepository
 from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.queries.idempotency import IdempotencyRepository
 from teeter.campaigns.store.queries.imported_tables import ImportedTableRepository
@@ -26,7 +25,7 @@ from teeter.campaigns.store.queries.label_studio_links import LabelStudioReposit
 from teeter.campaigns.store.queries.people import PeopleRepository
 from teeter.campaigns.store.queries.picks import PickRepository
 from teeter.campaigns.store.queries.suggestions import SuggestionRepository
-from teeter.campaigns.store.queries.trained_models import ModelRepository
+from teeter.campaigns.store.queries.trained_models import FinishRepository, ModelRepository
 from teeter.campaigns.store.queries.webhooks import WebhookRepository
 from teeter.campaigns.store.schema import CAMPAIGNS
 from teeter.campaigns.store.scope import CampaignScope, Clock, insert_row, utc_now

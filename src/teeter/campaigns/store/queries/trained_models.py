@@ -1,4 +1,4 @@
-"""The models that were trained in a campaign."""
+"""Trained models, frozen ones that are to label the rest of a campaign, and their certificates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.schema import MODELS
-from teeter.campaigns.store.scope import CampaignScope
+from teeter.campaigns.store.queries.history import HistoryRepository
+from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
+from teeter.campaigns.store.scope import CampaignScope, insert_row
 
-__all__ = ["ModelRepository", "ModelSummary", "StoredModel"]
+__all__ = [
+    "FinishRepository",
+    "ModelRepository",
+    "ModelSummary",
+    "StoredCertificate",
+    "StoredFinish",
+    "StoredModel",
+]
 
 
 @dataclass(frozen=True)
@@ -119,3 +127,178 @@ class ModelRepository:
             )
             for row in reversed(rows)
         ]
+
+
+@dataclass(frozen=True)
+class StoredFinish:
+    """A frozen model with the items that no person had labelled then."""
+
+    row_id: int
+    number: int
+    """The attempt, from 1."""
+    started: str
+    started_by: str
+    model_version: int
+    checksum: str
+    """Of the model."""
+    terms: dict[str, Any]
+    """What is promised, and the steps that are tested."""
+    items: list[str]
+    """The item ids in the order in which they are drawn."""
+    frozen: bytes
+    """What the model says of them, a safetensors file."""
+    asked_draws: int
+    """So many draws are asked before the strategy picks again."""
+
+
+@dataclass(frozen=True)
+class StoredCertificate:
+    """A promise at the moment in which it was written down."""
+
+    code: str
+    issued: str
+    finish: int
+    """The number of the attempt that it belongs to."""
+    content: dict[str, Any]
+
+
+class FinishRepository:
+    """The frozen models and certificates of a campaign."""
+
+    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
+        self._scope = scope
+        self._history = history
+
+    def add(
+        self,
+        connection: Connection,
+        *,
+        who: str,
+        model_version: int,
+        checksum: str,
+        terms: Mapping[str, Any],
+        items: list[str],
+        frozen: bytes,
+    ) -> int:
+        """Store a frozen model and return the number of the attempt."""
+        number = self.count(connection) + 1
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "number": number,
+            "started": self._scope.now(),
+            "started_by": who,
+            "model_version": model_version,
+            "checksum": checksum,
+            "terms": json.dumps(dict(terms)),
+            "item_ids": json.dumps(items),
+            "frozen": frozen,
+            "asked_draws": 0,
+        }
+
+        insert_row(connection, schema.finishes, values)
+
+        detail = {"number": number, "version": model_version, "items": len(items)}
+        self._history.append(connection, who, "finish started", None, detail)
+        return number
+
+    def count(self, connection: Connection) -> int:
+        """Return the number of attempts so far."""
+        query = select(func.count()).where(FINISHES.campaign_id == self._scope.campaign_id)
+        return int(connection.scalar(query) or 0)
+
+    def newest(self, connection: Connection) -> StoredFinish | None:
+        """Return the newest attempt, or None before the first."""
+        query = (
+            select(schema.finishes)
+            .where(FINISHES.campaign_id == self._scope.campaign_id)
+            .order_by(FINISHES.number.desc())
+            .limit(1)
+        )
+        row = connection.execute(query).first()
+        if row is None:
+            return None
+
+        return StoredFinish(
+            row_id=row.id,
+            number=row.number,
+            started=row.started,
+            started_by=row.started_by,
+            model_version=row.model_version,
+            checksum=row.checksum,
+            terms=json.loads(row.terms),
+            items=json.loads(row.item_ids),
+            frozen=row.frozen,
+            asked_draws=row.asked_draws,
+        )
+
+    def drawn_items(self, connection: Connection) -> list[str]:
+        """Return the items whose turn it is to be asked, in the order of the draws."""
+        query = (
+            select(FINISHES.item_ids, FINISHES.asked_draws)
+            .where(FINISHES.campaign_id == self._scope.campaign_id)
+            .order_by(FINISHES.number.desc())
+            .limit(1)
+        )
+        row = connection.execute(query).first()
+
+        # Most campaigns have none, and the list of items may be long.
+        if row is None or row.asked_draws == 0:
+            return []
+
+        items: list[str] = json.loads(row.item_ids)
+        return items[: row.asked_draws]
+
+    def set_asked_draws(self, connection: Connection, number: int, count: int, who: str) -> None:
+        """Let the first ``count`` draws of an attempt be asked before the strategy picks again."""
+        statement = (
+            update(schema.finishes)
+            .where(FINISHES.campaign_id == self._scope.campaign_id, FINISHES.number == number)
+            .values(asked_draws=count)
+        )
+        connection.execute(statement)
+        detail = {"number": number, "draws": count}
+        self._history.append(connection, who, "finish draws", None, detail)
+
+    def add_certificate(
+        self,
+        connection: Connection,
+        finish: StoredFinish,
+        content: Mapping[str, Any],
+        who: str,
+    ) -> StoredCertificate:
+        """Store a certificate, whose content has its id and the time when it was issued."""
+        code = str(content["id"])
+        issued = str(content["issued"])
+
+        values = {
+            "campaign_id": self._scope.campaign_id,
+            "finish_id": finish.row_id,
+            "code": code,
+            "issued": issued,
+            "content": json.dumps(dict(content)),
+        }
+
+        connection.execute(insert(schema.certificates).values(values))
+        detail = {"number": finish.number, "code": code}
+        self._history.append(connection, who, "certificate", None, detail)
+        return StoredCertificate(code, issued, finish.number, dict(content))
+
+    def certificates(self, connection: Connection) -> list[StoredCertificate]:
+        """Return all certificates, oldest first."""
+        query = (
+            select(schema.certificates, FINISHES.number)
+            .join(schema.finishes, FINISHES.id == CERTIFICATES.finish_id)
+            .where(CERTIFICATES.campaign_id == self._scope.campaign_id)
+            .order_by(CERTIFICATES.id)
+        )
+        return [
+            StoredCertificate(row.code, row.issued, row.number, json.loads(row.content))
+            for row in connection.execute(query)
+        ]
+
+    def certificate(self, connection: Connection, code: str) -> StoredCertificate | None:
+        """Return a certificate by its code, or None."""
+        for certificate in self.certificates(connection):
+            if certificate.code == code:
+                return certificate
+        return None
