@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.enums import AnswerKind, PickState
 from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
 from teeter.campaigns.results import EncoderComparison, Status
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
@@ -61,7 +61,7 @@ def campaign_status(
         skipped=len(items_by_kind[AnswerKind.SKIP]),
         unsure=len(items_by_kind[AnswerKind.UNSURE]),
         flagged=len(items_by_kind[AnswerKind.FLAG]),
-        open=repository.picks.count_open(connection),
+        open=repository.picks.count(connection, PickState.OPEN),
         version=len(models),
         accuracy=progress.accuracy,
         advice=(*give_advice(progress), *describe_features(newest_facts)),

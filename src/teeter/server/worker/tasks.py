@@ -505,12 +505,12 @@ def _count_new_labels(entry: _OpenCampaign) -> int:
     repository = entry.campaign.repository
     with entry.campaign.database.reading() as connection:
         if entry.trained_up_to is not None:
-            return repository.answers.count_labels_after(connection, entry.trained_up_to)
+            return repository.answers.count_labels_after(connection, row_id=entry.trained_up_to)
 
         # The model was trained by another process: only the time is known.
         model = repository.models.newest_summary(connection)
         trained_at = "" if model is None else model.trained
-        return repository.answers.count_labels_since(connection, trained_at)
+        return repository.answers.count_labels_after(connection, time=trained_at)
 
 
 def _newest_answer(campaign: Campaign) -> int:

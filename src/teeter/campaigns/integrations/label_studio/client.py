@@ -163,7 +163,14 @@ class LabelStudioClient:
             MissingExtraError: httpx is not installed.
         """
         self.url = normalize_url(url)
-        self._token = _require_token_syntax(token)
+        self._token = token.strip()
+        # It is sent as a header.
+        is_sendable = self._token.isascii() and self._token.isprintable() and " " not in self._token
+        if not self._token or not is_sendable:
+            raise InputError(
+                "The token is empty or contains invalid characters. Copy it from Label Studio "
+                "again."
+            )
         self._access_token: str | None = None
         self._sleep = sleep
         self._http = _open_http_client(self.url, transport)
@@ -383,8 +390,14 @@ class LabelStudioClient:
 
         changes_nothing = method == "GET"
         try:
+            authorization = f"Token {self._token}"
+            # A personal access token is only accepted in exchange for an access token.
+            if is_personal_access_token(self._token):
+                if self._access_token is None:
+                    self._access_token = self._fetch_access_token()
+                authorization = f"Bearer {self._access_token}"
             response = self._http.request(
-                method, path, headers=self._authorization_header(), **options
+                method, path, headers={"Authorization": authorization}, **options
             )
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # Without a connection nothing was sent.
@@ -405,15 +418,6 @@ class LabelStudioClient:
             can_retry=changes_nothing or status in NOT_PROCESSED_STATUSES,
             retry_after=float(pause) if pause.isdecimal() else None,
         )
-
-    def _authorization_header(self) -> dict[str, str]:
-        if not is_personal_access_token(self._token):
-            return {"Authorization": f"Token {self._token}"}
-
-        # A personal access token is only accepted in exchange for an access token.
-        if self._access_token is None:
-            self._access_token = self._fetch_access_token()
-        return {"Authorization": f"Bearer {self._access_token}"}
 
     def _fetch_access_token(self) -> str:
         """Exchange the personal access token for an access token, which expires in five minutes."""
@@ -515,16 +519,6 @@ def _open_http_client(url: str, transport: httpx.BaseTransport | None) -> httpx.
     return httpx.Client(
         base_url=url, transport=transport, timeout=TIMEOUT, trust_env=not is_loopback
     )
-
-
-def _require_token_syntax(token: str) -> str:
-    """Return a token without surrounding space; reject what cannot be sent as a header."""
-    token = token.strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise InputError(
-            "The token is empty or contains invalid characters. Copy it from Label Studio again."
-        )
-    return token
 
 
 def _json_or_none(response: httpx.Response) -> Any:

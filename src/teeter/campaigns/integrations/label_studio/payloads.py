@@ -74,12 +74,6 @@ def _assume_utc(moment: datetime) -> datetime:
     return moment
 
 
-def _empty_if_null(text: object) -> object:
-    if text is None:
-        return ""
-    return text
-
-
 def _user_id(completed_by: object) -> object:
     """Reduce a user, which some versions of Label Studio send in full, to the user's id."""
     if isinstance(completed_by, Mapping):
@@ -101,7 +95,7 @@ class Project(BaseModel):
     """A project."""
 
     id: int
-    description: Annotated[str, BeforeValidator(_empty_if_null)] = ""
+    description: Annotated[str, BeforeValidator(lambda text: "" if text is None else text)] = ""
     label_config: str = ""
     """The labelling interface as XML; empty in a list of projects."""
     model_version: str | None = None

@@ -294,10 +294,17 @@ class LabelStudio:
         if n < 1:
             raise InputError(f"Cannot keep {n} items in Label Studio: ask for 1 or more.")
 
+        if not url:
+            with campaign.database.reading() as connection:
+                link = campaign.repository.label_studio.current_link(connection)
+            if link is None:
+                raise InputError(
+                    "This campaign is not linked to a Label Studio server yet: pass url=."
+                )
+            url = link.url
+
         self.campaign = campaign
-        self.client = LabelStudioClient(
-            url or _stored_url(campaign), token, transport=transport, sleep=sleep
-        )
+        self.client = LabelStudioClient(url, token, transport=transport, sleep=sleep)
         self.n = n
         self.train = train
         self._pusher = TaskPusher(campaign, self.client, images, suggestions=suggestions)
@@ -509,13 +516,3 @@ class LabelStudio:
             waiting=waiting,
             notes=tuple(notes),
         )
-
-
-def _stored_url(campaign: Campaign) -> str:
-    """Return the URL of the Label Studio that a campaign is linked to."""
-    with campaign.database.reading() as connection:
-        link = campaign.repository.label_studio.current_link(connection)
-
-    if link is None:
-        raise InputError("This campaign is not linked to a Label Studio server yet: pass url=.")
-    return link.url

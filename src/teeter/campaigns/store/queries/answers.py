@@ -430,17 +430,13 @@ class AnswerRepository:
         query = self._select_columns(func.max(ANSWERS.id))
         return int(connection.scalar(query) or 0)
 
-    def count_labels_after(self, connection: Connection, row_id: int) -> int:
-        """Return how many live labels were given after an answer."""
+    def count_labels_after(
+        self, connection: Connection, *, row_id: int | None = None, time: str | None = None
+    ) -> int:
+        """Return how many live labels were given after an answer, or after a time as stored."""
+        is_later = ANSWERS.at > time if row_id is None else ANSWERS.id > row_id
         query = self._select_columns(ANSWERS.id).where(
-            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, ANSWERS.id > row_id
-        )
-        return count_rows(connection, query)
-
-    def count_labels_since(self, connection: Connection, time: str) -> int:
-        """Return how many live labels were given since a time, as times are stored."""
-        query = self._select_columns(ANSWERS.id).where(
-            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, ANSWERS.at > time
+            ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, is_later
         )
         return count_rows(connection, query)
 

@@ -275,15 +275,12 @@ class PickRepository:
 
         return item_ids
 
-    def count_open(self, connection: Connection) -> int:
-        """Return the number of open picks of all annotators."""
-        return self._count(connection, PickState.OPEN)
-
     def count_ready(self, connection: Connection) -> int:
         """Return the number of picks made ahead."""
-        return self._count(connection, PickState.READY)
+        return self.count(connection, PickState.READY)
 
-    def _count(self, connection: Connection, state: PickState) -> int:
+    def count(self, connection: Connection, state: PickState) -> int:
+        """Return the number of picks in a state, of all annotators."""
         # A count would sort the rows in vain.
         query = self._select(state).with_only_columns(PICKS.id).order_by(None)
         return count_rows(connection, query)
