@@ -86,6 +86,11 @@ def test_importing_the_packages_does_not_load_torch() -> None:
     run_without_torch(f"import {', '.join(PACKAGES)}")
 
 
+def test_importing_a_campaign_does_not_load_scikit_learn() -> None:
+    """Commands that only read or store answers fit no model."""
+    run_without_torch("import teeter.campaigns.campaign", "assert 'sklearn' not in sys.modules")
+
+
 def test_importing_the_server_does_not_load_torch() -> None:
     """The server leaves training to a worker process, so it need not wait for torch."""
     pytest.importorskip("fastapi")
