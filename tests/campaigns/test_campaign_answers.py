@@ -103,7 +103,10 @@ def test_an_answer_that_many_requests_send_at_once_is_recorded_once(campaign: Ca
 
 def test_a_confirmation_is_a_second_answer(campaign: Campaign) -> None:
     campaign.tell("p0", "left", "ann")
-    campaign.confirm_label("p0", "ann")
+    receipt = campaign.confirm_label("p0", "ann")
+    assert count_answers(campaign) == 2
+    repeated = campaign.confirm_label("p0", "ann")
+    assert (repeated.number, repeated.recorded) == (receipt.number, False)
     assert count_answers(campaign) == 2
     campaign.undo("ann")
     assert campaign.labels()["p0"].label == "left", "the label stays, the confirmation is gone"

@@ -43,7 +43,8 @@ def test_a_class_is_renamed(campaign_file: Path) -> None:
     printed = run_campaign("rename-class", campaign_file, "fruit", "food")
     assert printed == "Renamed the class fruit to food.\n"
     run_campaign("tell", campaign_file, "t3", "food")
+    assert run_campaign("rename-class", campaign_file, "fruit", "food") == printed
     assert "No class is called 'fruit'" in refuse_campaign(
-        "rename-class", campaign_file, "fruit", "food"
+        "rename-class", campaign_file, "fruit", "plant"
     )
     assert invoke_campaign("status", campaign_file).exit_code == 0

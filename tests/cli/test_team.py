@@ -119,8 +119,10 @@ def test_annotators_are_added_listed_and_removed(campaign_file: Path) -> None:
     assert printed == "ann has no token.\n"
     printed = run_campaign("people", "remove", campaign_file, "ann")
     assert printed == "Removed ann and released 0 open items.\n"
-    message = refuse_campaign("people", "remove", campaign_file, "ann")
-    assert "No member is called 'ann'" in message
+    repeated = run_campaign("people", "remove", campaign_file, "ann")
+    assert repeated == printed
+    message = refuse_campaign("people", "remove", campaign_file, "lost")
+    assert "No member is called 'lost'" in message
 
 
 def test_rights_are_checked(campaign_file: Path) -> None:

@@ -497,7 +497,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
         "No item has a label yet: label items of at least two classes, then train",
     ),
     "a decision for no class": (lambda c: c.decide("v1", "purple"), "No class is called 'purple'"),
-    "a class that exists": (lambda c: c.add_class("red"), "Cannot add the class 'red'"),
+    "a class like another one": (lambda c: c.add_class("RED"), "'red' and 'RED' differ only in"),
     "a label to confirm": (lambda c: c.confirm_label("v1"), "v1 has no label to confirm"),
     "an unknown format": (
         lambda c: c.export("out.xlsx"),
@@ -616,7 +616,7 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign label c.teeter --again", "--again needs --suspects"),
     ("campaign train c.teeter", "No item has a label yet"),
     ("campaign suspects c.teeter -n 0", "ask for 1 or more"),
-    ("campaign add-class c.teeter red", "Cannot add the class 'red'"),
+    ("campaign add-class c.teeter RED", "'red' and 'RED' differ only in case"),
     ("campaign add c.teeter m.csv", "are of kind features, but '1' is of kind text"),
     # Files and people
     ("campaign export c.teeter m.csv", "m.csv already exists"),

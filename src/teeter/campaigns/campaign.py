@@ -425,16 +425,17 @@ class Campaign:
             return tuple(self.repository.classes.names(connection))
 
     def add_class(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
-        """Add a class. Labels stay as they are.
+        """Add a class. Labels stay as they are. A class that is there already stays.
 
         Raises:
-            InputError: the name is blank, cannot be shown, or is taken.
+            InputError: the name is blank, cannot be shown, or is like that of another class.
         """
         name = as_class_name(name)
         require_printable(name.strip(), "class")
 
         with self.database.writing() as connection:
-            self.repository.classes.add(connection, [name], who)
+            if name.strip() not in self.repository.classes.names(connection):
+                self.repository.classes.add(connection, [name], who)
 
     def rename_class(
         self,
@@ -466,8 +467,11 @@ class Campaign:
             described = _validate_descriptions({new_name: description})
 
         with self.database.writing() as connection:
-            self.repository.classes.rename(connection, name, new_name, who)
-            self.repository.picks.rename_class(connection, name, new_name)
+            # A request that is sent again after a lost reply finds the new name.
+            is_renamed = self.repository.classes.former_names(connection).get(name) == new_name
+            if not is_renamed:
+                self.repository.classes.rename(connection, name, new_name, who)
+                self.repository.picks.rename_class(connection, name, new_name)
             self.repository.descriptions.write(connection, described, who)
 
     @property
@@ -863,8 +867,10 @@ class Campaign:
 
     def confirm_label(
         self, item: str, annotator: str = DEFAULT_ANNOTATOR, *, comment: str | None = None
-    ) -> None:
+    ) -> AnswerReceipt:
         """Confirm an item's label after checking it. It is not suspected again while it stays.
+
+        The call is idempotent: a label that the annotator has confirmed is not confirmed again.
 
         Raises:
             InputError: the item has no label.
@@ -882,9 +888,15 @@ class Campaign:
 
             # A second answer, even if it says the same: taking it back takes back the confirmation.
             answer = Answer(item_id, annotator, AnswerKind.LABEL, label, comment)
+            number = self.repository.answers.find_repeat(connection, answer)
+            lines = self.repository.history.lines(connection, "kept")
+            if number is not None and number in [line["answer"] for line in lines]:
+                return AnswerReceipt(number, recorded=False)
+
             receipt = self.answer(answer, allow_repeat=True, connection=connection)
             detail = {"answer": receipt.number, "label": label}
             self.repository.history.append(connection, annotator, "kept", item_id, detail)
+            return receipt
 
     def undo(
         self, annotator: str = DEFAULT_ANNOTATOR, *, item: str | None = None
@@ -1233,9 +1245,11 @@ class Campaign:
         """Remove a source and all its suggestions. What a language model has cost stays recorded.
 
         Raises:
-            UnknownNameError: there is no such source.
+            UnknownNameError: there never was such a source.
         """
         with self.database.writing() as connection:
+            if self.repository.suggestions.was_removed(connection, name):
+                return
             source = self.repository.suggestions.source(connection, name)
             self.repository.suggestions.remove_source(connection, source, who)
 
@@ -1284,8 +1298,9 @@ class Campaign:
         """Freeze a model that is to label the rest, and ask about random items next.
 
         The model is trained again first if there are answers that it does not know. It is frozen as
-        it is: later labels train later models and are not lost, but do not change this one. Each
-        further call is a new attempt, which needs more random labels than the one before it.
+        it is: later labels train later models and are not lost, but do not change this one. A call
+        with other terms, or after a change, is a new attempt, which needs more random labels than
+        the one before it. A call that finds nothing new returns the promise that was started.
 
         Args:
             error: the share of wrong labels that is allowed.

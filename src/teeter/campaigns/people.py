@@ -174,6 +174,9 @@ class People:
 
         with self._database.writing() as connection:
             member = self._require_member(connection, name)
+            if member.role == new_role:
+                return
+
             self._repository.people.set_role(connection, member.row_id, new_role)
             detail = {"name": name, "role": new_role}
             self._repository.history.append(connection, who, "role changed", None, detail)
@@ -202,6 +205,9 @@ class People:
     def _set_token_hash(self, name: str, token_hash: str | None, who: str, what: str) -> None:
         with self._database.writing() as connection:
             member = self._require_member(connection, name)
+            if member.token_hash == token_hash:
+                return  # it was revoked before
+
             self._repository.people.set_token_hash(connection, member.row_id, token_hash)
             self._repository.history.append(connection, who, what, None, {"name": name})
 
@@ -209,9 +215,13 @@ class People:
         """Remove a member and return how many of their open items were released.
 
         Raises:
-            UnknownAnnotatorError: there is no such member.
+            UnknownAnnotatorError: there never was such a member.
         """
         with self._database.writing() as connection:
+            person = self._repository.people.find(connection, name)
+            if person is not None and person.removed is not None:
+                return 0
+
             member = self._require_member(connection, name)
             # In one transaction: a person who is gone holds no items.
             self._repository.people.remove(connection, member.row_id)

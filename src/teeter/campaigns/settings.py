@@ -314,8 +314,10 @@ def _store_settings(
     with database.writing() as connection:
         # Another process may have changed other settings, so only these are replaced.
         stored = json.loads(repository.campaign(connection).settings)
-        stored |= changes
-        repository.write_settings(connection, json.dumps(stored))
+        if stored == stored | changes:
+            return
+
+        repository.write_settings(connection, json.dumps(stored | changes))
         repository.history.append(connection, who, line[0], None, line[1])
 
 

@@ -535,10 +535,12 @@ def add_class(
     Existing labels are not changed.
     """
     with open_campaign(file) as opened:
+        before = opened.classes
         opened.add_class(name)
         count = len(opened.classes)
 
-    typer.echo(f"Added the class {name.strip()}. The campaign now has {count} classes.")
+    done = "The campaign already had" if name.strip() in before else "Added"
+    typer.echo(f"{done} the class {name.strip()}. The campaign now has {count} classes.")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)

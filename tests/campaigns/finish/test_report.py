@@ -195,13 +195,27 @@ def test_promises_are_not_rounded(campaign: Campaign) -> None:
     assert "With 99.9% confidence, at most 0.25% of its labels are wrong" in report.describe_error()
 
 
-def test_a_second_attempt_has_less_to_spend(campaign: Campaign) -> None:
+def test_a_second_attempt_has_less_to_spend(campaign: Campaign, items: KnownItems) -> None:
     first = campaign.start_finish()
+    (question,) = campaign.ask(1)
+    campaign.tell(question.item, items.label(question.item))
     second = campaign.start_finish()
 
     assert (first.attempt, second.attempt) == (1, 2)
     assert second.attempt_confidence > first.attempt_confidence
     assert second.plan[0].labels > first.plan[0].labels
+
+
+def test_a_promise_that_is_started_again_spends_nothing(campaign: Campaign) -> None:
+    first = campaign.start_finish(draws=10)
+    lines = len(campaign.history())
+
+    repeated = campaign.start_finish(draws=10)
+    assert (repeated.attempt, repeated.waiting_draws) == (1, first.waiting_draws)
+    assert campaign.request_draws(10).waiting_draws == first.waiting_draws
+    assert len(campaign.history()) == lines
+
+    assert campaign.start_finish(error=0.1).attempt == 2, "other terms are another promise"
 
 
 def test_draws_count_in_their_order_only(campaign: Campaign, items: KnownItems) -> None:

@@ -158,8 +158,9 @@ def test_predictions_of_the_same_name_replace_the_earlier_ones(campaign: Campaig
 
     campaign.remove_source("old")
     assert campaign.sources() == []
-    with pytest.raises(UnknownNameError, match="No source is called 'old'"):
-        campaign.remove_source("old")
+    campaign.remove_source("old")  # sent again
+    with pytest.raises(UnknownNameError, match="No source is called 'lost'"):
+        campaign.remove_source("lost")
 
 
 @pytest.mark.parametrize(

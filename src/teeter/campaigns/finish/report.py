@@ -72,6 +72,19 @@ FEWEST_DRAWS = 20
 _USUAL_DRAWS = 100
 """Draws that are asked for if no number is likely to be enough."""
 
+_CHANGES = (
+    "answer",
+    "undo",
+    "decided",
+    "decision undone",
+    "trained",
+    "added",
+    "item changed",
+    "withdrawn",
+    "put back",
+)
+"""Lines of the history after which a promise with the same terms is a new attempt."""
+
 
 def percent(share: float) -> str:
     """Return a share in percent, not rounded: a promise must not look better than it is.
@@ -564,6 +577,9 @@ def start_finish(
 ) -> FinishReport:
     """Freeze a model, and let the next questions be items drawn at random.
 
+    Every attempt spends a part of the probability of error. So the promise that was started is
+    returned if these are its terms, and nothing has changed since.
+
     Args:
         repository: the campaign's rows.
         connection: a connection that may write.
@@ -575,6 +591,14 @@ def start_finish(
     Raises:
         InputError: there is no model to freeze, or too few items are left.
     """
+    stored = repository.finishes.newest(connection)
+    if stored is not None:
+        started = load_finish(stored, repository.classes.names(connection))
+        newest_change = repository.history.newest_row_id(connection, _CHANGES)
+        newest_start = repository.history.newest_row_id(connection, ["finish started"])
+        if started.terms == terms and newest_change < newest_start:
+            return look(repository, connection, settings)
+
     choice = choose_model(repository, connection, terms)
     finish = freeze(repository, connection, choice, terms, seed=settings.seed)
     store_finish(repository, connection, finish, who)
@@ -605,6 +629,8 @@ def request_draws(
         raise InputError("No promise has been started yet: start one first.")
 
     report = look(repository, connection, settings)
+    if count == report.waiting_draws:
+        return report
     return _set_draws(repository, connection, report, count, who)
 
 

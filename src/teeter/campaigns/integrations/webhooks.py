@@ -88,6 +88,8 @@ def add_webhook(
 ) -> StoredWebhook:
     """Send events of a campaign to an address from now on.
 
+    A webhook with the same address and events, that is there already, is returned as it is.
+
     Args:
         campaign: The campaign.
         url: An ``http`` or ``https`` address. It is resolved at every delivery.
@@ -112,7 +114,13 @@ def add_webhook(
 
     repository = campaign.repository.webhooks
     with campaign.database.writing() as connection:
-        if len(repository.all(connection)) >= MAX_WEBHOOKS:
+        webhooks = repository.all(connection)
+        for webhook in webhooks:
+            is_same = (webhook.url, webhook.events) == (url, names)
+            if is_same and webhook.allow_private == allow_private and secret is None:
+                return webhook
+
+        if len(webhooks) >= MAX_WEBHOOKS:
             raise InputError(
                 f"A campaign can have at most {MAX_WEBHOOKS} webhooks: remove one first."
             )
@@ -134,7 +142,7 @@ def remove_webhook(campaign: Campaign, number: int, *, who: str = "me") -> None:
     """Remove a webhook by its number.
 
     Raises:
-        UnknownResourceError: If there is no such webhook.
+        UnknownResourceError: If there never was such a webhook.
     """
     with campaign.database.writing() as connection:
         campaign.repository.webhooks.remove(connection, number, who)

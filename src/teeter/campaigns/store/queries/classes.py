@@ -240,8 +240,13 @@ class DescriptionRepository:
         """
         # All names are looked up first: an unknown one must not leave half of them written.
         row_ids = {name: self._classes.row_id(connection, name) for name in descriptions}
+        before = self.all(connection)
 
         for name, description in descriptions.items():
+            current_name = self._classes.current_name(connection, name)
+            if before.get(current_name, ClassDescription()) == description:
+                continue
+
             of_class = CLASS_DESCRIPTIONS.class_id == row_ids[name]
             connection.execute(delete(schema.class_descriptions).where(of_class))
 

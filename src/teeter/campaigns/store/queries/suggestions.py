@@ -48,6 +48,9 @@ __all__ = [
 ]
 
 
+_SOURCE_REMOVED = "source removed"
+"""The line of the history with the name of a source that was removed."""
+
 _REMOVED = "removed"
 """Stored as the kind of a language model that was removed. What it cost must not be forgotten."""
 
@@ -157,6 +160,13 @@ class SuggestionRepository:
             raise UnknownNameError(f"No source is called {name!r}. {hint}")
         return sources[name]
 
+    def was_removed(self, connection: Connection, name: str) -> bool:
+        """Return whether there was a source of this name, and there is none now."""
+        if name in [source.name for source in self.sources(connection)]:
+            return False
+        lines = self._history.lines(connection, _SOURCE_REMOVED)
+        return name in [line["name"] for line in lines]
+
     def write_source(self, connection: Connection, source: Source, who: str) -> Source:
         """Add a source, or replace what is known of the one of that name; return it."""
         detail = json.dumps(dict(source.detail), ensure_ascii=False)
@@ -206,7 +216,7 @@ class SuggestionRepository:
             connection.execute(update(schema.sources).where(is_source).values(removed))
         else:
             connection.execute(delete(schema.sources).where(is_source))
-        self._history.append(connection, who, "source removed", None, {"name": source.name})
+        self._history.append(connection, who, _SOURCE_REMOVED, None, {"name": source.name})
 
     # Suggestions
 

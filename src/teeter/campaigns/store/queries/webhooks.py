@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.store import schema
@@ -122,10 +122,13 @@ class WebhookRepository:
         """Remove a webhook. Its deliveries stay on record; those that wait are never sent.
 
         Raises:
-            UnknownResourceError: There is no such webhook.
+            UnknownResourceError: There never was such a webhook.
         """
+        is_webhook = and_(WEBHOOKS.campaign_id == self._scope.campaign_id, WEBHOOKS.id == row_id)
+        if connection.scalar(select(WEBHOOKS.removed).where(is_webhook)) is not None:
+            return
+
         self.get(connection, row_id)
-        is_webhook = WEBHOOKS.id == row_id
         # The secret goes at once: nothing is signed with it any more.
         values = {"removed": self._scope.now(), "secret": ""}
         connection.execute(update(schema.webhooks).where(is_webhook).values(values))

@@ -1,0 +1,81 @@
+"""A change that is made a second time, as after a lost reply, does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.integrations.webhooks import add_webhook, list_webhooks, remove_webhook
+from teeter.campaigns.settings import change_consensus, change_settings
+
+Change = Callable[[Campaign], Any]
+
+URL = "https://example.org/labels"
+
+CHANGES: dict[str, Change] = {
+    "answer": lambda c: c.tell("t0", "spam", comment="sure").number,
+    "confirmation": lambda c: c.confirm_label("t1").number,
+    "decision": lambda c: c.decide("t1", "ham"),
+    "class": lambda c: c.add_class("maybe"),
+    "name of a class": lambda c: c.rename_class("spam", "ads", description="Offers."),
+    "description": lambda c: c.describe({"ham": "All the rest."}),
+    "names": lambda c: c.use_names(False),
+    "setting": lambda c: change_settings(c, {"instructions": "Read.", "keys": ["s", "h"]}),
+    "consensus": lambda c: change_consensus(
+        c.database, c.repository, c.settings, "dawid-skene", who="me"
+    ),
+    "item": lambda c: c.change_item("t2", text="Another text", columns={"n": 5}),
+    "withdrawn item": lambda c: c.withdraw(["t2"], reason="private"),
+    "item put back": lambda c: c.put_back(["t3"]),
+    "removed source": lambda c: c.remove_source("rules"),
+    "role": lambda c: c.people.change_role("ann", "reviewer"),
+    "revoked token": lambda c: c.people.revoke("ann"),
+    "removed member": lambda c: c.people.remove("ann"),
+    "webhook": lambda c: add_webhook(c, URL),
+    "removed webhook": lambda c: remove_webhook(c, 1),
+}
+"""What may be sent twice, by what it changes."""
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
+    campaign.add((f"t{n}", f"text number {n}") for n in range(5))
+    campaign.tell("t1", "spam")
+    campaign.withdraw(["t3"])
+    campaign.add_predictions([{"id": "t0", "label": "ham"}], "rules")
+    campaign.people.add("olga", "owner")
+    campaign.people.add("ann")
+    add_webhook(campaign, f"{URL}/old")
+    return campaign
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_is_made_again_does_nothing(name: str, campaign: Campaign) -> None:
+    change = CHANGES[name]
+    before = campaign.history()
+    first = change(campaign)
+    history = campaign.history()
+    assert len(history) > len(before), "the first call changes something"
+
+    repeated = change(campaign)
+
+    assert campaign.history() == history
+    # Numbers of answers name them. Other results say how much this call changed.
+    if name in ("answer", "confirmation", "webhook"):
+        assert repeated == first
+
+
+def test_another_webhook_for_the_same_address_may_have_other_events(campaign: Campaign) -> None:
+    add_webhook(campaign, URL, ["labelled"])
+    add_webhook(campaign, URL, ["labelled", "trained"])
+    add_webhook(campaign, URL, ["trained", "labelled"])
+
+    assert [sorted(hook.events) for hook in list_webhooks(campaign)][1:] == [
+        ["labelled"],
+        ["labelled", "trained"],
+    ]
