@@ -322,19 +322,33 @@ class RemoteCampaign:
         # Who else has the item now is not for annotators to know.
         return AnswerReceipt(receipt["number"], late=receipt["late"], recorded=receipt["new"])
 
-    def confirm_label(self, item: str, *, comment: str | None = None) -> None:
+    def confirm_label(self, item: str, *, comment: str | None = None) -> AnswerReceipt:
         """Confirm an item's label after checking it. It is not suspected again while it stays."""
-        self._post("/keep", {"item": str(item), "comment": comment})
+        receipt = self._post("/keep", {"item": str(item), "comment": comment})
+        return AnswerReceipt(receipt["number"], recorded=receipt["new"])
 
-    def undo(self, *, item: str | None = None) -> UndoResult | None:
-        """Take back your last answer, and return it; None if you have no answer."""
-        undone = self._post("/undo", {"item": item})["undone"]
+    def undo(self, *, number: int | None = None) -> UndoResult | None:
+        """Take back your last answer, and return it; None if you have none. See ``Campaign.undo``.
+
+        Args:
+            number: The answer to take back, as its receipt has it; your last one by default.
+        """
+        number = number or self._newest_number("/answers")
+        if number is None:
+            return None
+
+        undone = self._post("/undo", {"number": number})["undone"]
         if undone is None:
             return None
         before = undone["previous_answer"]
         return UndoResult(
             _as_answer(undone["undone_answer"]), None if before is None else _as_answer(before)
         )
+
+    def _newest_number(self, path: str) -> int | None:
+        """Return the number of your last answer or decision: an undo names what it takes back."""
+        recent = self._get(path, count=1)
+        return int(recent[0]["number"]) if recent else None
 
     # Reviewing
 
@@ -343,9 +357,13 @@ class RemoteCampaign:
         body = {"item": str(item), "label": label, "comment": comment}
         return bool(self._post("/decisions", body)["new"])
 
-    def undo_decision(self, *, item: str | None = None) -> Decision | None:
+    def undo_decision(self, *, number: int | None = None) -> Decision | None:
         """Take back your last decision, and return it; None if you have none."""
-        undone = self._post("/decisions/undo", {"item": item})["undone"]
+        number = number or self._newest_number("/decisions")
+        if number is None:
+            return None
+
+        undone = self._post("/decisions/undo", {"number": number})["undone"]
         return None if undone is None else Decision(**undone["undone_decision"])
 
     def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:

@@ -15,7 +15,12 @@ from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.store import Answer
-from teeter.errors import InputError, UnknownNameError
+from teeter.errors import (
+    InputError,
+    PermissionDeniedError,
+    UnknownNameError,
+    UnknownResourceError,
+)
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 
@@ -147,10 +152,35 @@ def test_an_impossible_answer_is_refused_and_nothing_is_stored(
     assert count_answers(campaign) == 0
 
 
-def test_undo_is_limited_to_an_item(campaign: Campaign) -> None:
-    campaign.tell("p0", "left", "ann")
-    assert campaign.undo("ann", item="p1") is None
-    assert campaign.undo("ann", item="p0") is not None
+def test_undo_takes_back_the_answer_that_it_names_once(campaign: Campaign) -> None:
+    older = campaign.tell("p0", "right", "ann").number
+    number = campaign.tell("p0", "left", "ann").number
+    assert campaign.undo("ann", number=older) is None, "ann has answered since"
+
+    undone = campaign.undo("ann", number=number)
+    assert undone is not None
+    assert (undone.answer.number, undone.before and undone.before.number) == (number, older)
+    assert campaign.undo("ann", number=number) == undone, "sent again"
+    assert campaign.labels()["p0"].label == "right"
+
+    with pytest.raises(PermissionDeniedError, match=f"Answer {number} is not by bob"):
+        campaign.undo("bob", number=number)
+    with pytest.raises(UnknownResourceError, match="There is no answer 999"):
+        campaign.undo("ann", number=999)
+
+    campaign.tell("p1", "left", "ann")
+    assert campaign.undo("ann", number=number) is None, "ann has answered since"
+
+
+def test_undo_takes_back_the_decision_that_it_names_once(campaign: Campaign) -> None:
     campaign.decide("p0", "left", "rey")
-    assert campaign.undo_decision("rey", item="p1") is None
-    assert campaign.undo_decision("rey", item="p0") is not None
+    undone = campaign.undo_decision("rey")
+    assert undone is not None
+
+    assert campaign.undo_decision("rey", number=undone.number) == undone, "sent again"
+    campaign.decide("p1", "left", "rey")
+    assert campaign.undo_decision("rey", number=undone.number) is None, "rey has decided since"
+    with pytest.raises(PermissionDeniedError, match="is not by olga"):
+        campaign.undo_decision("olga", number=undone.number)
+    with pytest.raises(UnknownResourceError, match="There is no decision 999"):
+        campaign.undo_decision("rey", number=999)

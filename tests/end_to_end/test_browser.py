@@ -317,7 +317,7 @@ def test_two_tabs_lose_no_answer(server: TeeterServeProcess, browser: Any, tmp_p
 
 
 @pytest.mark.slow
-def test_an_answer_undone_in_another_tab_is_reported(
+def test_an_answer_undone_and_given_again_in_another_tab_is_reported(
     server: TeeterServeProcess, browser: Any, tmp_path: Path
 ) -> None:
     problems: list[str] = []
@@ -330,13 +330,15 @@ def test_an_answer_undone_in_another_tab_is_reported(
     other.locator("#stage .words").wait_for()
     other.keyboard.press("Backspace")
     expect_saved(other, 1)
+    label(other, 1)
+    expect_saved(other, 2)
 
     page.keyboard.press("Backspace")
     sync_api.expect(page.locator("#alarm")).to_contain_text("Nothing was undone")
-    assert len(read_answers(tmp_path / "texts.teeter")) == 1
+    assert len(read_answers(tmp_path / "texts.teeter")) == 2
 
     page.get_by_role("button", name="Reload").click()
-    sync_api.expect(page.locator("#last li b")).to_have_count(1)
+    sync_api.expect(page.locator("#last li b")).to_have_count(2)
     sync_api.expect(page.locator("#alarm")).to_be_hidden()
 
     assert not problems

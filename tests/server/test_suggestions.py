@@ -173,7 +173,8 @@ def test_a_source_is_removed(labelled: LabelledCampaign) -> None:
     assert "its suggestions were removed" in page.text
     assert client.get(f"{AT}/sources").json() == []
     repeated = client.post(f"{AT}/sources/remove", json={"name": "old model"})
-    assert repeated.status_code == 422
+    assert repeated.json() == {"name": "old model"}, "sent again"
+    assert client.post(f"{AT}/sources/remove", json={"name": "lost"}).status_code == 422
 
 
 def test_without_a_language_model_no_text_leaves_the_server(client: TestClient) -> None:

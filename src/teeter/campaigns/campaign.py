@@ -899,26 +899,26 @@ class Campaign:
             return receipt
 
     def undo(
-        self, annotator: str = DEFAULT_ANNOTATOR, *, item: str | None = None
+        self, annotator: str = DEFAULT_ANNOTATOR, *, number: int | None = None
     ) -> UndoResult | None:
         """Take back an annotator's last answer. Their earlier one about the item holds again.
 
         Args:
             annotator: the annotator.
-            item: take the answer back only if it is about this item.
+            number: the answer to take back, as its receipt has it. It is taken back once, however
+                often the call is repeated, and stays if the annotator has answered since.
 
         Returns:
-            The answer, or None if the annotator has none.
+            The answer; None if the annotator has none, or has answered since.
+
+        Raises:
+            UnknownResourceError: there is no answer of this number.
+            PermissionDeniedError: another annotator gave it.
         """
         require_printable(annotator, "annotator's name")
 
         with self.database.writing() as connection:
-            if item is not None:
-                last = self.repository.answers.last(connection, annotator)
-                if last is None or last.item != item:
-                    return None
-
-            return self.repository.answers.undo(connection, annotator)
+            return self.repository.answers.undo(connection, annotator, number)
 
     # Asking
 
@@ -1423,26 +1423,26 @@ class Campaign:
             return True
 
     def undo_decision(
-        self, reviewer: str = DEFAULT_ANNOTATOR, *, item: str | None = None
+        self, reviewer: str = DEFAULT_ANNOTATOR, *, number: int | None = None
     ) -> Decision | None:
         """Take back a reviewer's last decision. The one before it holds again.
 
         Args:
             reviewer: the reviewer.
-            item: take the decision back only if it is about this item.
+            number: the decision to take back. It is taken back once, however often the call is
+                repeated, and stays if the reviewer has decided since.
 
         Returns:
-            The decision, or None if the reviewer has none.
+            The decision; None if the reviewer has none, or has decided since.
+
+        Raises:
+            UnknownResourceError: there is no decision of this number.
+            PermissionDeniedError: another reviewer made it.
         """
         require_printable(reviewer, "reviewer's name")
 
         with self.database.writing() as connection:
-            if item is not None:
-                recent = self.repository.decisions.recent(connection, reviewer, 1)
-                if not recent or recent[0].item != item:
-                    return None
-
-            return self.repository.decisions.undo(connection, reviewer)
+            return self.repository.decisions.undo(connection, reviewer, number)
 
     # Reporting
 

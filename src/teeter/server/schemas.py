@@ -18,6 +18,7 @@ from teeter.campaigns.learning.stopping import AccuracyEstimate
 from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.review.agreement import AgreementScore, PairAgreement
 from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
+from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.server.worker.requests import Explanation
 
 __all__ = [
@@ -510,7 +511,7 @@ class AnswerOut(BaseModel):
     labelled: int
     """Number of labelled items in the campaign."""
     number: int | None = None
-    """The number of an answer in the campaign; None for a decision."""
+    """By which it can be undone; None for a decision that another reviewer has replaced since."""
     late: bool = False
     """Whether the item had been given to others meanwhile. The answer counts all the same."""
 
@@ -518,6 +519,8 @@ class AnswerOut(BaseModel):
 class RecentAnswer(BaseModel):
     """An answer or decision that you gave."""
 
+    number: int | None
+    """By which it can be undone."""
     item: str
     content: ItemContent
     pick: PickOut | None = None
@@ -535,9 +538,9 @@ class ConfirmationIn(_RequestBody):
 
 
 class UndoIn(_RequestBody):
-    """Undo only if your newest answer is about this item. None undoes any answer."""
+    """The answer or decision to undo, unless you have given another one since."""
 
-    item: str | None = Field(default=None, max_length=4096)
+    number: int = Field(ge=1, le=MAX_ROW_ID)
 
 
 class UndoneAnswer(BaseModel):

@@ -488,18 +488,20 @@ class CampaignService:
     def confirm_label(self, annotator: str, item: str, comment: str | None = None) -> AnswerOut:
         """Record that a label was reviewed and is right."""
         # Stored as an answer of its own, so that undo takes it back like any other.
-        self.campaign.confirm_label(item, annotator, comment=comment)
+        receipt = self.campaign.confirm_label(item, annotator, comment=comment)
         self._require_file()
-        return AnswerOut(new=True, labelled=self.count_items().labelled)
+        return AnswerOut(
+            new=receipt.recorded, labelled=self.count_items().labelled, number=receipt.number
+        )
 
-    def undo_answer(self, annotator: str, item: str | None = None) -> UndoOut:
+    def undo_answer(self, annotator: str, number: int) -> UndoOut:
         """Undo the last answer of an annotator.
 
         Args:
             annotator: whose answer to undo.
-            item: undo it only if it is about this item.
+            number: the answer. It stays if they have answered since.
         """
-        undone = self.campaign.undo(annotator, item=item)
+        undone = self.campaign.undo(annotator, number=number)
         if undone is None:
             return UndoOut(undone=None)
 
@@ -537,6 +539,7 @@ class CampaignService:
                 row = rows[answer.item]
                 pick = picks.get(row.row_id)
                 described = RecentAnswer(
+                    number=answer.number,
                     item=answer.item,
                     content=self.read_content(row, connection),
                     pick=None if pick is None else self._describe_pick(pick),

@@ -82,17 +82,26 @@ class TeamService:
             comment: the reason.
         """
         # Idempotent like an answer: a repeated request decides once.
-        is_new = self.service.campaign.decide(item, label, self._user, comment=comment)
-        return AnswerOut(new=is_new, labelled=self.service.count_items().labelled)
+        campaign = self.service.campaign
+        is_new = campaign.decide(item, label, self._user, comment=comment)
 
-    def undo_decision(self, item: str | None = None) -> UndoOut:
+        stored = AnswerOut(new=is_new, labelled=self.service.count_items().labelled)
+
+        with campaign.database.reading() as connection:
+            decision = campaign.repository.decisions.for_item(connection, item)
+        # Another reviewer may have decided since: that is not for this one to undo.
+        if decision is not None and decision.reviewer == self._user:
+            stored.number = decision.number
+        return stored
+
+    def undo_decision(self, number: int) -> UndoOut:
         """Undo the last decision of the user.
 
         Args:
-            item: undo it only if it is about this item.
+            number: the decision. It stays if the user has decided since.
         """
         campaign = self.service.campaign
-        decision = campaign.undo_decision(self._user, item=item)
+        decision = campaign.undo_decision(self._user, number=number)
         if decision is None:
             return UndoOut(undone=None)
 
@@ -118,6 +127,7 @@ class TeamService:
 
             for decision in decisions:
                 described = RecentAnswer(
+                    number=decision.number,
                     item=decision.item,
                     content=self.service.read_content(rows[decision.item], connection),
                     answer=_format_decision(decision),

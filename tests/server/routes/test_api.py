@@ -101,13 +101,13 @@ def test_recent_answers_can_be_changed_and_undone(client: TestClient) -> None:
     ]
     assert recent[0]["comment"] == "who knows"
 
-    undone = client.post(f"{AT}/undo", json={}).json()["undone"]
+    older = client.post(f"{AT}/undo", json={"number": recent[1]["number"]}).json()
+    assert older["undone"] is None, "only the newest answer can be undone"
+
+    undone = client.post(f"{AT}/undo", json={"number": recent[0]["number"]}).json()["undone"]
     assert undone["item"] == items[0]
     assert undone["answer"] == "unsure"
     assert undone["previous"] == true_label(items[0])
-
-    older = client.post(f"{AT}/undo", json={"item": "t77"}).json()
-    assert older["undone"] is None, "only the newest answer can be undone"
 
 
 def test_the_same_answer_sent_twice_is_stored_once(client: TestClient, file: Path) -> None:
@@ -307,7 +307,7 @@ def test_no_answer_is_acknowledged_for_a_file_that_is_gone(client: TestClient, f
     moved = file.rename(file.with_name("gone.teeter"))
     for path, body in (
         ("answers", {"item": items[1], "label": "spam"}),
-        ("undo", {}),
+        ("undo", {"number": 1}),
         ("keep", {"item": items[0]}),
     ):
         response = client.post(f"{AT}/{path}", json=body)

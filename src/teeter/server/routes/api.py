@@ -336,9 +336,9 @@ def list_recent_answers(
 
 @router.post("/campaigns/{slug}/undo")
 def undo_answer(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
-    """Undo your last answer."""
+    """Undo your last answer, by its number. Sent again, it undoes nothing more."""
     service = require_permission(request, slug, Permission.ANSWER)
-    return once(service, body, service.undo_answer, current_user(request), body.item)
+    return once(service, body, service.undo_answer, current_user(request), body.number)
 
 
 @router.post("/campaigns/{slug}/keep")

@@ -87,9 +87,9 @@ def list_recent_decisions(
 
 @router.post("/decisions/undo")
 def undo_decision(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
-    """Undo your last decision."""
+    """Undo your last decision, by its number. Sent again, it undoes nothing more."""
     team = require_team_permission(request, slug, Permission.DECIDE)
-    return once(team.service, body, team.undo_decision, body.item)
+    return once(team.service, body, team.undo_decision, body.number)
 
 
 # Members

@@ -24,7 +24,7 @@ let heldByOthers = 0;  // items that other annotators have open
 let isFetching = false;
 let fetchTimer = null;
 let labelled = start.labelled;
-let recent = start.recent.map((given) => ({ question: given, answer: given.answer, state: "saved" }));
+let recent = start.recent.map((given) => ({ question: given, answer: given.answer, state: "saved", number: given.number }));
 const savedAt = new Map();  // item -> time at which its answer was saved
 const skipped = new Set();  // disagreements and suspects that were skipped on this page
 
@@ -46,7 +46,7 @@ function handleSent(entry, result) {
   byId("alarm").hidden = true;
 
   if (!isUndo(entry)) {
-    markSaved(entry.body.item, result.labelled ?? labelled);
+    markSaved(entry.body.item, result.labelled ?? labelled, result.number);
   } else if (isDeciding && result.undone) {
     fetchItems();
   } else if (!result.undone) {
@@ -75,10 +75,10 @@ function discard(entry) {
   drawRecent();
 }
 
-function markSaved(item, count) {
+function markSaved(item, count, number) {
   savedAt.set(item, performance.now());
   const given = recent.find((entry) => entry.question.item === item && entry.state !== "saved");
-  if (given) given.state = "saved";
+  if (given) Object.assign(given, { state: "saved", number });
 
   labelled = count;
   drawCount();
@@ -263,7 +263,8 @@ function undo() {
 
   const { question } = newest;
   const path = isDeciding ? "decisions/undo" : "undo";
-  if (!outbox.withdraw(question.item)) outbox.post(path, { item: question.item });
+  // Without a number, the answer is still on its way: the outbox adds the number when it arrives.
+  if (!outbox.withdraw(question.item)) outbox.post(path, { item: question.item, number: newest.number });
 
   if (current) queue.unshift(current);
   current = { ...question, answer: question.isSuspect ? question.label : null, undone: newest.answer };

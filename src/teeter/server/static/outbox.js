@@ -75,6 +75,7 @@ export class Outbox {
 
     try {
       const result = await this.#deliver(entry);
+      this.#nameUndone(entry, result.number);  // one that came after the entry was removed from the storage
       this.#entries.shift();
       this.error = null;
       this.#delay = FIRST_DELAY;
@@ -94,10 +95,28 @@ export class Outbox {
       // Another tab may have sent the entry while this one waited for the lock.
       if (isGone(entry) && (entry.isAdopted || isUndo(entry))) return { undone: true };
 
-      const result = await requestJson(apiUrl(`/${entry.what}`), entry.body);
+      const result = await this.#request(entry);
+      this.#nameUndone(entry, result.number);
       remove(entry);
       return result;
     });
+  }
+
+  async #request(entry) {
+    if (!isUndo(entry)) return requestJson(apiUrl(`/${entry.what}`), entry.body);
+
+    // Another tab that sent the answer knows its number. An answer that was refused has none: nothing is to be undone.
+    const number = entry.body.number ?? readBody(entry)?.number;
+    return number ? requestJson(apiUrl(`/${entry.what}`), { number }) : { undone: null };
+  }
+
+  // An undo that waits for its answer to arrive names the answer by the number that it got.
+  #nameUndone(sent, number) {
+    const next = this.#entries.find((entry) => entry !== sent && entry.body.item === sent.body.item);
+    if (!number || !next || !isUndo(next) || next.body.number) return;
+
+    next.body.number = number;
+    if (next.isStored) write(next);
   }
 
   #fail(entry, error) {
@@ -121,10 +140,22 @@ export class Outbox {
     const count = String(this.#count++).padStart(6, "0");
     entry.key = `${PREFIX}${time} ${count} ${random}`;
 
-    try {
-      localStorage.setItem(entry.key, JSON.stringify({ what: entry.what, body: entry.body }));
-      entry.isStored = true;
-    } catch { /* The entry is sent from memory. */ }
+    write(entry);
+  }
+}
+
+function write(entry) {
+  try {
+    localStorage.setItem(entry.key, JSON.stringify({ what: entry.what, body: entry.body }));
+    entry.isStored = true;
+  } catch { /* The entry is sent from memory. */ }
+}
+
+function readBody(entry) {
+  try {
+    return JSON.parse(localStorage.getItem(entry.key))?.body;
+  } catch {
+    return null;
   }
 }
 

@@ -8,7 +8,7 @@ All methods work inside the transaction of the connection they are given.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select, update
@@ -22,6 +22,7 @@ from teeter.campaigns.store.queries.picks import PickRepository
 from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
 from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.errors import PermissionDeniedError, UnknownResourceError
 
 __all__ = [
     "Answer",
@@ -60,6 +61,8 @@ class Answer:
     label: str | None = None
     """The class, if the kind is a label."""
     comment: str | None = None
+    number: int | None = field(default=None, compare=False)
+    """Its row id; None before it is stored."""
 
 
 @dataclass(frozen=True)
@@ -190,15 +193,28 @@ class AnswerRepository:
 
         self._history.append(connection, answer.annotator, "answer", answer.item, detail)
 
-    def undo(self, connection: Connection, annotator: str) -> UndoResult | None:
+    def undo(
+        self, connection: Connection, annotator: str, number: int | None = None
+    ) -> UndoResult | None:
         """Take back the last answer of an annotator that was not taken back yet.
 
         Their earlier answer about the item holds again, and the item's pick is open again.
 
+        Args:
+            connection: a connection that may write.
+            annotator: the annotator.
+            number: take back this answer, unless the annotator has answered since.
+
         Returns:
-            The answer, or None if the annotator has none.
+            The answer; None if the annotator has none, or has answered since.
+
+        Raises:
+            UnknownResourceError: there is no answer of this number.
+            PermissionDeniedError: another annotator gave it.
         """
         last = self._last(connection, annotator)
+        if number is not None and (last is None or last.id != number):
+            return self._find_undone(connection, annotator, number)
         if last is None:
             return None
 
@@ -208,6 +224,27 @@ class AnswerRepository:
 
         self._picks.update_missing(connection, [last.item_id])
         return undone
+
+    def _find_undone(
+        self, connection: Connection, annotator: str, number: int
+    ) -> UndoResult | None:
+        """Return an answer that was taken back, if the annotator has not answered since.
+
+        So an undo that is sent again, after a lost reply, is answered as before.
+        """
+        row = connection.execute(self._select().where(ANSWERS.id == number)).first()
+        if row is None:
+            raise UnknownResourceError(f"There is no answer {number}.")
+        if row.annotator != annotator:
+            raise PermissionDeniedError(
+                f"Answer {number} is not by {annotator}: only who gave an answer can take it back."
+            )
+
+        last = self._last(connection, annotator)
+        if not row.undone or (last is not None and last.id > number):
+            return None
+        before = self._last(connection, annotator, row.item_id)
+        return UndoResult(_answer(row), None if before is None else _answer(before))
 
     def withdraw(self, connection: Connection, number: int) -> UndoResult | None:
         """Take back an answer by its row id, whatever was answered since.
@@ -245,15 +282,7 @@ class AnswerRepository:
         statement = update(schema.answers).where(ANSWERS.id == row.id).values(undone)
         connection.execute(statement)
 
-        before_query = (
-            self._select()
-            .where(ANSWERS.annotator == row.annotator)
-            .where(ANSWERS.item_id == row.item_id)
-            .where(ANSWERS.undone.is_(False))
-            .order_by(ANSWERS.id.desc())
-            .limit(1)
-        )
-        before = connection.execute(before_query).first()
+        before = self._last(connection, row.annotator, row.item_id)
         # If the answer was replaced before it was undone, the replacement stays live.
         if before is not None and row.live:
             connection.execute(
@@ -342,20 +371,14 @@ class AnswerRepository:
         rows = connection.execute(query)
         return [_answer(row) for row in rows]
 
-    def last(self, connection: Connection, annotator: str) -> Answer | None:
-        """Return the answer that ``undo`` would take back, or None."""
-        row = self._last(connection, annotator)
-        return None if row is None else _answer(row)
-
-    def _last(self, connection: Connection, annotator: str) -> Row[Any] | None:
-        query = (
-            self._select()
-            .where(ANSWERS.annotator == annotator)
-            .where(ANSWERS.undone.is_(False))
-            .order_by(ANSWERS.id.desc())
-            .limit(1)
-        )
-        return connection.execute(query).first()
+    def _last(
+        self, connection: Connection, annotator: str, item_row_id: int | None = None
+    ) -> Row[Any] | None:
+        """Return the last answer of an annotator, or their last one about an item."""
+        query = self._select().where(ANSWERS.annotator == annotator, ANSWERS.undone.is_(False))
+        if item_row_id is not None:
+            query = query.where(ANSWERS.item_id == item_row_id)
+        return connection.execute(query.order_by(ANSWERS.id.desc()).limit(1)).first()
 
     def confirmed_labels(self, connection: Connection) -> dict[str, str]:
         """Return the labels that an annotator checked and confirmed, by item id."""
@@ -475,6 +498,7 @@ def _answer(row: Row[Any]) -> Answer:
         AnswerKind(row.kind),
         row.label,
         row.comment,
+        row.id,
     )
 
 
@@ -487,6 +511,8 @@ class Decision:
     """None: the item does not belong in the campaign."""
     reviewer: str
     comment: str | None = None
+    number: int | None = field(default=None, compare=False)
+    """Its row id; None before it is stored."""
 
 
 class DecisionRepository:
@@ -544,15 +570,29 @@ class DecisionRepository:
         self._picks.update_missing(connection, [item.row_id])
         return number
 
-    def undo(self, connection: Connection, reviewer: str) -> Decision | None:
+    def undo(
+        self, connection: Connection, reviewer: str, number: int | None = None
+    ) -> Decision | None:
         """Take back the last decision of a reviewer, so that the one before it holds again.
 
+        Args:
+            connection: a connection that may write.
+            reviewer: the reviewer.
+            number: take back this decision, unless the reviewer has decided since.
+
         Returns:
-            The decision, or None if the reviewer has none.
+            The decision; None if the reviewer has none, or has decided since.
+
+        Raises:
+            UnknownResourceError: there is no decision of this number.
+            PermissionDeniedError: another reviewer made it.
         """
         last_first = self._select().where(DECISIONS.undone.is_(False)).order_by(DECISIONS.id.desc())
         by_reviewer = last_first.where(DECISIONS.reviewer == reviewer).limit(1)
         last = connection.execute(by_reviewer).first()
+        if number is not None and (last is None or last.id != number):
+            newest = 0 if last is None else last.id
+            return self._find_undone(connection, reviewer, number, newest)
         if last is None:
             return None
 
@@ -573,6 +613,22 @@ class DecisionRepository:
         self._history.append(connection, reviewer, "decision undone", last.key, detail)
         self._picks.update_missing(connection, [last.item_id])
         return _decision(last)
+
+    def _find_undone(
+        self, connection: Connection, reviewer: str, number: int, newest: int
+    ) -> Decision | None:
+        """Return a decision that was taken back, if the reviewer's newest one is not later.
+
+        So an undo that is sent again, after a lost reply, is answered as before.
+        """
+        row = connection.execute(self._select().where(DECISIONS.id == number)).first()
+        if row is None:
+            raise UnknownResourceError(f"There is no decision {number}.")
+        if row.reviewer != reviewer:
+            raise PermissionDeniedError(
+                f"Decision {number} is not by {reviewer}: only who decided can take it back."
+            )
+        return _decision(row) if row.undone and newest < number else None
 
     def live(self, connection: Connection) -> dict[str, Decision]:
         """Return all live decisions by item id."""
@@ -623,4 +679,4 @@ class DecisionRepository:
 
 
 def _decision(row: Row[Any]) -> Decision:
-    return Decision(row.key, row.label, row.reviewer, row.comment)
+    return Decision(row.key, row.label, row.reviewer, row.comment, row.id)
