@@ -61,7 +61,8 @@ class TestOpener:
         self.client = client
         self.failures = failures
         """Answers that are lost on the way back."""
-        self.keys: list[str] = []
+        self.sent: list[bytes] = []
+        """The bodies of the requests that change something."""
 
     def open(self, request: Any, timeout: float) -> _Response:
         import urllib.error
@@ -72,7 +73,7 @@ class TestOpener:
             request.get_method(), f"/{path}", content=request.data, headers=headers
         )
         if request.data is not None:
-            self.keys.append(headers["Idempotency-key"])
+            self.sent.append(request.data)
             if self.failures:
                 self.failures -= 1
                 raise ConnectionResetError(104, "Connection reset by peer")
@@ -149,8 +150,8 @@ def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
 
     assert (result.new, result.labelled, result.duplicates) == (4, 1, ())
     assert campaign.add([("copy", "second new text")]).duplicates == (("copy", "n2"),)
-    assert len(opener.keys) == 4
-    assert opener.keys[0] == opener.keys[1] != opener.keys[2]
+    assert len(opener.sent) == 4
+    assert opener.sent[0] == opener.sent[1] != opener.sent[2]
     assert campaign.row("3") == {"customer": "ACME"}
     matches = [row["item"] for row in campaign.items(column="customer=ACME")]
     assert matches == ["3"]
@@ -212,6 +213,28 @@ def test_an_undo_whose_answer_was_lost_takes_back_one_answer(
     assert undone is not None
     assert undone.answer.item == "t2"
     assert set(campaign.labels()) == {"t1"}
+
+
+def test_an_undo_names_the_answer(campaign: RemoteCampaign) -> None:
+    first = campaign.tell("t1", "ham")
+    second = campaign.tell("t2", "ham")
+
+    assert campaign.undo(number=first.number) is None, "not the last answer"
+    undone = campaign.undo(number=second.number)
+    assert undone == campaign.undo(number=second.number)
+    assert set(campaign.labels()) == {"t1"}
+    assert campaign.undo_decision() is None, "there is none"
+
+
+def test_a_training_is_not_asked_for_again(campaign: RemoteCampaign, opener: TestOpener) -> None:
+    campaign.tell("t1", "ham")
+    campaign.tell("t2", "spam")
+    opener.failures = 1
+    opener.sent.clear()
+
+    with pytest.raises(ServerUnavailableError, match="does not answer"):
+        campaign.train()
+    assert len(opener.sent) == 1
 
 
 def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:

@@ -1,8 +1,9 @@
 """A campaign on another machine, with the same methods as ``teeter.Campaign``.
 
-Everything goes over the server's REST API, with the HTTP client of Python's standard library. A
-request that changes something carries an ``Idempotency-Key``, so that it can be repeated when the
-connection breaks: it is done once.
+Everything goes over the server's REST API, with the HTTP client of Python's standard library. When
+the connection breaks, or the server is busy (status 503), a request is sent again: it may have been
+done already, and done again it does nothing more. The list in "Connect other systems" says why, for
+each request that changes something. ``train`` and ``encode``, which are not on it, are sent once.
 """
 
 from __future__ import annotations
@@ -83,9 +84,6 @@ _FOLDER_FORMAT = "datasets"
 _FOLDER_FORMATS = (_FOLDER_FORMAT, "image-folder")
 """What the server writes to a folder comes as a ZIP file."""
 
-_BUSY_CODE = 409
-"""The server is still answering the same request."""
-
 
 def connect(url: str, token: str | None = None, *, campaign: str | None = None) -> RemoteCampaign:
     """Return a campaign of a server that ``teeter serve`` runs.
@@ -135,9 +133,16 @@ class RemoteCampaign:
     def _get(self, path: str, **query: Any) -> Any:
         return self._server.get(f"/campaigns/{quote(self.name)}{path}", **query)
 
-    def _post(self, path: str, body: Mapping[str, Any], method: str = "POST") -> Any:
+    def _post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        method: str = "POST",
+        *,
+        is_repeatable: bool = True,
+    ) -> Any:
         address = f"/campaigns/{quote(self.name)}{path}"
-        return self._server.send(method, address, body)
+        return self._server.send(method, address, body, is_repeatable=is_repeatable)
 
     # Items and classes
 
@@ -190,7 +195,8 @@ class RemoteCampaign:
                 them. Images are links.
 
         Returns:
-            What happened to them, as ``Campaign.add`` says it.
+            What happened to them, as ``Campaign.add`` says it. If a reply was lost, items that are
+            there under their own ids count as new, because the lost request may have added them.
         """
         refuse_frame(items)
         kind = self._get("")["kind"]
@@ -202,11 +208,21 @@ class RemoteCampaign:
         failed: list[tuple[str, str]] = []
         for part in _split_items(_as_item(entry, kind, has_rows) for entry in items):
             added = self._post("/items", {"items": part})
-            new += added["new"]
-            labelled += added["labelled"]
-            duplicates += [(item, same) for item, same in added["duplicate_items"]]
             conflicts += [(item, label, held) for item, label, held in added["conflicting_items"]]
             failed += [(link, reason) for link, reason in added["failed_items"]]
+
+            added_before: set[str] = set()
+            for item, same in added["duplicate_items"]:
+                if self._server.was_repeated and item == same and item not in added_before:
+                    added_before.add(item)
+                else:
+                    duplicates.append((item, same))
+
+            new += added["new"] + len(added_before)
+            if self._server.was_repeated:
+                labelled += sum("label" in item for item in part) - added["conflicts"]
+            else:
+                labelled += added["labelled"]
         return ImportResult(
             new=new,
             duplicates=tuple(duplicates),
@@ -432,7 +448,8 @@ class RemoteCampaign:
 
     def encode(self, encoder: str | None = None) -> EncodingResult:
         """Compute the features of items that lack them, or switch to another encoder."""
-        fields = self._wait_for_job(self._post("/encode", {"encoder": encoder})["job"])
+        started = self._post("/encode", {"encoder": encoder}, is_repeatable=False)
+        fields = self._wait_for_job(started["job"])
         return EncodingResult(
             encoder=fields["encoder"],
             sentence=fields["sentence"],
@@ -450,7 +467,7 @@ class RemoteCampaign:
         Raises:
             InputError: If fewer than two classes have labels.
         """
-        result = self._wait_for_job(self._post("/train", {})["job"])
+        result = self._wait_for_job(self._post("/train", {}, is_repeatable=False)["job"])
         trained = result["trained"]
         if trained is None:
             raise InputError("Fewer than two classes have labels: label items first, then train.")
@@ -538,6 +555,8 @@ class _Server:
         self._origin = origin
         self._token = token
         self._csrf: str | None = None
+        self.was_repeated = False
+        """Whether the last request was sent more than once."""
         cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
         # A redirect would send the token to another server.
         self._opener = urllib.request.build_opener(cookies, RefusedRedirects())
@@ -552,10 +571,13 @@ class _Server:
         """Return the body that the server answers with."""
         return self._request("GET", path, None)
 
-    def send(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any], *, is_repeatable: bool = True
+    ) -> Any:
         """Send JSON, and return the JSON that the server answers with."""
         self._ensure_csrf_token()
-        return json.loads(self._request(method, path, _dump_json(body).encode()))
+        content = _dump_json(body).encode()
+        return json.loads(self._request(method, path, content, is_repeatable=is_repeatable))
 
     def upload(self, path: str, fields: Mapping[str, str], name: str, content: bytes) -> Any:
         """Send a file and the fields of a form, and return the JSON of the answer."""
@@ -574,46 +596,47 @@ class _Server:
             self._csrf = self.get("/session")["csrf"]
 
     def _request(
-        self, method: str, path: str, body: bytes | None, media_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        media_type: str = "application/json",
+        *,
+        is_repeatable: bool = True,
     ) -> bytes:
         headers = {"user-agent": f"teeter/{__version__}", "accept": "application/json"}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
         if body is not None:
             headers["content-type"] = media_type
-            # The same in every attempt: the server does the request once.
-            headers["idempotency-key"] = uuid.uuid4().hex
         if self._csrf is not None:
             headers["x-csrf-token"] = self._csrf
 
         request = urllib.request.Request(
             f"{self._origin}{_API}{path}", data=body, headers=headers, method=method
         )
+        attempts_left = _ATTEMPTS if is_repeatable else 1
         pause = _FIRST_PAUSE
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        attempt = 0
+        self.was_repeated = False
         while True:
-            is_last = attempt == _ATTEMPTS - 1
+            attempts_left -= 1
             try:
                 with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
                     content: bytes = response.read()
                     return content
             except urllib.error.HTTPError as error:
                 # 503: the database is away, or the server is busy. Anything else would fail again.
-                is_busy = error.code == _BUSY_CODE and time.monotonic() < deadline
-                if not is_busy and (error.code != 503 or is_last):
+                if error.code != 503 or not attempts_left:
                     raise _as_error(error) from None
-                # What is being answered takes as long as it takes: it is no failed attempt.
-                attempt -= int(is_busy)
             except (OSError, http.client.HTTPException) as error:
-                if is_last:
+                if not attempts_left:
                     reason = getattr(error, "reason", error)
                     raise ServerUnavailableError(
                         f"{self._origin} does not answer: {reason}."
                     ) from None
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            attempt += 1
+            self.was_repeated = True
 
 
 def _dump_json(value: Any) -> str:

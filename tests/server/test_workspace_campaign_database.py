@@ -39,8 +39,11 @@ def test_campaigns_of_a_database_are_found_and_created(tmp_path: Path) -> None:
         assert result["state"] == "done", result
         assert result["result"]["new"] == 12
         repeated = client.post("/api/v1/campaigns", data=form, files={"file": ("x.csv", table)})
-        assert repeated.status_code == 422
-        assert "already a campaign called second" in repeated.json()["detail"]
+        assert repeated.json() == job
+        other = {"file": ("x.csv", "text\nanother\n")}
+        refused = client.post("/api/v1/campaigns", data=form, files=other)
+        assert refused.status_code == 422
+        assert "already a campaign called second" in refused.json()["detail"]
 
         temporary = list(app.state.workspace.temp.rglob("*.teeter"))
         assert temporary == [], "it was moved, not copied"

@@ -32,7 +32,6 @@ from teeter.server.access import (
     WrongTokenError,
     security_middleware,
 )
-from teeter.server.idempotency import RequestConflictError
 from teeter.server.routes import (
     api,
     api_docs,
@@ -58,7 +57,6 @@ STATUS_BY_ERROR: dict[type[TeeterError], HTTPStatus] = {
     UnknownAnnotatorError: HTTPStatus.NOT_FOUND,
     UnknownResourceError: HTTPStatus.NOT_FOUND,
     # The client may not do this, or not now.
-    RequestConflictError: HTTPStatus.CONFLICT,
     PermissionDeniedError: HTTPStatus.FORBIDDEN,
     WrongTokenError: HTTPStatus.UNAUTHORIZED,
     TooManyLoginsError: HTTPStatus.TOO_MANY_REQUESTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import shutil
@@ -19,12 +20,14 @@ from teeter.errors import FileError, InputError, MissingExtraError
 __all__ = [
     "image_response",
     "save_upload",
+    "upload_digest",
 ]
 
 
 _SUFFIXES = (*TABLE_SUFFIXES, *JSONL_SUFFIXES)
 
 _MAX_NAME = 80
+_CHUNK = 1024 * 1024
 
 
 def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
@@ -65,6 +68,15 @@ def save_upload(file: UploadFile, folder: Path, limit: int) -> Path:
         shutil.rmtree(upload_folder, ignore_errors=True)
         raise
     return path
+
+
+def upload_digest(file: UploadFile) -> str:
+    """Return a hash of an uploaded file, which can be read from its start after it."""
+    digest = hashlib.sha256()
+    while chunk := file.file.read(_CHUNK):
+        digest.update(chunk)
+    file.file.seek(0)
+    return digest.hexdigest()
 
 
 def _require_parquet_size(path: Path, limit: int) -> None:

@@ -37,7 +37,6 @@ from teeter.server.schemas import (
     TrainedModel,
 )
 from teeter.server.service import CampaignService, NewestModel, make_slug
-from teeter.server.unwritten_outcomes import UnwrittenOutcomes
 from teeter.server.worker.background import BackgroundWorker
 from teeter.server.worker.requests import (
     Activity,
@@ -215,13 +214,13 @@ class Workspace:
         """The open campaigns by slug."""
         self.campaign_tokens = CampaignTokens(self.services)
         self.auth = Authenticator(security, self.campaign_tokens)
-        self.unwritten_outcomes = UnwrittenOutcomes()
-        """How requests with an Idempotency-Key ended while their database was away."""
         self.unreadable_files: dict[str, str] = {}
         """Files of the folder that cannot be opened, and why."""
 
         self._jobs: dict[str, Callable[[], JobOut]] = {}
         """Functions that return the state of a job, by ids that only those who started it know."""
+        self._creations: dict[str, tuple[object, JobStarted]] = {}
+        """What was asked, and the job that does it, by the name of the new campaign."""
         self._drawings: dict[tuple[str, MapKind], _MapDrawings] = {}
         """By the slug of a campaign and the kind of map."""
         self._searches: dict[str, Future[SuspectsFound]] = {}
@@ -491,6 +490,7 @@ class Workspace:
         *,
         owner: CampaignOwner | None,
         columns: ItemColumns,
+        asked: object = None,
     ) -> JobStarted:
         """Create a campaign in the background.
 
@@ -501,6 +501,7 @@ class Workspace:
             settings: its settings.
             owner: its first member; None for a campaign that is open to everyone.
             columns: the columns of the source.
+            asked: what ``find_creation`` compares, if the request is sent again.
         """
         # Done when the campaign is open here, not when the worker has written the file.
         opened: Future[CreatedCampaign] = Future()
@@ -547,7 +548,23 @@ class Workspace:
 
         request = CreateCampaign(str(source), str(path), tuple(classes), settings, columns)
         self.slow_worker.submit(request).add_done_callback(open_created)
-        return self._add_job(describe)
+        started = self._add_job(describe)
+        self._creations[path.stem] = (asked, started)
+        return started
+
+    def find_creation(self, name: str, asked: object) -> JobStarted | None:
+        """Return the job that creates or created a campaign, if the same was asked before.
+
+        A client that got no reply sends its request again.
+        """
+        before, started = self._creations.get(name.strip(), (None, None))
+        if started is None or before != asked or started.job not in self._jobs:
+            return None
+
+        job = self.describe_job(started.job)
+        # A creation that failed is tried again, and so is one whose campaign was deleted since.
+        is_there = isinstance(job.result, CreatedCampaign) and job.result.slug in self.services
+        return started if is_there or job.state is JobState.WAITING else None
 
     def train(self, service: CampaignService) -> JobStarted:
         """Train a model in the background."""

@@ -26,7 +26,7 @@ NEWEST = MIGRATIONS[-1].version
 
 DATA = Path(__file__).parents[1] / "data"
 
-STORED_FILES = sorted(DATA.glob("schema_*.teeter"))
+STORED_FILES = sorted(DATA.glob("schema_*.teeter"), key=lambda path: int(path.stem[7:]))
 """A campaign file of each version of the schema, with two campaigns: one with answers, a decision
 and a promise, and one with a table, descriptions, suggestions and a webhook. Never changed."""
 
@@ -157,6 +157,7 @@ def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> 
 
     after = count_rows(path)
     del before["migrations"], after["migrations"]
+    before.pop("answered_requests", None)  # the migration to version 10 dropped it
     assert after == before
     assert {"answers": 136, "models": 2, "decisions": 1, "finishes": 1}.items() <= after.items()
 

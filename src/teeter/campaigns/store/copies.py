@@ -113,7 +113,6 @@ def delete_rows(connection: Connection, campaign_id: int) -> None:
     # Those with foreign keys go before those that the keys point to.
     own_tables = (
         schema.locks,
-        schema.answered_requests,
         schema.webhook_deliveries,
         schema.webhooks,
     )

@@ -72,8 +72,16 @@ def _create_tables(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+def _drop_answered_requests(connection: Connection) -> None:
+    # It had the answers of requests with an Idempotency-Key. Repeats are told by their content now.
+    connection.exec_driver_sql("DROP TABLE answered_requests")
+
+
 # Unreleased versions of teeter had eight more, so that their files list the versions 1 to 9.
-MIGRATIONS: tuple[Migration, ...] = (Migration(9, "initial", _create_tables),)
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(9, "initial", _create_tables),
+    Migration(10, "answered requests dropped", _drop_answered_requests),
+)
 """All migrations, in the order of their versions."""
 
 

@@ -18,7 +18,6 @@ from teeter.campaigns.store.queries.answers import AnswerRepository, DecisionRep
 from teeter.campaigns.store.queries.classes import ClassRepository, DescriptionRepository
 from teeter.campaigns.store.queries.encodings import EncodingRepository
 from teeter.campaigns.store.queries.history import HistoryRepository
-from teeter.campaigns.store.queries.idempotency import IdempotencyRepository
 from teeter.campaigns.store.queries.imported_tables import ImportedTableRepository
 from teeter.campaigns.store.queries.items import ItemRepository
 from teeter.campaigns.store.queries.label_studio_links import LabelStudioRepository
@@ -158,7 +157,6 @@ class CampaignRepository:
         self.finishes = FinishRepository(scope, self.history)
         self.people = PeopleRepository(scope)
         self.locks = LockRepository(scope)
-        self.requests = IdempotencyRepository(scope)
         self.label_studio = LabelStudioRepository(scope)
 
     def campaign(self, connection: Connection) -> StoredCampaign:

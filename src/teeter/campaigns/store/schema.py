@@ -24,7 +24,6 @@ from sqlalchemy import (
 )
 
 __all__ = [
-    "ANSWERED_REQUESTS",
     "ANSWERS",
     "BATCHES",
     "CAMPAIGNS",
@@ -53,7 +52,6 @@ __all__ = [
     "VECTORS",
     "WEBHOOKS",
     "WEBHOOK_DELIVERIES",
-    "answered_requests",
     "answers",
     "batches",
     "campaigns",
@@ -467,20 +465,7 @@ webhook_deliveries = Table(
     Index("webhook_deliveries_by_next_attempt", "campaign_id", "delivered", "next_attempt"),
 )
 
-answered_requests = Table(
-    "answered_requests",
-    metadata,
-    _campaign_id(),
-    Column("key", Text, nullable=False),  # the annotator's hash and their Idempotency-Key
-    Column("fingerprint", Text, nullable=False),  # a hash of what was asked
-    Column("holder", Text, nullable=False),  # the process that answers or answered it
-    Column("response", Text),  # JSON; null while it is being answered
-    Column("at", Text, nullable=False),
-    PrimaryKeyConstraint("campaign_id", "key"),
-)
-
 # The columns of the tables, for queries: ITEMS.key instead of items.c.key.
-ANSWERED_REQUESTS = answered_requests.c
 ANSWERS = answers.c
 BATCHES = batches.c
 CAMPAIGNS = campaigns.c

@@ -34,7 +34,6 @@ from teeter.server.access.permissions import (
     require_campaign_creator,
     require_permission,
 )
-from teeter.server.idempotency import Once
 from teeter.server.schemas import (
     AnswerIn,
     AnswerOut,
@@ -61,7 +60,7 @@ from teeter.server.schemas import (
     UndoOut,
 )
 from teeter.server.service import CampaignService
-from teeter.server.uploads import image_response, save_upload
+from teeter.server.uploads import image_response, save_upload, upload_digest
 from teeter.server.worker.requests import ExportLabels, ItemColumns, MapKind, PredictTexts
 from teeter.server.workspace import CampaignOwner
 
@@ -206,11 +205,11 @@ def create_campaign(
 ) -> JobStarted:
     """Create a campaign from an uploaded file or a folder of images, in the background.
 
-    If campaigns of this server have members, you become the owner of the new one.
+    Sent again, it returns the job that creates the campaign, or has created it. If campaigns of
+    this server have members, you become the owner of the new one.
     """
     require_campaign_creator(request)
     workspace = get_workspace(request)
-    path = workspace.new_campaign_path(name)
 
     # All is checked before the upload is saved.
     class_names = validate_classes(classes.split(","))
@@ -237,6 +236,14 @@ def create_campaign(
 
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
+    columns = ItemColumns(text or None, id_column or None, labels or None, image or None, rows=rows)
+    content = folder if upload is None else upload_digest(upload)
+    asked = (current_user(request), content, class_names, settings, columns)
+    creation = workspace.find_creation(name, asked)
+    if creation is not None:
+        return creation
+
+    path = workspace.new_campaign_path(name)
     if upload is not None and not folder:
         source = save_upload(upload, workspace.temp, workspace.auth.config.upload_limit)
     elif upload is None and folder:
@@ -250,9 +257,8 @@ def create_campaign(
     if owned is not None:
         owner = CampaignOwner(current_user(request), owned)
 
-    columns = ItemColumns(text or None, id_column or None, labels or None, image or None, rows=rows)
     return workspace.create_campaign(
-        source, path, class_names, settings, owner=owner, columns=columns
+        source, path, class_names, settings, owner=owner, columns=columns, asked=asked
     )
 
 
@@ -311,7 +317,7 @@ def _lacks_explanation(question: QuestionOut) -> bool:
 
 
 @router.post("/campaigns/{slug}/answers")
-def record_answer(request: Request, slug: str, body: AnswerIn, once: Once) -> AnswerOut:
+def record_answer(request: Request, slug: str, body: AnswerIn) -> AnswerOut:
     """Record an answer. The answer is on disk when the request returns."""
     service = require_permission(request, slug, Permission.ANSWER)
     annotator = current_user(request)
@@ -320,7 +326,7 @@ def record_answer(request: Request, slug: str, body: AnswerIn, once: Once) -> An
     if body.suggestion is not None:
         shown = ShownSuggestion(body.suggestion.source, body.suggestion.label)
 
-    receipt = once(service, body, service.record_answer, answer, shown)
+    receipt = service.record_answer(answer, shown)
     get_workspace(request).trainer.ensure_questions(service.location, annotator)
     return receipt
 
@@ -335,19 +341,17 @@ def list_recent_answers(
 
 
 @router.post("/campaigns/{slug}/undo")
-def undo_answer(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
+def undo_answer(request: Request, slug: str, body: UndoIn) -> UndoOut:
     """Undo your last answer, by its number. Sent again, it undoes nothing more."""
     service = require_permission(request, slug, Permission.ANSWER)
-    return once(service, body, service.undo_answer, current_user(request), body.number)
+    return service.undo_answer(current_user(request), body.number)
 
 
 @router.post("/campaigns/{slug}/keep")
-def confirm_label(request: Request, slug: str, body: ConfirmationIn, once: Once) -> AnswerOut:
+def confirm_label(request: Request, slug: str, body: ConfirmationIn) -> AnswerOut:
     """Record that a label was reviewed and is correct."""
     service = require_permission(request, slug, Permission.REVIEW)
-    return once(
-        service, body, service.confirm_label, current_user(request), body.item, body.comment
-    )
+    return service.confirm_label(current_user(request), body.item, body.comment)
 
 
 @router.get("/campaigns/{slug}/suspects")
@@ -362,10 +366,10 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
 
 
 @router.post("/campaigns/{slug}/train", status_code=202)
-def train(request: Request, slug: str, once: Once) -> JobStarted:
+def train(request: Request, slug: str) -> JobStarted:
     """Train a model now, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
-    return once(service, None, get_workspace(request).train, service)
+    return get_workspace(request).train(service)
 
 
 @router.post("/campaigns/{slug}/predict")
@@ -389,13 +393,13 @@ async def predict(request: Request, slug: str, body: PredictIn) -> PredictionsOu
 
 
 @router.post("/campaigns/{slug}/encode", status_code=202)
-def encode(request: Request, slug: str, body: EncodeIn, once: Once) -> JobStarted:
+def encode(request: Request, slug: str, body: EncodeIn) -> JobStarted:
     """Compute the features of items, or switch to another encoder, in the background."""
     service = require_permission(request, slug, Permission.MANAGE)
     if body.encoder is not None:
         require_own_encoder(body.encoder)
 
-    return once(service, body, get_workspace(request).encode, service, body.encoder)
+    return get_workspace(request).encode(service, body.encoder)
 
 
 # Items

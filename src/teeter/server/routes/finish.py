@@ -19,7 +19,6 @@ from teeter.server.finish import (
     FinishOut,
     FinishService,
 )
-from teeter.server.idempotency import Once
 
 __all__ = [
     "page_router",
@@ -52,27 +51,28 @@ def get_finish(request: Request, slug: str) -> FinishOut:
 
 
 @router.post("", status_code=201)
-def start_finish(request: Request, slug: str, body: FinishIn, once: Once) -> FinishOut:
+def start_finish(request: Request, slug: str, body: FinishIn) -> FinishOut:
     """Freeze the newest model, and let the next questions be random items.
 
-    Every further call is a new attempt, which needs more random labels than the one before it.
+    A call with other terms, or after a change, is a new attempt, which needs more random labels
+    than the one before it. A call that finds nothing new returns the promise that was started.
     """
     finish = require_finish_permission(request, slug, Permission.MANAGE)
-    return once(finish.service, body, finish.start, body)
+    return finish.start(body)
 
 
 @router.post("/draws")
-def request_draws(request: Request, slug: str, body: DrawsIn, once: Once) -> FinishOut:
+def request_draws(request: Request, slug: str, body: DrawsIn) -> FinishOut:
     """Let the next questions be so many random items; 0 to go back to the strategy's picks."""
     finish = require_finish_permission(request, slug, Permission.MANAGE)
-    return once(finish.service, body, finish.request_draws, body.count)
+    return finish.request_draws(body.count)
 
 
 @router.post("/certificates", status_code=201)
-def certify(request: Request, slug: str, once: Once) -> CertificateOut:
+def certify(request: Request, slug: str) -> CertificateOut:
     """Certify what is promised now. Exports then have the model's labels."""
     finish = require_finish_permission(request, slug, Permission.MANAGE)
-    return once(finish.service, None, finish.certify)
+    return finish.certify()
 
 
 @router.get("/certificates/{code}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
@@ -22,7 +21,6 @@ from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.idempotency import Once, RequestConflictError, upload_fingerprint
 from teeter.server.schemas import AddedItems, ClassOut, ColumnOut, HistoryOut, JobStarted
 from teeter.server.service import CampaignService
 from teeter.server.uploads import save_upload
@@ -192,7 +190,7 @@ class SettingsOut(BaseModel):
 
 
 @router.post("/items")
-def add_items(request: Request, slug: str, body: ItemsIn, once: Once) -> AddedItems:
+def add_items(request: Request, slug: str, body: ItemsIn) -> AddedItems:
     """Add up to 1,000 items. They are on disk when the request returns, and are encoded afterwards.
 
     Adding is idempotent by itself: an item whose content the campaign has is a duplicate. An item
@@ -201,7 +199,17 @@ def add_items(request: Request, slug: str, body: ItemsIn, once: Once) -> AddedIt
     """
     service = require_permission(request, slug, Permission.MANAGE)
     entries = [_as_entry(item, service.campaign.settings) for item in body.items]
-    return once(service, body, _store_items, request, service, entries)
+    workspace = get_workspace(request)
+    source = workspace.temp / f"items-{secrets.token_hex(8)}.json"
+    source.write_text(json.dumps(entries))
+    try:
+        addition = AddItems(service.location, str(source), current_user(request))
+        added = _wait_for_worker(request, addition)
+    finally:
+        source.unlink(missing_ok=True)
+
+    workspace.encode_soon(service)
+    return AddedItems(**asdict(added))
 
 
 def _as_entry(item: ItemIn, settings: Settings) -> dict[str, Any]:
@@ -230,22 +238,6 @@ def _require_row(item: ItemIn) -> None:
             raise InputError(f"Give {name!r} beside the columns of a row, not among them.")
 
 
-def _store_items(
-    request: Request, service: CampaignService, entries: list[dict[str, Any]]
-) -> AddedItems:
-    workspace = get_workspace(request)
-    source = workspace.temp / f"items-{secrets.token_hex(8)}.json"
-    source.write_text(json.dumps(entries))
-    try:
-        addition = AddItems(service.location, str(source), current_user(request))
-        added = _wait_for_worker(request, addition)
-    finally:
-        source.unlink(missing_ok=True)
-
-    workspace.encode_soon(service)
-    return AddedItems(**asdict(added))
-
-
 def _wait_for_worker(request: Request, task: TaskRequest[ResultT]) -> ResultT:
     future = get_workspace(request).slow_worker.submit(task)
     try:
@@ -253,14 +245,14 @@ def _wait_for_worker(request: Request, task: TaskRequest[ResultT]) -> ResultT:
     except FutureTimeoutError:
         if future.cancel():
             raise StoreError("The server is busy with other work: try again later.") from None
-        # It has begun, so it may still succeed: the key must not let a repeat do it again.
-        raise RequestConflictError(
-            "The server is still working on this request: check later whether it was done."
+        # It has begun, so it may still succeed. Done again, it changes nothing more.
+        raise StoreError(
+            "The server is still working on this request: send it again later."
         ) from None
 
 
 @router.patch("/item")
-def change_item(request: Request, slug: str, body: ItemChangeIn, once: Once) -> ItemChanged:
+def change_item(request: Request, slug: str, body: ItemChangeIn) -> ItemChanged:
     """Change the text, the features or columns of an item. Its answers stay.
 
     Fields that are left out stay as they are. The history has the old content and the new one.
@@ -268,34 +260,22 @@ def change_item(request: Request, slug: str, body: ItemChangeIn, once: Once) -> 
     service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude={"item"}, exclude_none=True)
     change = ChangeItem(service.location, body.item, json.dumps(changes), current_user(request))
-    return once(service, body, _change_item, request, change)
-
-
-def _change_item(request: Request, change: ChangeItem) -> ItemChanged:
     return ItemChanged(item=change.item, changed=_wait_for_worker(request, change))
 
 
 @router.post("/items/withdraw")
-def withdraw_items(request: Request, slug: str, body: WithdrawIn, once: Once) -> ItemsMoved:
+def withdraw_items(request: Request, slug: str, body: WithdrawIn) -> ItemsMoved:
     """Take items out of the campaign. They keep their answers, and can be put back."""
     service = require_permission(request, slug, Permission.MANAGE)
-    return once(service, body, _withdraw_items, service, body, current_user(request))
-
-
-def _withdraw_items(service: CampaignService, body: WithdrawIn, user: str) -> ItemsMoved:
-    moved = service.campaign.withdraw(body.items, reason=body.reason, who=user)
-    return ItemsMoved(items=moved)
+    user = current_user(request)
+    return ItemsMoved(items=service.campaign.withdraw(body.items, reason=body.reason, who=user))
 
 
 @router.post("/items/put-back")
-def put_items_back(request: Request, slug: str, body: ItemIdsIn, once: Once) -> ItemsMoved:
+def put_items_back(request: Request, slug: str, body: ItemIdsIn) -> ItemsMoved:
     """Put withdrawn items back, with everything they had."""
     service = require_permission(request, slug, Permission.MANAGE)
-    return once(service, body, _put_items_back, service, body, current_user(request))
-
-
-def _put_items_back(service: CampaignService, body: ItemIdsIn, user: str) -> ItemsMoved:
-    return ItemsMoved(items=service.campaign.put_back(body.items, who=user))
+    return ItemsMoved(items=service.campaign.put_back(body.items, who=current_user(request)))
 
 
 @router.post("/items/file", status_code=202)
@@ -308,7 +288,6 @@ def upload_items(
     id_column: Annotated[str, Form(max_length=200)] = "",
     labels: Annotated[str, Form(max_length=200)] = "",
     image: Annotated[str, Form(max_length=200, description="A column of links.")] = "",
-    once: Once,
 ) -> JobStarted:
     """Add the items of a table with all its columns, in the background.
 
@@ -322,13 +301,6 @@ def upload_items(
         image or None,
         rows=service.campaign.settings.has_rows,
     )
-    form = {"file": upload_fingerprint(file), "name": file.filename, **asdict(columns)}
-    return once(service, form, _start_upload, request, service, file, columns)
-
-
-def _start_upload(
-    request: Request, service: CampaignService, file: UploadFile, columns: ItemColumns
-) -> JobStarted:
     workspace = get_workspace(request)
     source = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     adding = workspace.slow_worker.submit(
@@ -339,29 +311,21 @@ def _start_upload(
 
 
 @router.post("/classes")
-def add_class(request: Request, slug: str, body: ClassIn, once: Once) -> ClassesOut:
-    """Add a class after the others. Labels stay as they are."""
+def add_class(request: Request, slug: str, body: ClassIn) -> ClassesOut:
+    """Add a class after the others, unless it is there already. Labels stay as they are."""
     service = require_permission(request, slug, Permission.MANAGE)
-
-    return once(service, body, _add_class, service, body.name, current_user(request))
-
-
-def _add_class(service: CampaignService, name: str, user: str) -> ClassesOut:
-    service.campaign.add_class(name, who=user)
+    service.campaign.add_class(body.name, who=current_user(request))
     return ClassesOut(classes=service.list_classes())
 
 
 @router.patch("/classes")
-def change_class(request: Request, slug: str, body: ClassChangeIn, once: Once) -> ClassesOut:
+def change_class(request: Request, slug: str, body: ClassChangeIn) -> ClassesOut:
     """Rename a class, or change what it means. Its labels stay.
 
     Answers with the old name still count for the class. Fields that are left out stay.
     """
     service = require_permission(request, slug, Permission.MANAGE)
-    return once(service, body, _change_class, service, body, current_user(request))
-
-
-def _change_class(service: CampaignService, body: ClassChangeIn, user: str) -> ClassesOut:
+    user = current_user(request)
     campaign = service.campaign
     description = None
     if body.description is not None or body.examples is not None:
@@ -410,7 +374,7 @@ def get_settings(request: Request, slug: str) -> SettingsOut:
 
 
 @router.patch("/settings")
-def patch_settings(request: Request, slug: str, body: SettingsIn, once: Once) -> SettingsOut:
+def patch_settings(request: Request, slug: str, body: SettingsIn) -> SettingsOut:
     """Change settings, all of them or none. A ``cost`` or ``budget`` of null removes it."""
     service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude_unset=True)
@@ -418,13 +382,7 @@ def patch_settings(request: Request, slug: str, body: SettingsIn, once: Once) ->
         if changes[name] is None:
             raise InputError(f"{name} must have a value.")
 
-    return once(service, body, _change_settings, service, changes, current_user(request))
-
-
-def _change_settings(
-    service: CampaignService, changes: Mapping[str, Any], user: str
-) -> SettingsOut:
-    change_settings(service.campaign, changes, who=user)
+    change_settings(service.campaign, changes, who=current_user(request))
     return _describe_settings(service)
 
 

@@ -13,7 +13,6 @@ from teeter.campaigns.enums import Permission
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, ServerError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.idempotency import Once, upload_fingerprint
 from teeter.server.routes.pages import open_campaign_page
 from teeter.server.schemas import (
     ClassOut,
@@ -26,10 +25,8 @@ from teeter.server.schemas import (
     SuggestIn,
     SuggestStarted,
 )
-from teeter.server.service import CampaignService
 from teeter.server.suggestions import SuggestionService, describe_source
 from teeter.server.uploads import save_upload
-from teeter.server.worker.suggester import Suggester
 
 __all__ = [
     "page_router",
@@ -55,7 +52,7 @@ def list_classes(request: Request, slug: str) -> list[ClassOut]:
 
 
 @router.post("/classes/describe")
-def describe_classes(request: Request, slug: str, body: DescribeIn, once: Once) -> list[ClassOut]:
+def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassOut]:
     """Say what classes mean. An empty description removes what was there."""
     service = require_permission(request, slug, Permission.MANAGE)
     descriptions = {}
@@ -63,16 +60,16 @@ def describe_classes(request: Request, slug: str, body: DescribeIn, once: Once) 
         descriptions[name] = ClassDescription(given.description, tuple(given.examples))
 
     suggestions = SuggestionService(service, current_user(request))
-    return once(service, body, suggestions.describe_classes, descriptions)
+    return suggestions.describe_classes(descriptions)
 
 
 @router.post("/classes/names")
-def use_names(request: Request, slug: str, body: NamesIn, once: Once) -> NamesIn:
+def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
     """Let models learn from the names and descriptions of the classes, or not."""
     service = require_permission(request, slug, Permission.MANAGE)
 
     suggestions = SuggestionService(service, current_user(request))
-    return once(service, body, suggestions.use_names, body.use)
+    return suggestions.use_names(body.use)
 
 
 # Suggestions
@@ -95,12 +92,9 @@ def add_predictions(
         File(description="CSV, JSONL or Parquet with id, label and optionally probability."),
     ],
     source: SourceField,
-    once: Once,
 ) -> PredictionsStored:
     """Add the predictions of another model as suggestions. They never become labels."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    form = {"file": upload_fingerprint(file), "source": source}
-    return once(service, form, upload_predictions, request, slug, file, source)
+    return upload_predictions(request, slug, file, source)
 
 
 def upload_predictions(
@@ -118,30 +112,23 @@ def upload_predictions(
 
 
 @router.post("/sources/remove")
-def remove_source(request: Request, slug: str, body: NameIn, once: Once) -> SourceRemoved:
+def remove_source(request: Request, slug: str, body: NameIn) -> SourceRemoved:
     """Remove a source and all its suggestions."""
     service = require_permission(request, slug, Permission.MANAGE)
 
     suggestions = SuggestionService(service, current_user(request))
-    return once(service, body, suggestions.remove_source, body.name)
+    return suggestions.remove_source(body.name)
 
 
 @router.post("/suggest", status_code=202)
-def ask_language_model(request: Request, slug: str, body: SuggestIn, once: Once) -> SuggestStarted:
+def ask_language_model(request: Request, slug: str, body: SuggestIn) -> SuggestStarted:
     """Ask the server's language model about all items that it has said nothing about.
 
     The texts of the items are sent to the server that was named when this one was started.
     """
     service = require_permission(request, slug, Permission.MANAGE)
     suggester = get_workspace(request).require_suggester()
-
-    return once(service, body, _ask_about_all, suggester, service, body.limit)
-
-
-def _ask_about_all(
-    suggester: Suggester, service: CampaignService, limit: int | None
-) -> SuggestStarted:
-    suggester.ask_about_all(service, limit)
+    suggester.ask_about_all(service, body.limit)
     return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)
 
 

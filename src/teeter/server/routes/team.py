@@ -17,7 +17,6 @@ from teeter.server.access.permissions import (
     get_workspace,
     require_permission,
 )
-from teeter.server.idempotency import Once
 from teeter.server.routes.pages import QUESTIONS_ON_PAGE, open_campaign_page
 from teeter.server.schemas import (
     AgreementOut,
@@ -71,10 +70,10 @@ def list_disagreements(
 
 
 @router.post("/decisions")
-def decide(request: Request, slug: str, body: DecisionIn, once: Once) -> AnswerOut:
+def decide(request: Request, slug: str, body: DecisionIn) -> AnswerOut:
     """Decide on the label of an item. The decision is on disk when the request returns."""
     team = require_team_permission(request, slug, Permission.DECIDE)
-    return once(team.service, body, team.decide, body.item, body.label, body.comment)
+    return team.decide(body.item, body.label, body.comment)
 
 
 @router.get("/decisions")
@@ -86,10 +85,10 @@ def list_recent_decisions(
 
 
 @router.post("/decisions/undo")
-def undo_decision(request: Request, slug: str, body: UndoIn, once: Once) -> UndoOut:
+def undo_decision(request: Request, slug: str, body: UndoIn) -> UndoOut:
     """Undo your last decision, by its number. Sent again, it undoes nothing more."""
     team = require_team_permission(request, slug, Permission.DECIDE)
-    return once(team.service, body, team.undo_decision, body.number)
+    return team.undo_decision(body.number)
 
 
 # Members
@@ -105,8 +104,8 @@ def list_members(request: Request, slug: str) -> list[MemberOut]:
 def add_member(request: Request, slug: str, body: PersonIn) -> TokenOut:
     """Add a member and return their token, which is shown only once.
 
-    The first member must be an owner. From then on, everyone needs a token. There is no
-    ``Idempotency-Key`` here, because tokens are not stored: a member can be added only once.
+    The first member must be an owner. From then on, everyone needs a token. Sent again, it is
+    refused: tokens are not stored, so that a second one would make the first useless.
     """
     team = require_team_permission(request, slug, Permission.MANAGE)
     is_authenticated = current_session(request).is_authenticated
@@ -124,31 +123,31 @@ def replace_token(request: Request, slug: str, body: NameIn) -> TokenOut:
 
 
 @router.post("/people/revoke")
-def revoke_token(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+def revoke_token(request: Request, slug: str, body: NameIn) -> MemberChanged:
     """Revoke the token of a member. Their sessions end."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    return once(team.service, body, team.revoke_token, body.name)
+    return team.revoke_token(body.name)
 
 
 @router.post("/people/role")
-def change_role(request: Request, slug: str, body: PersonIn, once: Once) -> MemberChanged:
+def change_role(request: Request, slug: str, body: PersonIn) -> MemberChanged:
     """Give a member another role."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    return once(team.service, body, team.change_role, body.name, body.role)
+    return team.change_role(body.name, body.role)
 
 
 @router.post("/people/remove")
-def remove_member(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+def remove_member(request: Request, slug: str, body: NameIn) -> MemberChanged:
     """Remove a member. Their answers stay, and others can get their open items."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    return once(team.service, body, team.remove_member, body.name)
+    return team.remove_member(body.name)
 
 
 @router.post("/people/release")
-def release_items(request: Request, slug: str, body: NameIn, once: Once) -> MemberChanged:
+def release_items(request: Request, slug: str, body: NameIn) -> MemberChanged:
     """Release the open items of an annotator to others."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    return once(team.service, body, team.release_items, body.name)
+    return team.release_items(body.name)
 
 
 # Agreement
@@ -161,10 +160,10 @@ def get_agreement(request: Request, slug: str) -> AgreementOut:
 
 
 @router.post("/consensus")
-def choose_consensus(request: Request, slug: str, body: ConsensusIn, once: Once) -> AgreementOut:
+def choose_consensus(request: Request, slug: str, body: ConsensusIn) -> AgreementOut:
     """Choose how several answers become one label."""
     team = require_team_permission(request, slug, Permission.MANAGE)
-    return once(team.service, body, team.choose_consensus, body.method)
+    return team.choose_consensus(body.method)
 
 
 page_router = APIRouter(include_in_schema=False)

@@ -10,12 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.integrations.webhooks import (
     add_webhook,
     deliver_due,
-    get_webhook,
     list_deliveries,
     list_webhooks,
     remove_webhook,
@@ -23,7 +21,6 @@ from teeter.campaigns.integrations.webhooks import (
 from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.errors import TeeterError
 from teeter.server.access.permissions import current_user, require_permission
-from teeter.server.idempotency import Once
 from teeter.server.service import CampaignService
 
 __all__ = [
@@ -105,7 +102,8 @@ class WebhookOut(BaseModel):
 class NewWebhookOut(WebhookOut):
     """A new webhook, with the secret that signs its events. The secret is shown only once."""
 
-    secret: str
+    secret: str | None
+    """None if the same webhook was there already."""
 
 
 class DeliveryOut(BaseModel):
@@ -140,33 +138,24 @@ def get_webhooks(request: Request, slug: str) -> list[WebhookOut]:
 
 
 @router.post("", status_code=201)
-def create_webhook(request: Request, slug: str, body: WebhookIn, once: Once) -> NewWebhookOut:
-    """Send events to an address from now on. The secret of the signatures is shown only once."""
-    service = require_permission(request, slug, Permission.MANAGE)
+def create_webhook(request: Request, slug: str, body: WebhookIn) -> NewWebhookOut:
+    """Send events to an address from now on. The secret of the signatures is shown only once.
 
-    user = current_user(request)
+    Sent again, it returns the webhook that is there, without its secret.
+    """
+    campaign = require_permission(request, slug, Permission.MANAGE).campaign
+    before = {webhook.row_id for webhook in list_webhooks(campaign)}
 
-    # Without the secret, which is stored in one place only.
-    row_id = once.stored_as(int)(service, body, _add_webhook, service.campaign, body, user)
-    webhook = get_webhook(service.campaign, row_id)
-    return NewWebhookOut(secret=webhook.secret, **_describe(webhook))
-
-
-def _add_webhook(campaign: Campaign, body: WebhookIn, user: str) -> int:
-    return add_webhook(campaign, body.url, body.events, who=user).row_id
+    webhook = add_webhook(campaign, body.url, body.events, who=current_user(request))
+    secret = None if webhook.row_id in before else webhook.secret
+    return NewWebhookOut(secret=secret, **_describe(webhook))
 
 
 @router.post("/remove")
-def delete_webhook(
-    request: Request, slug: str, body: WebhookNumberIn, once: Once
-) -> list[WebhookOut]:
+def delete_webhook(request: Request, slug: str, body: WebhookNumberIn) -> list[WebhookOut]:
     """Remove a webhook, and return those that are left."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    return once(service, body, _remove_webhook, service.campaign, body.id, current_user(request))
-
-
-def _remove_webhook(campaign: Campaign, row_id: int, user: str) -> list[WebhookOut]:
-    remove_webhook(campaign, row_id, who=user)
+    campaign = require_permission(request, slug, Permission.MANAGE).campaign
+    remove_webhook(campaign, body.id, who=current_user(request))
     return [WebhookOut(**_describe(webhook)) for webhook in list_webhooks(campaign)]
 
 
