@@ -26,7 +26,6 @@ from server.servers import (
 from teeter.campaigns import Campaign
 from teeter.cli.serve import _security_config, _uvicorn_options
 from teeter.server.access import Authenticator
-from teeter.server.connections import ConnectionLimits
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -132,15 +131,37 @@ def test_tokens_are_checked_on_this_machine_too_if_there_are_any(
 # ---- the proxy
 
 
+@pytest.mark.parametrize(
+    ("options", "says_so"),
+    [
+        (("--host", "127.0.0.1"), False),
+        (("--host", "0.0.0.0"), True),
+        (("--host", "0.0.0.0", "--proxy", "127.0.0.1"), False),
+    ],
+)
+def test_beyond_this_machine_a_proxy_must_close_slow_connections(
+    options: tuple[str, ...],
+    says_so: bool,
+    teeter: Teeter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop_at_once(server: Any, sockets: Any) -> None:
+        server.config.app.state.workspace.close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", stop_at_once)
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
+
+    printed = teeter("serve", file, *options, "--token", "ann=" + 20 * "a", "--no-open").stderr
+
+    assert ("put a reverse proxy in front of it that closes slow connections" in printed) == says_so
+
+
 def test_the_application_alone_believes_forwarded_addresses() -> None:
     """uvicorn would forget the address of the proxy, which may send other trusted headers."""
     assert _uvicorn_options("127.0.0.1")["proxy_headers"] is False
     security = _security_config("127.0.0.1", 8765, [], None, 1, proxy="192.0.2.9")
     assert security.proxy == "192.0.2.9"
-
-
-def test_connections_are_limited() -> None:
-    assert 100 <= ConnectionLimits().total < 1024
 
 
 def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:

@@ -59,6 +59,12 @@ _UPLOAD_MEGABYTES = 200
 # Connections that wait to be accepted.
 _BACKLOG = 128
 
+_NEEDS_PROXY = (
+    "Other machines can reach this server, and it waits for clients however slow they are. On a "
+    "network that you do not trust, put a reverse proxy in front of it that closes slow "
+    "connections, such as Caddy with deploy/Caddyfile, and pass its address with --proxy."
+)
+
 # The browser opens this many seconds after the server starts, when it accepts connections.
 _BROWSER_DELAY = 0.8
 
@@ -752,10 +758,8 @@ def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
                 f"--proxy needs the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
             ) from None
 
-    from teeter.server.connections import ConnectionLimits, limit_connections
-
     return {
-        "http": limit_connections(ConnectionLimits(proxy=proxy)),
+        "http": "h11",
         "ws": "none",
         "log_level": "warning",
         "access_log": False,
@@ -818,6 +822,7 @@ def _run(
     """
     import uvicorn
 
+    from teeter.server.access import is_loopback
     from teeter.server.app import make_app
 
     host, port, *_ = listener.getsockname()
@@ -845,6 +850,8 @@ def _run(
         # A page that asks for a token is opened from the link that the annotator was given.
         open_page = sys.stdout.isatty() and not workspace.auth.requires_login()
     _report_problems(workspace, trusted or [])
+    if not is_loopback(host) and security.proxy is None:
+        typer.echo(_NEEDS_PROXY, err=True)
     if language_model is not None:
         typer.echo(f"The texts of items are sent to {language_model.url}.", err=True)
     if open_page:

@@ -7,10 +7,10 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Protocol
 
 from teeter.errors import PermissionDeniedError, TeeterError
-from teeter.server.access.client_network import client_network
 from teeter.server.access.login_config import SecurityConfig
 from teeter.server.access.sessions import LoginMethod, Session
 from teeter.server.access.tokens import token_prefix
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 
+_IPV6_PREFIX = 64
 _MAX_CLIENTS = 10_000
 """Clients that are remembered. Older ones are forgotten, so that memory stays bounded."""
 
@@ -44,7 +45,7 @@ class FailedLoginLimit:
 
     def record_failure(self, address: str) -> bool:
         """Count a failure, and return whether the client had too many before."""
-        client = client_network(address)
+        client = _client_network(address)
         now = time.monotonic()
 
         with self._lock:
@@ -83,6 +84,26 @@ class CampaignTokenStore(Protocol):
 
     def is_valid(self, annotator: str, prefix: str) -> bool:
         """Return whether an annotator still has the token whose hash starts with a prefix."""
+
+
+def _client_network(address: str) -> str:
+    """Return the address of a client, or its /64 network for IPv6.
+
+    A single IPv6 client usually has a whole /64 network, so counting its addresses one by one would
+    limit nothing.
+
+    Example:
+        >>> _client_network("192.0.2.7"), _client_network("2001:db8::7:1")
+        ('192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None and not parsed.is_loopback:
+        return str(ip_network((int(parsed), _IPV6_PREFIX), strict=False))
+    return address
 
 
 class Authenticator:
