@@ -15,7 +15,6 @@ from teeter.server.access.authenticator import (
     TooManyLoginsError,
     WrongTokenError,
 )
-from teeter.server.access.bearer_tokens import BearerTokenMiddleware
 from teeter.server.access.login_config import (
     LoginConfig,
     SecurityConfig,
@@ -26,6 +25,7 @@ from teeter.server.access.middlewares import (
     CALLBACK_PATH,
     HEALTH_PATH,
     AllowedHostsMiddleware,
+    BearerTokenMiddleware,
     BodyLimitMiddleware,
     CsrfMiddleware,
     FailClosedMiddleware,
@@ -35,9 +35,10 @@ from teeter.server.access.middlewares import (
     MessageFramingMiddleware,
     SameOriginMiddleware,
     SecurityHeadersMiddleware,
+    SessionMiddleware,
+    TrustedHeaderMiddleware,
 )
-from teeter.server.access.sessions import EndedSessions, Session, SessionMiddleware
-from teeter.server.access.trusted_header import TrustedHeaderMiddleware
+from teeter.server.access.sessions import EndedSessions, Session
 
 __all__ = [
     "CALLBACK_PATH",

@@ -1,53 +1,152 @@
-"""The middlewares that protect the server. Each stops one attack and says which."""
+"""The middlewares that protect the server. Each stops one attack and says which.
+
+``security_middleware`` of the package has their order.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import re
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from fastapi import HTTPException
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from teeter.errors import StoreError
-from teeter.server.access.authenticator import Authenticator
-from teeter.server.access.http_middleware import (
-    HOME,
-    SAFE_METHODS,
-    HttpMiddleware,
-    client_address,
-    is_api,
-    is_static,
-    local_path,
-    refuse,
-)
+from teeter.errors import PermissionDeniedError, StoreError
+from teeter.server.access.authenticator import Authenticator, TooManyLoginsError, WrongTokenError
 from teeter.server.access.login_config import SecurityConfig
-from teeter.server.access.sessions import Session
+from teeter.server.access.sessions import (
+    ANONYMOUS,
+    PROXY_USER,
+    Session,
+    SessionCookie,
+    protect_cookie_name,
+)
 
 __all__ = [
     "CALLBACK_PATH",
     "HEALTH_PATH",
+    "HOME",
+    "SAFE_METHODS",
     "AllowedHostsMiddleware",
+    "BearerTokenMiddleware",
     "BodyLimitMiddleware",
     "CsrfMiddleware",
     "FailClosedMiddleware",
     "ForwardedHeadersMiddleware",
     "HealthMiddleware",
+    "HttpMiddleware",
     "LoginRequiredMiddleware",
     "MessageFramingMiddleware",
     "SameOriginMiddleware",
     "SecurityHeadersMiddleware",
+    "SessionMiddleware",
+    "TrustedHeaderMiddleware",
+    "client_address",
+    "is_api",
+    "is_static",
+    "local_path",
     "peer_address",
+    "refuse",
 ]
 
+logger = logging.getLogger(__name__)
 
-_SENTENCE = "A request must not have both Content-Length and Transfer-Encoding."
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
+
+
+class HttpMiddleware(ABC):
+    """A middleware that sees HTTP requests only."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass HTTP requests to ``handle``."""
+        if scope["type"] == "http":
+            await self.handle(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        else:
+            # The server has no WebSockets. If it ever gets one, it must not bypass the checks.
+            await send({"type": "websocket.close", "code": 1008, "reason": "Not supported."})
+
+    @abstractmethod
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it to ``self.app``."""
+
+
+def is_api(scope: Scope) -> bool:
+    """Return whether a request is for the REST API rather than for a page."""
+    return bool(scope["path"].startswith("/api/"))
+
+
+def is_static(scope: Scope) -> bool:
+    """Return whether a request is for a stylesheet, a script or an icon."""
+    return bool(scope["path"].startswith("/static/"))
+
+
+def client_address(scope: Scope) -> str:
+    """Return the address of the client, or an empty string if it is unknown."""
+    client = scope.get("client")
+    if client is None:
+        return ""
+    return str(client[0])
+
+
+def refuse(
+    scope: Scope, status: int, sentence: str, headers: dict[str, str] | None = None
+) -> Response:
+    """Return a refusal: JSON for programs, plain text for people."""
+    if is_api(scope):
+        return JSONResponse({"detail": sentence}, status, headers)
+    # Plain text, not a page: a refusal may come before there is a session to render one for.
+    return PlainTextResponse(sentence, status, headers)
+
+
+HOME = "/"
+
+_MAX_PATH_LENGTH = 500
+
+
+def local_path(value: str | None) -> str:
+    r"""Return an address if it is a page of this server, else the home page.
+
+    Stops open redirects: a link to our login page must not end on a page of another site that asks
+    for the token again. Browsers read ``//host``, ``/\host`` and addresses with tabs or line breaks
+    in them as addresses of other sites.
+
+    Example:
+        >>> local_path("/c/texts?page=2"), local_path("//evil.example")
+        ('/c/texts?page=2', '/')
+    """
+    if value is None or len(value) > _MAX_PATH_LENGTH:
+        return HOME
+
+    # Pages of ours have such addresses: browsers encode everything else before they send it.
+    is_plain = value.isprintable() and value.isascii() and "\\" not in value
+    if not is_plain or not value.startswith("/") or value.startswith("//"):
+        return HOME
+
+    parts = urlsplit(value)
+    # The login page itself would be a loop.
+    if parts.scheme or parts.netloc or parts.path == "/login" or parts.path.startswith("/login/"):
+        return HOME
+    return value
+
+
+_TWO_LENGTHS = "A request must not have both Content-Length and Transfer-Encoding."
 
 
 class MessageFramingMiddleware(HttpMiddleware):
@@ -62,7 +161,7 @@ class MessageFramingMiddleware(HttpMiddleware):
         """Pass a request on if it says in one way where it ends."""
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
-            response = refuse(scope, 400, _SENTENCE, {"connection": "close"})
+            response = refuse(scope, 400, _TWO_LENGTHS, {"connection": "close"})
             await response(scope, receive, send)
             return
 
@@ -492,3 +591,168 @@ def _login_address(scope: Scope) -> str:
     asked = path + b"?" + query if query else path
     page = local_path(asked.decode("ascii", "replace"))
     return "/login" if page == HOME else f"/login?next={quote(page, safe='')}"
+
+
+class BearerTokenMiddleware(HttpMiddleware):
+    """Authenticate ``Authorization: Bearer TOKEN``.
+
+    Stops programs without a valid token, and slows down those that guess. A request with a wrong
+    token is refused even for pages that need none, so that a typo never goes unnoticed.
+    """
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        super().__init__(app)
+        self._authenticator = authenticator
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with a session if it carries a token."""
+        token = _bearer_token(Headers(scope=scope))
+        if token is None:
+            await self.app(scope, receive, send)
+            return
+
+        try:
+            # In a thread: it reads the tokens of campaigns, and a database may be slow.
+            session = await run_in_threadpool(self._log_in, token, client_address(scope))
+        except WrongTokenError as error:
+            headers = {"www-authenticate": 'Bearer error="invalid_token"'}
+            await refuse(scope, 401, str(error), headers)(scope, receive, send)
+            return
+        except TooManyLoginsError as error:
+            await refuse(scope, 429, str(error), {"retry-after": "60"})(scope, receive, send)
+            return
+
+        if session is not None:
+            scope.setdefault("state", {})["session"] = session
+        await self.app(scope, receive, send)
+
+    def _log_in(self, token: str, address: str) -> Session | None:
+        """Return the session of a token; None where no login is required."""
+        # The same program may be used with servers that require a login and with others.
+        if not self._authenticator.requires_login():
+            return None
+        return replace(self._authenticator.log_in(token, address), is_bearer=True)
+
+
+def _bearer_token(headers: Headers) -> str | None:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    return token.strip()
+
+
+class TrustedHeaderMiddleware(HttpMiddleware):
+    """Note the person that a trusted proxy names, and refuse those who are not let in.
+
+    Stops clients that name a person themselves: the header counts only if the connection comes from
+    the address of a proxy. That address is the one of the connection, not the one in
+    ``X-Forwarded-For``. A header that comes twice was not set by the proxy alone, and is ignored,
+    even if a proxy has joined both by a comma.
+    """
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        super().__init__(app)
+        self._authenticator = authenticator
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with the name of the person if a proxy gives one."""
+        name = self._named_person(scope)
+        if name is None:
+            await self.app(scope, receive, send)
+            return
+
+        try:
+            annotator = await run_in_threadpool(self._authenticator.require_allowed, name)
+        except PermissionDeniedError as error:
+            await refuse(scope, 403, str(error))(scope, receive, send)
+            return
+
+        scope.setdefault("state", {})[PROXY_USER] = annotator
+        await self.app(scope, receive, send)
+
+    def _named_person(self, scope: Scope) -> str | None:
+        login = self._authenticator.config.login
+        if login is None or login.header is None:
+            return None
+
+        # All of them: the first or the last may be the one that the client sent.
+        names = Headers(scope=scope).getlist(login.header.name)
+        if not names or not login.header.trusts(peer_address(scope)):
+            return None
+
+        if len(names) > 1 or "," in names[0]:
+            logger.warning(
+                "The header %s was sent more than once and is ignored.", login.header.name
+            )
+            return None
+        return _decode_header(names[0]).strip() or None
+
+
+def _decode_header(value: str) -> str:
+    """Return the text of a header. Starlette reads Latin-1, and proxies write names in UTF-8."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return value
+
+
+class SessionMiddleware(HttpMiddleware):
+    """Give every browser a session, in ``request.state.session``.
+
+    A handler logs an annotator in or out by assigning another session there; the cookie follows.
+
+    Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
+    other sites (SameSite=Lax; SameOriginMiddleware refuses changes from there), sniffing (Secure
+    over TLS), and use after the session was logged out, the token that opened it was replaced or
+    revoked, or the person is no longer let in.
+    """
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
+        super().__init__(app)
+        self._authenticator = authenticator
+        config = authenticator.config
+        self._cookie = SessionCookie(config.cookie_name, config.secret)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its session."""
+        state = scope.setdefault("state", {})
+        # BearerTokenMiddleware has found a program with a token: no cookie is involved.
+        if "session" in state:
+            await self.app(scope, receive, send)
+            return
+
+        if is_static(scope):
+            state["session"] = ANONYMOUS
+            await self.app(scope, receive, send)
+            return
+
+        restored = await run_in_threadpool(self._restore, scope)
+        if restored is None:
+            open_session = self._authenticator.new_session
+            state["session"] = await run_in_threadpool(open_session, state.get(PROXY_USER))
+        else:
+            state["session"] = restored
+
+        # A session that changed is sent as a new cookie: one that was just opened, and one that a
+        # handler has put in its place.
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start" and state["session"] != restored:
+                is_https = scope.get("scheme") == "https"
+                header = self._cookie.header(state["session"], is_https=is_https)
+                MutableHeaders(scope=message).append("set-cookie", header)
+            await send(message)
+
+        await self.app(scope, receive, send_with_cookie)
+
+    def _restore(self, scope: Scope) -> Session | None:
+        """Return the session of a request's cookie, if it is still valid."""
+        is_https = scope.get("scheme") == "https"
+        name = protect_cookie_name(self._cookie.name, is_https=is_https)
+        value = HTTPConnection(scope).cookies.get(name)
+        if not value:
+            return None
+
+        session = self._cookie.decode(value)
+        if session is None:
+            return None
+        return self._authenticator.restore_session(session, scope["state"].get(PROXY_USER))

@@ -8,20 +8,11 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from itsdangerous import BadData, URLSafeTimedSerializer
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from teeter.base.files import atomic_write, write_errors
-from teeter.server.access.http_middleware import HttpMiddleware, is_static
-
-if TYPE_CHECKING:
-    from teeter.server.access.authenticator import Authenticator
 
 __all__ = [
     "ANONYMOUS",
@@ -30,7 +21,6 @@ __all__ = [
     "LoginMethod",
     "Session",
     "SessionCookie",
-    "SessionMiddleware",
     "protect_cookie_name",
 ]
 
@@ -189,65 +179,3 @@ class EndedSessions:
 def _hash_session(session: Session) -> str:
     # Every cookie of a session has its CSRF token, also one that was signed again.
     return hashlib.sha256(session.csrf_token.encode()).hexdigest()
-
-
-class SessionMiddleware(HttpMiddleware):
-    """Give every browser a session, in ``request.state.session``.
-
-    A handler logs an annotator in or out by assigning another session there; the cookie follows.
-
-    Stops forged sessions (the cookie is signed and expires), theft by scripts (HttpOnly), use by
-    other sites (SameSite=Lax; SameOriginMiddleware refuses changes from there), sniffing (Secure
-    over TLS), and use after the session was logged out, the token that opened it was replaced or
-    revoked, or the person is no longer let in.
-    """
-
-    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
-        super().__init__(app)
-        self._authenticator = authenticator
-        config = authenticator.config
-        self._cookie = SessionCookie(config.cookie_name, config.secret)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its session."""
-        state = scope.setdefault("state", {})
-        # BearerTokenMiddleware has found a program with a token: no cookie is involved.
-        if "session" in state:
-            await self.app(scope, receive, send)
-            return
-
-        if is_static(scope):
-            state["session"] = ANONYMOUS
-            await self.app(scope, receive, send)
-            return
-
-        restored = await run_in_threadpool(self._restore, scope)
-        if restored is None:
-            open_session = self._authenticator.new_session
-            state["session"] = await run_in_threadpool(open_session, state.get(PROXY_USER))
-        else:
-            state["session"] = restored
-
-        # A session that changed is sent as a new cookie: one that was just opened, and one that a
-        # handler has put in its place.
-        async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start" and state["session"] != restored:
-                is_https = scope.get("scheme") == "https"
-                header = self._cookie.header(state["session"], is_https=is_https)
-                MutableHeaders(scope=message).append("set-cookie", header)
-            await send(message)
-
-        await self.app(scope, receive, send_with_cookie)
-
-    def _restore(self, scope: Scope) -> Session | None:
-        """Return the session of a request's cookie, if it is still valid."""
-        is_https = scope.get("scheme") == "https"
-        name = protect_cookie_name(self._cookie.name, is_https=is_https)
-        value = HTTPConnection(scope).cookies.get(name)
-        if not value:
-            return None
-
-        session = self._cookie.decode(value)
-        if session is None:
-            return None
-        return self._authenticator.restore_session(session, scope["state"].get(PROXY_USER))

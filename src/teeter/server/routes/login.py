@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from teeter.errors import PermissionDeniedError
 from teeter.server.access import CALLBACK_PATH, SecurityConfig
-from teeter.server.access.http_middleware import HOME, local_path
+from teeter.server.access.middlewares import HOME, local_path
 from teeter.server.access.oidc import (
     LoginAttempt,
     LoginAttempts,

@@ -30,7 +30,7 @@ from teeter.encoders import (
 from teeter.encoders import names as encoder_names
 from teeter.errors import InputError, MissingExtraError, UnknownResourceError
 from teeter.server.access import SecurityConfig, TooManyLoginsError, WrongTokenError
-from teeter.server.access.http_middleware import local_path
+from teeter.server.access.middlewares import local_path
 from teeter.server.access.permissions import (
     can_create_campaigns,
     current_session,
