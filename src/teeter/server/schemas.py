@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from enum import StrEnum
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -19,6 +20,7 @@ from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
 from teeter.campaigns.review.agreement import AgreementScore, PairAgreement
 from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID
+from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.server.worker.requests import Explanation
 
 __all__ = [
@@ -802,6 +804,29 @@ class SourceOut(BaseModel):
     """Number of replies that named no class."""
     usage: ModelUsage | None = None
     """What a language model has used, in full."""
+
+    @classmethod
+    def from_report(cls, report: SourceReport) -> SourceOut:
+        """Return a source as it is sent."""
+        described = cls(
+            name=report.name,
+            kind=report.kind,
+            items=report.items,
+            accuracy=ShareOut.from_estimate(report.accuracy),
+            shown=ShareOut.from_estimate(report.shown),
+            blind=ShareOut.from_estimate(report.blind),
+            remaining_budget=report.remaining_budget,
+        )
+
+        if report.usage is not None:
+            # Only the host: the path of an address may tell more than annotators should know.
+            described.sent_to = urlsplit(str(report.detail.get("url", ""))).netloc
+            described.cost = round(report.usage.cost, 6)
+            described.tokens = report.usage.input_tokens + report.usage.output_tokens
+            described.invalid = report.usage.invalid
+            described.usage = report.usage
+
+        return described
 
 
 class PredictionsStored(BaseModel):

@@ -47,13 +47,13 @@ from teeter.server.charts import (
     labels_over_time_chart,
     reliability_chart,
 )
-from teeter.server.finish import FinishService
 from teeter.server.routes.api import (
     RowIdQuery,
     describe_campaign,
     export_labels,
     find_visible_campaigns,
 )
+from teeter.server.routes.finish import FinishService
 from teeter.server.schemas import (
     CampaignOut,
     DisagreementOut,
@@ -66,7 +66,6 @@ from teeter.server.schemas import (
     SourceOut,
 )
 from teeter.server.service import CampaignService
-from teeter.server.suggestions import describe_source
 from teeter.server.worker.requests import MapKind
 
 __all__ = [
@@ -191,7 +190,7 @@ class CampaignPage:
         """Return the sources of suggestions, with their measured accuracy."""
         with self.service.campaign.database.reading() as connection:
             reports = self.service.measure_sources(connection)
-        return [describe_source(report) for report in reports]
+        return [SourceOut.from_report(report) for report in reports]
 
     def render_labelling(
         self,

@@ -1,8 +1,10 @@
-"""Classes and suggestions over REST and on their pages."""
+"""Classes and suggestions: what owners do with them, over REST and on their pages."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -10,6 +12,7 @@ from fastapi.responses import Response
 
 from teeter.campaigns.classes import validate_description
 from teeter.campaigns.enums import Permission
+from teeter.campaigns.learning.prior import explain_unused_names
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, ServerError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
@@ -25,14 +28,70 @@ from teeter.server.schemas import (
     SuggestIn,
     SuggestStarted,
 )
-from teeter.server.suggestions import SuggestionService, describe_source
+from teeter.server.service import CampaignService
 from teeter.server.uploads import save_upload
 
 __all__ = [
+    "SuggestionService",
     "page_router",
     "router",
     "upload_predictions",
 ]
+
+
+class SuggestionService:
+    """What owners do with classes and suggestions.
+
+    Args:
+        service: the campaign.
+        user: who makes the changes, for the history.
+    """
+
+    def __init__(self, service: CampaignService, user: str) -> None:
+        self._service = service
+        self._user = user
+
+    def describe_classes(self, descriptions: Mapping[str, ClassDescription]) -> list[ClassOut]:
+        """Replace the descriptions of some classes, and return all classes.
+
+        Raises:
+            UnknownNameError: there is no such class.
+            InputError: a description is too long.
+        """
+        self._service.campaign.describe(descriptions, who=self._user)
+        return self._service.list_classes()
+
+    def use_names(self, use: bool) -> NamesIn:
+        """Choose whether models learn from the names and descriptions of the classes."""
+        self._service.campaign.use_names(use, who=self._user)
+        return NamesIn(use=use)
+
+    def explain_unused_names(self) -> str | None:
+        """Return why models do not learn from the names of classes; None if they do."""
+        campaign = self._service.campaign
+        with campaign.database.reading() as connection:
+            current = campaign.repository.encodings.current(connection)
+        return explain_unused_names(campaign.settings, None if current is None else current.encoder)
+
+    def add_predictions(self, file: Path, source: str) -> PredictionsStored:
+        """Store a file of predictions as suggestions of a source."""
+        stored = self._service.campaign.add_predictions(file, source, who=self._user)
+        return PredictionsStored(
+            source=stored.source,
+            stored=stored.stored,
+            unknown_items=stored.unknown_items,
+            unknown_labels=stored.unknown_labels,
+            missing=stored.missing,
+        )
+
+    def remove_source(self, name: str) -> SourceRemoved:
+        """Remove a source and its suggestions.
+
+        Raises:
+            UnknownNameError: there is no such source.
+        """
+        self._service.campaign.remove_source(name, who=self._user)
+        return SourceRemoved(name=name)
 
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
@@ -79,7 +138,7 @@ def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
 def list_sources(request: Request, slug: str) -> list[SourceOut]:
     """Return the sources of suggestions, and how often annotators agree with each."""
     service = require_permission(request, slug, Permission.REVIEW)
-    return [describe_source(report) for report in service.campaign.sources()]
+    return [SourceOut.from_report(report) for report in service.campaign.sources()]
 
 
 @router.post("/predictions")
