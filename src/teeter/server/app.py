@@ -34,12 +34,11 @@ from teeter.server.access import (
 )
 from teeter.server.routes import (
     api,
-    api_docs,
     finish,
     items,
-    metrics,
     pages,
     suggestions,
+    system,
     team,
     webhooks,
 )
@@ -77,8 +76,7 @@ ROUTERS = (
     team.router,
     items.router,
     webhooks.router,
-    metrics.router,
-    api_docs.router,
+    system.router,
     suggestions.router,
     finish.router,
     pages.router,

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from server.labelled_campaigns import AT
 from server.servers import make_text_campaign, serve_campaigns
 from teeter.campaigns import Campaign
-from teeter.server.routes.metrics import _Metric
+from teeter.server.routes.system import _Metric
 
 
 def add(client: TestClient, items: list[dict[str, Any]], **headers: str) -> Any:
