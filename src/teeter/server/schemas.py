@@ -43,6 +43,7 @@ __all__ = [
     "EncodedItems",
     "GivenAnswer",
     "ItemContent",
+    "ItemId",
     "ItemOut",
     "ItemRow",
     "ItemsOut",
@@ -67,6 +68,7 @@ __all__ = [
     "QuestionOut",
     "QuestionsOut",
     "RecentAnswer",
+    "RequestBody",
     "SessionIn",
     "SessionOut",
     "ShareOut",
@@ -93,7 +95,7 @@ MAX_PREDICTED_TEXT = 100_000
 """Characters of each of these texts."""
 
 
-class _RequestBody(BaseModel, ABC):
+class RequestBody(BaseModel, ABC):
     """What clients send. A field that is not expected is an error, because it may be a typo."""
 
     model_config = ConfigDict(extra="forbid")
@@ -120,7 +122,7 @@ Comment = Annotated[str, Field(max_length=10_000)]
 # Sessions
 
 
-class SessionIn(_RequestBody):
+class SessionIn(RequestBody):
     """The name to answer under, where no login is required."""
 
     annotator: Name
@@ -218,14 +220,14 @@ class EncodedItems(BaseModel):
     """Why, by item id, for the first thousand of them."""
 
 
-class EncodeIn(_RequestBody):
+class EncodeIn(RequestBody):
     """A switch to another encoder."""
 
     encoder: str | None = Field(default=None, max_length=200)
     """Name of a built-in encoder, or None to resume with the current one."""
 
 
-class PredictIn(_RequestBody):
+class PredictIn(RequestBody):
     """Texts to predict the classes of. They are not stored."""
 
     texts: list[Annotated[str, Field(max_length=MAX_PREDICTED_TEXT)]] = Field(
@@ -485,14 +487,14 @@ class LabelsOut(BaseModel):
 
 # What clients send ends in In, what they get in Out. Limits here are the first line of defence:
 # a request that breaks one is refused with 422 before any code of ours sees it.
-class ShownSuggestionIn(_RequestBody):
+class ShownSuggestionIn(RequestBody):
     """The suggestion that the annotator saw."""
 
     source: Annotated[str, Field(max_length=200)]
     label: Label
 
 
-class AnswerIn(_RequestBody):
+class AnswerIn(RequestBody):
     """An answer about an item."""
 
     item: ItemId
@@ -532,14 +534,14 @@ class RecentAnswer(BaseModel):
     comment: str | None
 
 
-class ConfirmationIn(_RequestBody):
+class ConfirmationIn(RequestBody):
     """An item whose label was reviewed and is correct."""
 
     item: ItemId
     comment: Comment | None = None
 
 
-class UndoIn(_RequestBody):
+class UndoIn(RequestBody):
     """The answer or decision to undo, unless you have given another one since."""
 
     number: int = Field(ge=1, le=MAX_ROW_ID)
@@ -675,7 +677,7 @@ class DisagreementsOut(BaseModel):
     """Total number of disagreements."""
 
 
-class DecisionIn(_RequestBody):
+class DecisionIn(RequestBody):
     """A decision on the label of an item, which overrides all answers."""
 
     item: ItemId
@@ -720,19 +722,19 @@ class AgreementOut(BaseModel):
     """The methods that can be chosen for ``consensus``."""
 
 
-class ConsensusIn(_RequestBody):
+class ConsensusIn(RequestBody):
     """How several answers become one label."""
 
     method: ConsensusMethod
 
 
-class NameIn(_RequestBody):
+class NameIn(RequestBody):
     """A member of the campaign."""
 
     name: str = Field(min_length=1, max_length=80)
 
 
-class PersonIn(_RequestBody):
+class PersonIn(RequestBody):
     """A member and their role."""
 
     name: Name
@@ -757,7 +759,7 @@ class MemberChanged(BaseModel):
 # Classes and suggestions
 
 
-class ClassDescriptionIn(_RequestBody):
+class ClassDescriptionIn(RequestBody):
     """What a class means."""
 
     description: Annotated[str, Field(max_length=4000)] = ""
@@ -766,13 +768,13 @@ class ClassDescriptionIn(_RequestBody):
     )
 
 
-class DescribeIn(_RequestBody):
+class DescribeIn(RequestBody):
     """Descriptions of classes, which replace the current ones."""
 
     classes: dict[Label, ClassDescriptionIn]
 
 
-class NamesIn(_RequestBody):
+class NamesIn(RequestBody):
     """Whether models learn from the names and descriptions of the classes."""
 
     use: bool
@@ -848,7 +850,7 @@ class SourceRemoved(BaseModel):
     name: str
 
 
-class SuggestIn(_RequestBody):
+class SuggestIn(RequestBody):
     """How many items to ask the server's language model about."""
 
     limit: int | None = Field(default=None, ge=1, le=10_000_000)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.finish import report as finish_report
@@ -16,6 +16,7 @@ from teeter.campaigns.finish.report import FinishReport
 from teeter.campaigns.store import StoredCertificate
 from teeter.errors import InputError, UnknownResourceError
 from teeter.server.access.permissions import current_user, require_permission
+from teeter.server.schemas import RequestBody
 from teeter.server.service import CampaignService
 
 __all__ = [
@@ -34,10 +35,8 @@ MOST_DRAWS = 100_000
 """Random items that can be asked for at once."""
 
 
-class FinishIn(BaseModel):
+class FinishIn(RequestBody):
     """What is to be promised."""
-
-    model_config = ConfigDict(extra="forbid")
 
     error: Annotated[float, Field(ge=MIN_ERROR, lt=0.5)] = 0.05
     """The share of wrong labels that is allowed."""
@@ -47,10 +46,8 @@ class FinishIn(BaseModel):
     """Random items to ask about next. By default as many as the plan needs first."""
 
 
-class DrawsIn(BaseModel):
+class DrawsIn(RequestBody):
     """How many random items to ask about next."""
-
-    model_config = ConfigDict(extra="forbid")
 
     count: Annotated[int, Field(ge=0, le=MOST_DRAWS)]
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.enums import ConsensusMethod, ItemKind, Permission
@@ -21,7 +21,15 @@ from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
-from teeter.server.schemas import AddedItems, ClassOut, ColumnOut, HistoryOut, JobStarted
+from teeter.server.schemas import (
+    AddedItems,
+    ClassOut,
+    ColumnOut,
+    HistoryOut,
+    ItemId,
+    JobStarted,
+    RequestBody,
+)
 from teeter.server.service import CampaignService
 from teeter.server.uploads import save_upload
 from teeter.server.worker.requests import AddItems, ChangeItem, ItemColumns, TaskRequest
@@ -58,11 +66,7 @@ def _require_shallow(fields: dict[str, Any]) -> dict[str, Any]:
 ShallowJson = Annotated[dict[str, Any], AfterValidator(_require_shallow)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ItemIn(_Body):
+class ItemIn(RequestBody):
     """An item to add: a text, a link to an image, features or columns, as the campaign has them."""
 
     id: str | None = Field(default=None, min_length=1, max_length=4096)
@@ -77,17 +81,16 @@ class ItemIn(_Body):
     """Further values, which stay with the item. In a campaign of table rows they are the item."""
 
 
-class ItemsIn(_Body):
+class ItemsIn(RequestBody):
     """Items to add. Items whose content the campaign already has are not added again."""
 
     items: list[ItemIn] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-ItemId = Annotated[str, Field(min_length=1, max_length=4096)]
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
 
 
-class ItemChangeIn(_Body):
+class ItemChangeIn(RequestBody):
     """An item, and what to change about it."""
 
     item: ItemId
@@ -107,7 +110,7 @@ class ItemChanged(BaseModel):
     """False if the item had this content and these columns before."""
 
 
-class ItemIdsIn(_Body):
+class ItemIdsIn(RequestBody):
     """Ids of items."""
 
     items: list[ItemId] = Field(min_length=1, max_length=MAX_ITEMS)
@@ -125,7 +128,7 @@ class ItemsMoved(BaseModel):
     items: int
 
 
-class ClassChangeIn(_Body):
+class ClassChangeIn(RequestBody):
     """A class, and what to change about it."""
 
     name: str = Field(min_length=1, max_length=1000)
@@ -135,7 +138,7 @@ class ClassChangeIn(_Body):
     examples: list[Description] | None = Field(default=None, max_length=MAX_EXAMPLES)
 
 
-class ClassIn(_Body):
+class ClassIn(RequestBody):
     """A class to add."""
 
     name: str = Field(min_length=1, max_length=1000)
@@ -147,7 +150,7 @@ class ClassesOut(BaseModel):
     classes: list[ClassOut]
 
 
-class SettingsIn(_Body):
+class SettingsIn(RequestBody):
     """Settings to change. Settings that are left out stay as they are."""
 
     strategy: str | None = Field(default=None, max_length=80)

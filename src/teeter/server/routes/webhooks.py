@@ -1,4 +1,4 @@
-"""The thread of a server that delivers the webhooks of its campaigns."""
+"""Webhooks over REST, and the thread of a server that delivers them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from teeter.campaigns.enums import Permission
 from teeter.campaigns.integrations.webhooks import (
@@ -19,8 +19,10 @@ from teeter.campaigns.integrations.webhooks import (
     remove_webhook,
 )
 from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
+from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import TeeterError
 from teeter.server.access.permissions import current_user, require_permission
+from teeter.server.schemas import RequestBody
 from teeter.server.service import CampaignService
 
 __all__ = [
@@ -75,13 +77,9 @@ class WebhookSender:
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}/webhooks")
 
-_MAX_NUMBER = 2**31 - 1
 
-
-class WebhookIn(BaseModel):
+class WebhookIn(RequestBody):
     """An address to send events to, public unless the server allows private addresses."""
-
-    model_config = ConfigDict(extra="forbid")
 
     url: str = Field(min_length=1, max_length=2000)
     events: list[WebhookEvent] = Field(
@@ -122,12 +120,10 @@ class DeliveryOut(BaseModel):
     error: str | None
 
 
-class WebhookNumberIn(BaseModel):
+class WebhookNumberIn(RequestBody):
     """The number of a webhook."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    id: int = Field(ge=1, le=_MAX_NUMBER)
+    id: int = Field(ge=1, le=MAX_ROW_ID)
 
 
 @router.get("")
