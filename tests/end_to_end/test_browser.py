@@ -345,6 +345,30 @@ def test_an_answer_undone_and_given_again_in_another_tab_is_reported(
 
 
 @pytest.mark.slow
+def test_an_answer_is_undone_while_it_is_on_its_way(
+    server: TeeterServeProcess, browser: Any, tmp_path: Path
+) -> None:
+    page = open_page(browser, server.address, [])
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/answers", hold)
+    label(page, 1)
+    page.keyboard.press("Backspace")
+    sync_api.expect(page.locator("#mode")).to_contain_text("undone")
+    assert count_unsent_answers(page) == 2, "the undo waits for the number of the answer"
+
+    (route,) = held
+    route.continue_()
+    while count_unsent_answers(page):
+        page.wait_for_timeout(50)
+    assert read_answers(tmp_path / "texts.teeter") == {}
+    sync_api.expect(page.locator("#alarm")).to_be_hidden()
+
+
+@pytest.mark.slow
 def test_a_browser_that_keeps_nothing_sends_all_the_same(
     server: TeeterServeProcess, browser: Any
 ) -> None:
