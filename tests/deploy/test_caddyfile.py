@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -147,3 +148,15 @@ def test_slow_bodies_keep_no_one_from_being_served(address: str) -> None:
 
         for _ in range(5):
             assert httpx.get(f"{address}/c/texts", timeout=PATIENCE).status_code == 200
+
+
+def test_caddy_reads_the_time_limits() -> None:
+    """Without them, a slow head would be waited for a minute, and a slow body for ever."""
+    command = ["caddy", "adapt", "--config", str(CADDYFILE), "--adapter", "caddyfile"]
+    environment = {**os.environ, "TEETER_HOST": "http://127.0.0.1:9"}
+    adapted = subprocess.run(command, env=environment, capture_output=True, check=True)
+
+    (server,) = json.loads(adapted.stdout)["apps"]["http"]["servers"].values()
+    second = 1_000_000_000
+    assert server["read_header_timeout"] == 10 * second
+    assert server["read_timeout"] == 6 * 60 * second
