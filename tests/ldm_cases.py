@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from teeter.base.seeds import derive_seed, stream
-from teeter.kernels.ldm import ray_directions
+from teeter.kernels.directions import ray_directions
 
 Array = npt.NDArray[np.float64]
 

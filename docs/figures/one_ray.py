@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from teeter.base.seeds import stream
-from teeter.kernels.ldm import flip_rates
+from teeter.kernels.flip_rates import flip_rates
 
 COLOURS = ["#4878a8", "#d1813c", "#5b9a5b"]
 STRENGTHS = [0.12, 0.3, 0.6]

@@ -35,13 +35,8 @@ from research.paper.item import (
 from research.paper.study_data import last_layer, load_study_data
 from teeter.bench.analysis.plot_style import new_figure, style_axes
 from teeter.bench.analysis.table_formats import ReportTable
-from teeter.kernels.ldm import (
-    default_rays,
-    ldm_by_rays,
-    paper_sigmas,
-    ray_directions,
-    search_by_gaussian,
-)
+from teeter.kernels.directions import default_rays, ray_directions
+from teeter.kernels.ldm import ldm_by_rays, paper_sigmas, search_by_gaussian
 from teeter.models.outputs import Outputs
 
 __all__ = ["FIGURE_11", "FIGURE_11_RAYS", "SearchResults", "search_plane"]

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ldm_cases import make_case
+from teeter.kernels.directions import ray_directions
 from teeter.kernels.laplace import laplace_directions, laplace_factors
-from teeter.kernels.ldm import ldm_by_rays, ray_directions
+from teeter.kernels.ldm import ldm_by_rays
 
 
 def precision(features: np.ndarray, logits: np.ndarray, *, bias: bool, prior: float) -> np.ndarray:

@@ -14,16 +14,9 @@ from ldm_cases import Case, draw_directions, make_case, seed_of_directions, with
 from reference import ldm as literal
 from teeter.base.seeds import stream
 from teeter.errors import InputError
-from teeter.kernels.ldm import (
-    BLOCK,
-    default_rays,
-    flip_rates,
-    ldm_against_reference,
-    ldm_by_rays,
-    paper_sigmas,
-    ray_directions,
-    subspace_directions,
-)
+from teeter.kernels.directions import BLOCK, default_rays, ray_directions, subspace_directions
+from teeter.kernels.flip_rates import flip_rates
+from teeter.kernels.ldm import ldm_against_reference, ldm_by_rays, paper_sigmas
 
 
 def compute_by_rays(case: Case, directions: object, **options: object) -> Tensor:

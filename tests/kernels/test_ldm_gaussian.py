@@ -12,7 +12,8 @@ import teeter
 from ldm_cases import Case, make_case, seed_of_directions
 from reference import ldm as literal
 from teeter.base.seeds import normal, stream
-from teeter.kernels.ldm import BLOCK, paper_sigmas, search_by_gaussian
+from teeter.kernels.directions import BLOCK
+from teeter.kernels.ldm import paper_sigmas, search_by_gaussian
 
 
 def supply(seed: int, k: int, case: Case) -> Iterator[literal.Direction]:

@@ -12,6 +12,7 @@ file                   what it computes
 ``bald``               mutual information of posterior samples (BALD), variation ratio
 ``batchbald``          BatchBALD
 ``ldm``                the least disagree metric, by rays and by the paper's Algorithm 1
+``flip_rates``         how soon each row flips on each ray, for ``ldm``
 ``directions``         isotropic directions and directions in random subspaces, for ``ldm``
 ``ranks``              ranks by flip rate, for ``ldm``
 ``laplace``            directions from a Laplace posterior, for ``ldm``
@@ -28,8 +29,8 @@ file                   what it computes
 ``fused``              Triton versions of ``ldm`` and ``seeding`` for recent GPUs; see its README.md
 =====================  ============================================================================
 
-Three functions have the name of their file and are imported from there, because a package cannot
-offer both under one name: ``bait.bait``, ``probcover.probcover`` and
+Four functions have the name of their file and are imported from there, because a package cannot
+offer both under one name: ``bait.bait``, ``probcover.probcover``, ``flip_rates.flip_rates`` and
 ``facility_location.facility_location``.
 """
 
@@ -39,20 +40,23 @@ from teeter.kernels.badge import seed_gradients
 from teeter.kernels.bald import mutual_information, variation_ratio
 from teeter.kernels.batchbald import batch_bald
 from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
-from teeter.kernels.directions import SubspaceDirections, draw_directions, subspace_directions
+from teeter.kernels.directions import (
+    Directions,
+    SubspaceDirections,
+    default_rays,
+    draw_directions,
+    ray_directions,
+    subspace_directions,
+)
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
 from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import (
-    Directions,
-    default_rays,
-    flip_rates,
     ldm_against_reference,
     ldm_by_gaussian,
     ldm_by_rays,
     paper_sigmas,
-    ray_directions,
     search_by_gaussian,
 )
 from teeter.kernels.probcover import purity_radius
@@ -71,7 +75,6 @@ __all__ = [
     "default_rays",
     "draw_directions",
     "entropy",
-    "flip_rates",
     "k_center",
     "k_means",
     "laplace_directions",

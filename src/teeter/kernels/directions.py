@@ -40,8 +40,10 @@ __all__ = [
     "Directions",
     "Noise",
     "SubspaceDirections",
+    "default_rays",
     "draw_directions",
     "ray_directions",
+    "split_heads",
     "subspace_directions",
 ]
 
@@ -115,6 +117,13 @@ class SubspaceDirections:
 
 Directions: TypeAlias = Iterable[Noise | SubspaceDirections]
 """Directions in parts of one kind, in the order in which they are followed."""
+
+
+def default_rays(classes: int, width: int) -> int:
+    """Return the number of rays to use by default, for C classes and D features."""
+    if classes * width > 20_000:
+        return 1024
+    return 512
 
 
 def draw_directions(
@@ -258,3 +267,17 @@ def _draw_blocks(seed: int, first: int, shape: tuple[int, int, int]) -> Tensor:
     for k, block in enumerate(draws, start=first):
         block.normal_(generator=stream(seed, "subspace ray", k))
     return draws
+
+
+def split_heads(
+    weights: Tensor,
+    biases: Tensor | None,
+    size: int,
+) -> Iterator[Noise]:
+    """Yield weights (B, C, D) and biases (B, C) in chunks of at most ``size``, as views."""
+    for start in range(0, len(weights), size):
+        chunk = slice(start, start + size)
+        if biases is None:
+            yield weights[chunk], None
+        else:
+            yield weights[chunk], biases[chunk]

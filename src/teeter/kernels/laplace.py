@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from teeter.base.arrays import full_precision_matmul
-from teeter.kernels.ldm import ray_directions
+from teeter.kernels.directions import ray_directions
 
 __all__ = ["laplace_directions", "laplace_factors"]
 

@@ -29,7 +29,7 @@ from teeter.base.version import __version__
 from teeter.data.array_files import read_pool
 from teeter.data.shards import Shards, open_shards
 from teeter.errors import InputError
-from teeter.kernels.ldm import default_rays
+from teeter.kernels.directions import default_rays
 from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs

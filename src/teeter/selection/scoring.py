@@ -25,13 +25,9 @@ from teeter.base.threads import prefetch
 from teeter.base.version import __version__
 from teeter.data.shards import Shard, Shards
 from teeter.errors import FileError, InputError
-from teeter.kernels.ldm import (
-    Directions,
-    SubspaceDirections,
-    draw_directions,
-    flip_rates,
-    ldm_against_reference,
-)
+from teeter.kernels.directions import Directions, SubspaceDirections, draw_directions
+from teeter.kernels.flip_rates import flip_rates
+from teeter.kernels.ldm import ldm_against_reference
 from teeter.models.outputs import Outputs
 from teeter.selection.executors import Task
 from teeter.selection.feature_source import FeatureSource, LoadedSource

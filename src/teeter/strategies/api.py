@@ -25,7 +25,7 @@ from teeter.base.arrays import (
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import derive_seed, stream, validate_seed
 from teeter.errors import InputError
-from teeter.kernels.ldm import DEFAULT_SUBSPACE
+from teeter.kernels.directions import DEFAULT_SUBSPACE
 from teeter.models.outputs import Outputs
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
 from teeter.strategies.ldm import DEFAULT_PATIENCE, LdmEstimator

@@ -16,14 +16,8 @@ from torch import Tensor
 
 from teeter.base.seeds import derive_seed, stream
 from teeter.errors import InputError
-from teeter.kernels.ldm import (
-    DEFAULT_SUBSPACE,
-    default_rays,
-    draw_directions,
-    ldm_by_gaussian,
-    ldm_by_rays,
-    paper_sigmas,
-)
+from teeter.kernels.directions import DEFAULT_SUBSPACE, default_rays, draw_directions
+from teeter.kernels.ldm import ldm_by_gaussian, ldm_by_rays, paper_sigmas
 from teeter.kernels.seeding import ldm_seeding
 from teeter.strategies.base import (
     Context,

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from teeter.base.seeds import stream
+from teeter.kernels import directions as directions_module
+from teeter.kernels import flip_rates as plain_rates
 from teeter.kernels import ldm
 
 pytest.importorskip("triton", reason="needs Triton")
@@ -35,7 +37,7 @@ def fused_rates(
     features: Tensor, weight: Tensor, bias: Tensor | None, moves: Tensor, shifts: Tensor | None
 ) -> Tensor:
     rates = features.new_empty((len(moves), 2, len(features)))
-    rows = ldm._FlipRates(features, weight, bias)
+    rows = plain_rates.FlipRates(features, weight, bias)
 
     for number in range(len(rows._row_slices)):
         tile = rows._tile(number)
@@ -66,8 +68,8 @@ def test_flip_rates_are_those_of_plain_torch(
     rows: int, classes: int, width: int, bias: bool
 ) -> None:
     features, weight, shift = head(rows, classes, width, bias=bias, seed=rows)
-    ((moves, shifts),) = ldm.ray_directions(0, 7, weight, shift)
-    plain = ldm.flip_rates(features, weight, shift, [(moves, shifts)])
+    ((moves, shifts),) = directions_module.ray_directions(0, 7, weight, shift)
+    plain = plain_rates.flip_rates(features, weight, shift, [(moves, shifts)])
     torch.testing.assert_close(
         fused_rates(features, weight, shift, moves, shifts),
         plain,
@@ -79,10 +81,10 @@ def test_flip_rates_are_those_of_plain_torch(
 def test_tied_classes_flip_at_once_or_never() -> None:
     features, weight, _ = head(120, 6, 16, bias=False, seed=3)
     weight[4] = weight[2]
-    ((moves, _none),) = ldm.ray_directions(1, 16, weight, None)
+    ((moves, _none),) = directions_module.ray_directions(1, 16, weight, None)
     moves[:, 4] = moves[:, 2]  # on these rays the two never part
     moves[3, 4] += 1.0
-    plain = ldm.flip_rates(features, weight, None, [(moves, None)])
+    plain = plain_rates.flip_rates(features, weight, None, [(moves, None)])
     fused = fused_rates(features, weight, None, moves, None)
     assert plain.isinf().any()
     assert not plain[:6].isinf().any()
@@ -98,7 +100,7 @@ def test_on_a_gpu_the_metric_is_that_of_plain_torch(
     values = []
     for setting in ("0", "1"):
         monkeypatch.setenv("TEETER_FUSED", setting)
-        directions = ldm.ray_directions(0, 64, weight, shift)
+        directions = directions_module.ray_directions(0, 64, weight, shift)
         values.append(ldm.ldm_by_rays(features, weight, shift, directions=directions))
 
     assert (values[0] == values[1]).float().mean() > 0.95

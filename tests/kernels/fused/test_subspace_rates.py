@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from teeter.base.seeds import stream
-from teeter.kernels import ldm
-from teeter.kernels.directions import subspace_directions
+from teeter.kernels import flip_rates, ldm
+from teeter.kernels.directions import SubspaceDirections, subspace_directions
 
 pytest.importorskip("triton", reason="needs Triton")
 fused: Any = pytest.importorskip("teeter.kernels.fused.subspace_rates")
@@ -33,7 +33,7 @@ def compute_fused(
     features: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    directions: ldm.SubspaceDirections,
+    directions: SubspaceDirections,
 ) -> Tensor:
     """Do what ``FusedSubspaceRates`` does, without bfloat16 products, which a CPU does not have."""
     rates = fused.FusedSubspaceRates(features, weight, bias)
@@ -72,7 +72,7 @@ def test_rates_are_those_of_plain_torch(
 ) -> None:
     features, weight, shift = make_pool(rows, classes, width, bias=bias)
     (directions,) = subspace_directions(0, 19, weight, shift, subspace=subspace)
-    plain = ldm._FlipRates(features, weight, shift)._compute_in_subspaces(directions)
+    plain = flip_rates.FlipRates(features, weight, shift)._compute_in_subspaces(directions)
     rates = compute_fused(features, weight, shift, directions)
 
     # bfloat16 has 8 bits. A ratio is small where two changes nearly cancel.
@@ -87,7 +87,7 @@ def test_tied_classes_flip_at_once_or_never() -> None:
     coefficients[:, 4] = coefficients[:, 2]  # on these rays the two never part
     coefficients[3, 4] += 1.0
 
-    plain = ldm._FlipRates(features, weight, None)._compute_in_subspaces(directions)
+    plain = flip_rates.FlipRates(features, weight, None)._compute_in_subspaces(directions)
     rates = compute_fused(features, weight, None, directions)
     assert plain.isinf().any()
     assert not plain[:6].isinf().any()
@@ -98,7 +98,7 @@ def test_inverse_gaps_are_those_of_plain_torch() -> None:
     features, weight, bias = make_pool(45, 21, 30, bias=True)
     assert bias is not None
     weight[7], bias[7] = weight[3], bias[3]
-    tile = ldm._FlipRates(features, weight, bias)._tile(0)
+    tile = flip_rates.FlipRates(features, weight, bias)._tile(0)
     logits = torch.nn.functional.pad(features @ weight.T + bias, (0, 11), value=99.0)
 
     predicted, tied = fused.invert_gaps(logits, 21)

@@ -1,6 +1,6 @@
 """Triton kernels that do several steps in one pass over a GPU, and when to use them.
 
-Each has a plain twin in torch that defines what it computes: ``kernels.ldm`` for
+Each has a plain twin in torch that defines what it computes: ``kernels.flip_rates`` for
 ``fused.flip_rates`` and ``fused.subspace_rates``, ``kernels.ranks`` for ``fused.ranks``, the loop
 of ``kernels.seeding.seed_rows`` for ``fused.seeding``, and torch's layers and optimizers for
 ``fused.convolutions`` and ``fused.optimizers``, which batched training uses. README.md in this

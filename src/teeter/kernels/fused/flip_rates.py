@@ -1,9 +1,9 @@
 """Flip rates in Triton: the product with the noise, the ratios and both extremes in one pass.
 
-The plain version is ``kernels.ldm._fill_plain``. It writes and reads the (directions, classes,
-rows) changes of the logits six times. Here a program computes them for 128 rows and one direction,
-some classes at a time, and keeps only the largest and the smallest ratio: the changes never reach
-the memory. See README.md.
+The plain version is ``kernels.flip_rates._fill_plain``. It writes and reads the (directions,
+classes, rows) changes of the logits six times. Here a program computes them for 128 rows and one
+direction, some classes at a time, and keeps only the largest and the smallest ratio: the changes
+never reach the memory. See README.md.
 
 How a program works
 -------------------

@@ -1,8 +1,9 @@
 """Flip rates in random subspaces in Triton: few dimensions, so the ratios are all the work.
 
-The plain version is ``kernels.ldm._FlipRates._compute_in_subspaces``. With the r = 16 dimensions of
-a subspace, the product for a row, a class and a direction is 16 multiplications, less than what
-follows it: a difference, a ratio and two extremes. So this kernel is built around those four.
+The plain version is ``kernels.flip_rates.FlipRates._compute_in_subspaces``. With the r = 16
+dimensions of a subspace, the product for a row, a class and a direction is 16 multiplications, less
+than what follows it: a difference, a ratio and two extremes. So this kernel is built around those
+four.
 
 How a program works
 -------------------
@@ -48,7 +49,7 @@ PROGRAM = {"num_warps": 4, "num_stages": 3, "maxnreg": 128}
 """128 registers for a thread let four programs share a multiprocessor: some compute, some wait."""
 
 TIE = 16
-"""Logits within this many machine epsilons are tied, as in ``kernels.ldm``."""
+"""Logits within this many machine epsilons are tied, as in ``kernels.flip_rates``."""
 
 
 @dataclass(frozen=True, eq=False)
