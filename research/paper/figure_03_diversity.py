@@ -40,7 +40,8 @@ from teeter.base.seeds import stream
 from teeter.bench.analysis.plot_style import new_figure, style_axes
 from teeter.bench.analysis.statistics import paired_t
 from teeter.bench.analysis.table_formats import ReportTable, format_number
-from teeter.learner.learner import Learner, fit_learners
+from teeter.learner.learner import Learner
+from teeter.learner.rounds import fit_learners
 from teeter.models.inputs import take_rows
 from teeter.strategies.api import ldm
 

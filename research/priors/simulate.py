@@ -34,6 +34,7 @@ from teeter.campaigns.learning.saved_models import scale_features
 from teeter.campaigns.learning.training import train_model
 from teeter.encoders import make_encoder
 from teeter.learner.learner import Learner
+from teeter.learner.rounds import resume
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -280,7 +281,7 @@ def pick_without_labels(
     """Return the control items, and what LDM-S picks with a model of pseudo-examples alone."""
     head = linear_head()
     learner = Learner(head, pool.features, "ldm-s", classes=pool.classes, seed=seed, device="cpu")
-    learner.resume(0, {}, models=[fit_pseudo_examples(pool, prior)])
+    resume(learner, 0, {}, models=[fit_pseudo_examples(pool, prior)])
     picked = learner.ask(size - len(control), exclude=control)
     return [*control, *picked.tolist()]
 

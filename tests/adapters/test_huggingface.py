@@ -364,10 +364,10 @@ def test_a_learner_trains_it_and_asks(name: str) -> None:
     if name == "BERT":
         # The weights of the epoch that is best on the validation data are kept.
         validated = learner.evaluate(pool.take(np.arange(40, 48)), CLASSES[40:])
-        assert learner.validation_accuracy == validated.accuracy
+        assert learner.history[-1].validation_accuracy == validated.accuracy
     else:
         assert learner.evaluate(pool.take(LABELLED), CLASSES[LABELLED]).accuracy > 0.7
-        assert learner.validation_accuracy is None
+        assert learner.history[-1].validation_accuracy is None
     picks = learner.ask(5)
     assert len(set(picks.tolist()) - set(LABELLED.tolist())) == 5
     torch.rand(3)

@@ -32,7 +32,7 @@ from example_learners import (
 )
 from teeter import Learner, TrainingConfig
 from teeter.errors import InputError, MissingOutputError, TrainingError
-from teeter.learner.learner import fit_learners
+from teeter.learner.rounds import fit_learners, resume
 from teeter.models.networks import mlp
 
 
@@ -47,7 +47,13 @@ def test_a_learner_learns_by_asking(model: Any) -> None:
     assert learner.evaluate(ROWS, TRUTH).accuracy > 0.8
     assert (learner.predict() == TRUTH).mean() > 0.8
     learner.ask(1)
-    assert set(learner.seconds) == {"training", "validation", "evaluation", "outputs", "selection"}
+    assert set(learner.history[-1].seconds) == {
+        "training",
+        "validation",
+        "evaluation",
+        "outputs",
+        "selection",
+    }
 
 
 @with_both_models
@@ -527,10 +533,29 @@ def test_a_failed_fit_leaves_the_last_model_and_round() -> None:
     with pytest.raises(TrainingError, match="The loss became"):
         learner.fit()
     assert learner.rounds == 1
-    assert learner.training_rows.tolist() == list(range(12))
+    assert learner.history[-1].rows.tolist() == list(range(12))
     assert learner.predict().tolist() == before[0]
     learner.pool = make_fitted_learner().pool
     assert learner.ask(5).tolist() == before[1]
+
+
+def test_the_history_has_a_record_of_each_fit() -> None:
+    learner = make_learner()
+    assert learner.history == []
+    assert repr(learner) == "<Learner: ldm-s, 0 of 60 rows labelled, 0 rounds>"
+    for rows in (range(12), range(12, 20)):
+        learner.tell(rows, TRUTH[rows.start : rows.stop])
+        learner.fit()
+        picks = learner.ask(3)
+        accuracy = learner.evaluate(ROWS, TRUTH).accuracy
+
+    assert [record.round for record in learner.history] == [1, 2]
+    assert [len(record.rows) for record in learner.history] == [12, 20]
+    last = learner.history[-1]
+    assert last.picks is not None
+    assert last.picks.tolist() == picks.tolist()
+    assert last.accuracy == accuracy
+    assert repr(learner) == "<Learner: ldm-s, 20 of 60 rows labelled, 2 rounds>"
 
 
 def test_learners_are_fitted_together_and_one_that_fails_leaves_the_others_be() -> None:
@@ -551,9 +576,7 @@ def test_learners_are_fitted_together_and_one_that_fails_leaves_the_others_be() 
     assert learners[2].predict().tolist() == make_fitted_learner(seed=2).predict().tolist()
 
 
-@pytest.mark.parametrize(
-    "name", ["models", "rounds", "memory", "seconds", "training_rows", "validation_accuracy"]
-)
+@pytest.mark.parametrize("name", ["models", "rounds", "history"])
 def test_the_state_of_a_learner_is_only_read(name: str) -> None:
     learner = make_fitted_learner()
     with pytest.raises(AttributeError):
@@ -567,7 +590,7 @@ def test_a_learner_resumes_with_models_of_an_earlier_one() -> None:
     learner.fit()
     again = make_learner()
     again.tell(range(12), TRUTH[:12])
-    again.resume(2, {}, models=learner.models)
+    resume(again, 2, {}, models=learner.models)
     assert again.predict().tolist() == learner.predict().tolist()
     assert again.ask(5).tolist() == learner.ask(5).tolist()
 

@@ -29,6 +29,7 @@ from example_learners import (
 )
 from teeter import Outputs, TrainingConfig
 from teeter.errors import InputError, MissingOutputError
+from teeter.learner.rounds import prepare_fit
 from teeter.strategies import Context
 
 
@@ -220,7 +221,7 @@ def test_validation_rows_choose_the_epoch() -> None:
     )
     learner.tell(range(12), TRUTH[:12])
 
-    (job,) = learner.prepare_fit()
+    (job,) = prepare_fit(learner)
     assert job.validation is not None
     assert job.validation[1].tolist() == CLASSES.tolist()
 

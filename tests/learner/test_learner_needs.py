@@ -39,7 +39,7 @@ def test_asked_twice_it_answers_the_same_whatever_the_strategy_remembers() -> No
     first = learner.ask(4).tolist()
     assert learner.ask(4).tolist() == first
     learner.fit()
-    assert learner.memory["starts"] == [0]
+    assert learner.state.memory["starts"] == [0]
     assert learner.ask(4).tolist() != first
 
 
@@ -241,7 +241,7 @@ def test_what_the_strategy_noted_is_kept_by_row() -> None:
 
     learner = make_fitted_learner(strategy=Noting())
     rows = learner.ask(3)
-    assert learner.notes == {row: {"row": float(row)} for row in rows.tolist()}
+    assert learner.state.notes == {row: {"row": float(row)} for row in rows.tolist()}
 
 
 @pytest.mark.parametrize("name", ["probcover", "typiclust"])

@@ -31,6 +31,7 @@ from example_learners import (
 from teeter import Learner
 from teeter.base.files import write_state
 from teeter.errors import FileError, InputError, UnknownNameError
+from teeter.learner.rounds import resume
 from teeter.models.networks import mlp
 from teeter.strategies import Context, Strategy
 from teeter.strategies.base import registry
@@ -101,10 +102,10 @@ def test_a_saved_memory_comes_back_in_kind(tmp_path: Path) -> None:
     answer_batch(learner)
     learner.fit()
     learner.save(tmp_path / "learner")
-    memory = Learner.load(tmp_path / "learner", network, ROWS).memory
-    assert memory.keys() == learner.memory.keys() == {"next", "starts", "mean", "size"}
+    memory = Learner.load(tmp_path / "learner", network, ROWS).state.memory
+    assert memory.keys() == learner.state.memory.keys() == {"next", "starts", "mean", "size"}
     assert (memory["next"], memory["starts"]) == (5, [0])
-    assert torch.equal(memory["mean"], learner.memory["mean"])
+    assert torch.equal(memory["mean"], learner.state.memory["mean"])
     assert isinstance(memory["size"], np.ndarray)
     assert memory["size"].tolist() == [48]
 
@@ -115,16 +116,16 @@ def test_what_is_remembered_of_a_round_under_way_comes_back(tmp_path: Path) -> N
     answer_batch(learner)
     learner.save(tmp_path / "learner")
     loaded = Learner.load(tmp_path / "learner", network, ROWS, device="cpu")
-    assert loaded.memory == learner.memory == {}
+    assert loaded.state.memory == learner.state.memory == {}
     learner.fit()
     loaded.fit()
-    assert loaded.memory["next"] == learner.memory["next"] == 5
-    assert torch.equal(loaded.memory["mean"], learner.memory["mean"])
+    assert loaded.state.memory["next"] == learner.state.memory["next"] == 5
+    assert torch.equal(loaded.state.memory["mean"], learner.state.memory["mean"])
 
 
 def test_a_memory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     learner = make_learner()
-    learner.resume(0, {"model": nn.Linear(1, 1)})
+    resume(learner, 0, {"model": nn.Linear(1, 1)})
     with pytest.raises(InputError, match="Cannot save a Linear"):
         learner.save(tmp_path / "learner")
     assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,7 @@ from teeter.bench.experiments.results import Cell, Curves, Run, by_cells
 from teeter.bench.experiments.runner import Progress, run_setting
 from teeter.bench.experiments.settings import Setting, override, setting_named
 from teeter.errors import InputError, TrainingError
+from teeter.learner.rounds import resume
 from teeter.strategies.api import ldm
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _plot_picks(run: Run, experiment: Experiment) -> Figure:
     learner = experiment.make_learner(cell)
     for result in rounds:
         experiment.tell_labels(learner, result)
-    learner.resume(len(rounds), {})
+    resume(learner, len(rounds), {})
     learner.fit()
 
     candidates = learner.pool.candidates()

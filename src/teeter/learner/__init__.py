@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from teeter.learner.learner import Learner
+from teeter.learner.rounds import FitRecord
 
-__all__ = ["Learner"]
+__all__ = ["FitRecord", "Learner"]

@@ -10,7 +10,6 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,17 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from teeter.base.arrays import choose_device
-from teeter.base.files import load_weights, merge_arrays, read_state, split_arrays, write_state
-from teeter.base.seeds import seeded_global_rng, stream, validate_seed
-from teeter.errors import FileError, InputError, TeeterError
+from teeter.base.seeds import stream, validate_seed
+from teeter.errors import InputError, TeeterError
 from teeter.learner.pool import Pool
+from teeter.learner.rounds import (
+    FitRecord,
+    LearnerState,
+    finish_fit,
+    prepare_fit,
+    small_stream_seed,
+)
+from teeter.learner.saving import load_learner, save_learner
 from teeter.models.inputs import count_rows, flat_rows, take_rows
 from teeter.models.label_encoding import (
     as_list,
@@ -37,23 +43,19 @@ from teeter.models.label_encoding import (
 from teeter.models.observe import is_estimator, is_estimator_class, is_network, observe
 from teeter.models.outputs import Outputs
 from teeter.models.posterior import PASSES
-from teeter.models.sklearn_model import classes_of, clone_with_seed, require_classifier
-from teeter.models.skorch_model import disable_train_split
-from teeter.strategies.api import make_strategy, strategy_options
-from teeter.strategies.base import Context, Strategy, registry
+from teeter.models.sklearn_model import classes_of, require_classifier
+from teeter.strategies.api import make_strategy
+from teeter.strategies.base import Context, Strategy
 from teeter.training import (
     Evaluation,
-    FitJob,
-    FitResult,
     Trainer,
     TrainingConfig,
     evaluate_logits,
     explain_unusable_rows,
-    fit_estimator,
     fit_jobs,
 )
 
-__all__ = ["Learner", "fit_learners"]
+__all__ = ["Learner"]
 
 RowArray = npt.NDArray[np.int64]
 
@@ -148,77 +150,33 @@ class Learner:
             validation_data, validation_labels = validation
             self.validation = self._encode_validation(validation_data, validation_labels)
 
-        # Changed by finish_fit, all at once, and by resume.
-        self._models: list[Any] = []
-        self._rounds = 0
-        self._memory: dict[str, Any] = {}
-        self._validation_accuracy: float | None = None
+        # Changed by fits and asks; saved and resumed.
+        self.state = LearnerState()
 
-        # Changed by ask; resume brings back the memory.
-        self._pending_memory: dict[str, Any] = {}
-        self._notes: dict[int, dict[str, float]] = {}
-
-        # Changed by whatever takes time.
-        self._seconds: dict[str, float] = {}
-
-        # (L,) what prepare_fit took from the pool; finish_fit makes them the training rows.
-        no_rows: RowArray = np.zeros(0, dtype=np.int64)
-        self._prepared_rows = no_rows
-        self._prepared_classes = no_rows
-        self._training_rows = no_rows
-        self._training_classes = no_rows
+    def __repr__(self) -> str:
+        """Return the strategy, the number of labels and the number of fits."""
+        return (
+            f"<Learner: {self.strategy.name}, {len(self.pool.labelled)} of {len(self.pool)} rows "
+            f"labelled, {self.rounds} rounds>"
+        )
 
     @property
     def models(self) -> list[Any]:
         """The models of the last fit: one, an ensemble, or none before the first fit."""
-        return list(self._models)
+        return list(self.state.models)
 
     @property
     def rounds(self) -> int:
         """How many times the learner was fitted."""
-        return self._rounds
+        return self.state.rounds
 
     @property
-    def training_rows(self) -> RowArray:
-        """(L,) the rows of the pool that the last fit used."""
-        return self._training_rows
+    def history(self) -> list[FitRecord]:
+        """A record of each fit since the learner was made: its rows, accuracy, picks and seconds.
 
-    @property
-    def training_classes(self) -> RowArray:
-        """(L,) the class numbers of ``training_rows`` at the last fit."""
-        return self._training_classes
-
-    @property
-    def validation_accuracy(self) -> float | None:
-        """The accuracy of the last fit's best epoch on the validation rows, if there are any."""
-        return self._validation_accuracy
-
-    @property
-    def memory(self) -> dict[str, Any]:
-        """What the strategy remembers of earlier rounds. Every ask shows it a copy."""
-        return dict(self._memory)
-
-    @property
-    def pending_memory(self) -> dict[str, Any]:
-        """The memory that the strategy left at the last ask. It becomes ``memory`` at the next fit.
-
-        It is kept apart until then, so that asking twice gives the same rows.
+        A loaded learner begins with a record of the last fit.
         """
-        return dict(self._pending_memory)
-
-    @property
-    def notes(self) -> dict[int, dict[str, float]]:
-        """For each row of the last ask, values that the strategy reported about it, by name."""
-        return self._notes
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Wall-clock seconds of each phase since the last fit began.
-
-        The phases are training, validation, evaluation, outputs and selection. A phase that has not
-        run since is missing.
-        """
-        return dict(self._seconds)
+        return list(self.state.history)
 
     def ask(self, n: int, *, exclude: Iterable[int] = ()) -> RowArray:
         """Choose the rows to label next.
@@ -247,14 +205,20 @@ class Learner:
         # strategy.
         started = time.perf_counter()
         context = self._build_context(candidates, strategy)
-        self._seconds["outputs"] = time.perf_counter() - started
+        outputs_seconds = time.perf_counter() - started
 
         started = time.perf_counter()
         rows = strategy.select(context, n)
-        self._seconds["selection"] = time.perf_counter() - started
+        selection_seconds = time.perf_counter() - started
 
-        self._notes = _notes_by_row(context, rows)
-        self._pending_memory = context.memory
+        state = self.state
+        state.notes = _notes_by_row(context, rows)
+        state.pending_memory = context.memory
+        if state.history:
+            record = state.history[-1]
+            record.picks = rows
+            record.seconds["outputs"] = outputs_seconds
+            record.seconds["selection"] = selection_seconds
         return rows
 
     def tell(self, rows: Iterable[int] | int, labels: Iterable[Any] | Any) -> None:
@@ -291,76 +255,9 @@ class Learner:
             InputError: if no row is labelled, or the data contain values the model cannot take.
             TrainingError: if the model cannot be trained. The last model and round are kept.
         """
-        jobs = self.prepare_fit()
+        jobs = prepare_fit(self)
         results = fit_jobs(jobs, self.training)
-        self.finish_fit(results)
-
-    def prepare_fit(self) -> list[FitJob]:
-        """Return a job for each model of the next round.
-
-        ``fit`` is this, then ``teeter.training.fit_jobs``, then ``finish_fit``. Call the three
-        yourself to train the models of several learners at once, as ``fit_learners`` does.
-
-        Raises:
-            InputError: if no row is labelled.
-        """
-        rows = self.pool.labelled
-        classes = self.pool.labels
-        if len(rows) == 0:
-            raise InputError("There is nothing to fit: call tell with some labels first.")
-
-        jobs = self._make_jobs(rows, classes, self._rounds + 1)
-        self._prepared_rows = rows
-        self._prepared_classes = classes
-        return jobs
-
-    def finish_fit(self, results: Sequence[FitResult]) -> None:
-        """Adopt the models that training the jobs of ``prepare_fit`` gave, and begin a new round.
-
-        Raises:
-            TeeterError: the error of the first result that has one. Nothing changes then.
-        """
-        for result in results:
-            if result.error is not None:
-                raise result.error
-
-        self._models = [result.model for result in results]
-        self._rounds += 1
-        self._training_rows = self._prepared_rows
-        self._training_classes = self._prepared_classes
-        # A copy: what the strategy remembers must not change if it is asked again.
-        self._memory = copy.deepcopy(self._pending_memory)
-
-        # No results: there is only one class, and no model. Of an ensemble the first member counts.
-        self._validation_accuracy = None
-        if results:
-            self._validation_accuracy = results[0].validation_accuracy
-
-        self._seconds = {}
-        for phase in ("training", "validation"):
-            seconds = [result.seconds.get(phase, 0.0) for result in results]
-            self._seconds[phase] = sum(seconds)
-
-    def resume(
-        self,
-        rounds: int,
-        memory: dict[str, Any],
-        models: Sequence[Any] | None = None,
-    ) -> None:
-        """Continue an earlier run from what was recorded about it.
-
-        Tell the labels as usual. The next fit is then round ``rounds`` + 1, with the same random
-        numbers as if the learner had been fitted ``rounds`` times.
-
-        Args:
-            rounds: the number of fits so far.
-            memory: the ``pending_memory`` of the strategy after the last ask.
-            models: trained models to continue with. Default: those the learner has.
-        """
-        self._rounds = rounds
-        self._pending_memory = memory
-        if models is not None:
-            self._models = list(models)
+        finish_fit(self, results)
 
     def predict(self, data: Any = None, *, rows: Any = None) -> npt.NDArray[Any]:
         """Return the predicted class names of new data, or of rows of the pool.
@@ -431,12 +328,15 @@ class Learner:
         logits = self._with_all_classes(_require_logits(outputs))
         # Of an ensemble only: a forest has a posterior too, and is a single model.
         posterior = None
-        if len(self._models) > 1 and outputs.posterior_logits is not None:
+        if len(self.state.models) > 1 and outputs.posterior_logits is not None:
             members = outputs.posterior_logits.cpu()  # (S, N, classes seen)
             posterior = torch.stack([self._with_all_classes(member) for member in members])
 
         evaluation = evaluate_logits(logits, classes, posterior)
-        self._seconds["evaluation"] = time.perf_counter() - started
+        if self.state.history:
+            record = self.state.history[-1]
+            record.accuracy = evaluation.accuracy
+            record.seconds["evaluation"] = time.perf_counter() - started
         return evaluation
 
     def observe(self, data: Any, needs: Iterable[str]) -> Outputs:
@@ -449,16 +349,15 @@ class Learner:
         Raises:
             InputError: if there is no model yet, or the data contain values it cannot take.
         """
-        if not self._models:
+        if not self.state.models:
             raise InputError(
                 "There is no model yet: call tell with labels of at least two classes, then fit."
             )
 
-        first_model = self._models[0]
+        first_model = self.state.models[0]
         model = first_model
-        if len(self._models) > 1:
-            model = self._models  # observed as an ensemble
-        dropout_stream = stream(self.seed, "dropout", self._rounds)
+        if len(self.state.models) > 1:
+            model = self.state.models  # observed as an ensemble
 
         # What is labelled is for the pool to say, not for the model.
         model_needs = tuple(need for need in needs if need != "labelled")
@@ -468,7 +367,7 @@ class Learner:
                 data,
                 model_needs,
                 batch_size=self.batch_size,
-                seed=_small_seed(dropout_stream),
+                seed=small_stream_seed(self.seed, "dropout", self.rounds),
                 head=self.head,
                 passes=self.passes,
             )
@@ -503,32 +402,7 @@ class Learner:
             FileError: if the file cannot be written.
             InputError: if the strategy is not registered, or its memory cannot be written.
         """
-        # The names of tensors and header entries are the file format: "fitted" are the training
-        # rows, "added" is the pending memory.
-        tensors = {
-            "labelled.rows": torch.from_numpy(self.pool.labelled),
-            "labelled.classes": torch.from_numpy(self.pool.labels),
-            "fitted.rows": torch.from_numpy(self._training_rows),
-            "fitted.classes": torch.from_numpy(self._training_classes),
-        }
-        for position, model in enumerate(self._models):
-            if isinstance(model, nn.Module):
-                for name, value in model.state_dict().items():
-                    tensors[f"model.{position}.{name}"] = value
-
-        memory, memory_tensors = split_arrays(self._memory, "memory.")
-        pending_memory, pending_tensors = split_arrays(self._pending_memory, "added.")
-        tensors.update(memory_tensors)
-        tensors.update(pending_tensors)
-        header = {
-            "settings": self._settings(),
-            "size": len(self.pool),
-            "rounds": self._rounds,
-            "models": len(self._models),
-            "memory": memory,
-            "added": pending_memory,
-        }
-        write_state(Path(path), header, tensors)
+        save_learner(self, Path(path))
 
     @classmethod
     def load(
@@ -558,47 +432,15 @@ class Learner:
             FileError: if the file cannot be read, or is not a saved learner.
             InputError: if the data, the model or the training do not match the file.
         """
-        header, tensors = read_state(Path(path))
-        if "settings" not in header:
-            raise FileError(f"{path} is not a saved learner: it has no settings.")
-
-        settings: dict[str, Any] = header["settings"]
-        saved_training = settings["training"]
-        if saved_training is None and training is None:
-            raise InputError(
-                f"{path} was saved with a custom trainer: pass that trainer again as training=."
-            )
-        if saved_training is not None and training is not None:
-            raise InputError(
-                f"{path} was saved with the built-in training loop: leave out training=."
-            )
-        if saved_training is not None:
-            settings["training"] = TrainingConfig(**saved_training)
-        else:
-            settings["training"] = training
-
-        # Strategies are written as their name and options.
-        for name in ("strategy", "cold_start"):
-            strategy_name, options = settings[name]
-            settings[name] = make_strategy(strategy_name, options)
-        learner = cls(make_model, data, validation=validation, device=device, **settings)
-        if len(learner.pool) != header["size"]:
-            raise InputError(
-                f"{path} was saved with {header['size']} rows, but the data have "
-                f"{len(learner.pool)}: load it with the same pool."
-            )
-
-        labelled_rows = tensors["labelled.rows"].numpy()
-        labelled_classes = tensors["labelled.classes"].numpy()
-        learner.pool.label(labelled_rows, labelled_classes)
-        learner._training_rows = tensors["fitted.rows"].numpy()
-        learner._training_classes = tensors["fitted.classes"].numpy()
-        learner._rounds = header["rounds"]
-        learner._memory = merge_arrays(header["memory"], tensors, "memory.")
-        learner._pending_memory = merge_arrays(header["added"], tensors, "added.")
-        if header["models"]:
-            learner._restore_models(tensors)
-        return learner
+        return load_learner(
+            cls,
+            Path(path),
+            make_model,
+            data,
+            validation=validation,
+            training=training,
+            device=device,
+        )
 
     def _predict_logits(self, data: Any, rows: Any) -> Tensor:
         """Return the logits of new data or of rows of the pool: (N, C)."""
@@ -623,114 +465,14 @@ class Learner:
             )
         return data
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor that a file can hold."""
-        training = None
-        if isinstance(self.training, TrainingConfig):
-            training = asdict(self.training)
-        return {
-            "strategy": _name_and_options(self.strategy),
-            "cold_start": _name_and_options(self.cold_start),
-            "classes": self.classes,
-            "seed": self.seed,
-            "training": training,
-            "pool_size": self.pool_size,
-            "members": self.members,
-            "passes": self.passes,
-            "batch_size": self.batch_size,
-            "head": self.head,
-        }
-
-    def _restore_models(self, tensors: dict[str, Tensor]) -> None:
-        """Load the weights of networks, and fit estimators again as the last fit did."""
-        jobs = self._make_jobs(self._training_rows, self._training_classes, self._rounds)
-        for position, job in enumerate(jobs):
-            if isinstance(job.model, nn.Module):
-                load_weights(job.model, tensors, f"model.{position}.")
-            else:
-                fit_estimator(job)
-        self._models = [job.model for job in jobs]
-
-    def _make_jobs(
-        self,
-        rows: RowArray,
-        classes: RowArray,
-        round_number: int,
-    ) -> list[FitJob]:
-        """Return a job per model of a round, none if the models cannot learn a single class."""
-        model_count = 1
-        if "ensemble_logits" in self.strategy.needs:
-            model_count = self.members
-
-        seeds = []
-        for member in range(model_count):
-            model_stream = stream(self.seed, "model", round_number, member)
-            seeds.append(_small_seed(model_stream))
-        models = [self._new_model(seed) for seed in seeds]
-
-        has_one_class = len(np.unique(classes)) < 2
-        if has_one_class and not is_network(models[0]):
-            logger.warning(
-                "Only one class is labelled, so no model was trained: %s picks rows until there "
-                "are two.",
-                self.cold_start.name,
-            )
-            return []
-
-        inputs = take_rows(self.data, rows)
-        labels = torch.from_numpy(classes)
-        jobs = []
-        for model, seed in zip(models, seeds, strict=True):
-            job = FitJob(
-                model=model,
-                inputs=inputs,
-                labels=labels,
-                seed=seed,
-                validation=self.validation,
-            )
-            jobs.append(job)
-        return jobs
-
-    def _new_model(self, seed: int) -> Any:
-        """Return a new model, untrained and on the learner's device."""
-        if is_estimator(self.make_model):
-            model = clone_with_seed(self.make_model, seed)
-        else:
-            # A function that ignores its argument still gets reproducible weights.
-            with seeded_global_rng(seed, self.device):
-                model = self._call_make_model(seed)
-
-        if isinstance(model, nn.Module):
-            return model.to(self.device)
-        if not is_estimator(model):
-            raise InputError(
-                f"make_model returned a {type(model).__name__}: return a torch module or a "
-                "scikit-learn classifier."
-            )
-        if disable_train_split(model) and self._rounds == 0:
-            logger.info(
-                "skorch would hold back every fifth labelled row, so train_split=None was set to "
-                "train on all of them."
-            )
-        return model
-
-    def _call_make_model(self, seed: int) -> Any:
-        try:
-            return self.make_model(seed)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise InputError(
-                f"make_model({seed}) failed ({error}): it must take a seed and return a new model. "
-                "For a model that you train yourself, use teeter.observe and teeter.select instead."
-            ) from error
-
     def _current_strategy(self) -> Strategy:
         """Return the strategy to ask, or the cold start while that lacks a model."""
-        if self._models or not self.strategy.needs:
+        if self.state.models or not self.strategy.needs:
             return self.strategy
 
         # After a fit without a model only one class is labelled, and the cold start continues.
         label_count = len(self.pool.labelled)
-        if label_count and not self._rounds:
+        if label_count and not self.rounds:
             raise InputError(
                 f"There are {label_count} labels but no model yet: call fit before ask."
             )
@@ -743,7 +485,7 @@ class Learner:
 
         # The whole pool is permuted, so that learners with the same seed draw the same rows as far
         # as these are still candidates.
-        pool_order = stream(self.seed, "pool", self._rounds)
+        pool_order = stream(self.seed, "pool", self.rounds)
         order = torch.randperm(len(self.pool), generator=pool_order).numpy()
 
         is_candidate = np.zeros(len(self.pool), dtype=bool)
@@ -756,7 +498,7 @@ class Learner:
         if not strategy.needs:
             # Nothing but the number of candidates.
             outputs = Outputs(features=torch.zeros(len(candidates), 1))
-        elif not self._models:
+        elif not self.state.models:
             # A cold start sees the raw data as features.
             raw_rows = take_rows(self.data, candidates)
             outputs = Outputs(features=flat_rows(raw_rows))
@@ -766,44 +508,44 @@ class Learner:
         labelled = None
         labels = None
         uses_labelled = "labelled" in strategy.needs | strategy.optional_needs
-        if self._models and uses_labelled:
+        if self.state.models and uses_labelled:
             rows, columns = self._rows_of_seen_classes()
             labelled_outputs = self.observe(take_rows(self.data, rows), strategy.needs)
             labelled = labelled_outputs.with_logits()
             labels = columns.to(outputs.device)
 
         class_count = len(self.classes)
-        if self._models and outputs.n_classes:
+        if self.state.models and outputs.n_classes:
             class_count = outputs.n_classes  # an estimator knows only the classes it has seen
         return Context(
             candidates=candidates,
             outputs=outputs,
-            generator=stream(self.seed, "select", self._rounds),
+            generator=stream(self.seed, "select", self.rounds),
             labelled=labelled,
             labels=labels,
             n_classes=class_count,
-            memory=copy.deepcopy(self._memory),
+            memory=copy.deepcopy(self.state.memory),
         )
 
     def _rows_of_seen_classes(self) -> tuple[RowArray, Tensor]:
         """Return the labelled rows whose class the model has seen, and its column for each."""
         rows = self.pool.labelled
         classes = self.pool.labels
-        if is_network(self._models[0]):
+        if is_network(self.state.models[0]):
             return rows, torch.from_numpy(classes)
 
-        seen_classes = classes_of(self._models[0])
+        seen_classes = classes_of(self.state.models[0])
         is_seen = np.isin(classes, seen_classes)
         columns = np.searchsorted(seen_classes, classes[is_seen])
         return rows[is_seen], torch.from_numpy(columns)
 
     def _with_all_classes(self, logits: Tensor) -> Tensor:
         """Return logits with a column for every class, also those an estimator has not seen."""
-        if is_network(self._models[0]):
+        if is_network(self.state.models[0]):
             return logits
 
         # An estimator was fitted to class numbers, so its classes are the columns.
-        seen_classes = classes_of(self._models[0]).astype(np.int64)
+        seen_classes = classes_of(self.state.models[0]).astype(np.int64)
         unseen_logit = float(logits.min()) - _UNSEEN_CLASS_MARGIN
         all_logits = torch.full(
             (len(logits), len(self.classes)),
@@ -864,67 +606,12 @@ class Learner:
                 raise InputError(f"{name} is {value}: it must be {minimum} or more.")
 
 
-def fit_learners(learners: Sequence[Learner]) -> dict[int, TeeterError]:
-    """Fit several learners at once.
-
-    Small networks of one architecture with equally many labels are trained together, which takes
-    much less time than one fit after the other and gives the same models up to rounding.
-
-    Returns:
-        The errors of learners that could not be fitted, by their position. They keep their last
-        model.
-    """
-    errors: dict[int, TeeterError] = {}
-    jobs_by_learner: dict[int, list[FitJob]] = {}
-    for position, learner in enumerate(learners):
-        try:
-            jobs_by_learner[position] = learner.prepare_fit()
-        except TeeterError as error:
-            errors[position] = error
-
-    # Jobs of different learners can be trained together if they are trained in the same way.
-    jobs_by_training: dict[TrainingConfig | Trainer, list[FitJob]] = {}
-    for position, jobs in jobs_by_learner.items():
-        training = learners[position].training
-        same_training = jobs_by_training.setdefault(training, [])
-        same_training.extend(jobs)
-
-    results: dict[FitJob, FitResult] = {}
-    for training, jobs in jobs_by_training.items():
-        job_results = fit_jobs(jobs, training)
-        results.update(zip(jobs, job_results, strict=True))
-
-    for position, jobs in jobs_by_learner.items():
-        learner_results = [results[job] for job in jobs]
-        try:
-            learners[position].finish_fit(learner_results)
-        except TeeterError as error:
-            errors[position] = error
-    return errors
-
-
 def _has_number_rows(pool: Any) -> bool:
     """Return whether each row of a pool is a single number."""
     dtype = getattr(pool, "dtype", None)
     if dtype is not None and pool.ndim == 1:
         return np.asarray(pool[:0]).dtype.kind in "iuf"
     return is_whole_numbers(pool)
-
-
-def _small_seed(generator: torch.Generator) -> int:
-    """Return the seed of a stream below 2^32, as NumPy and scikit-learn need it."""
-    return generator.initial_seed() % 2**32
-
-
-def _name_and_options(strategy: Strategy) -> tuple[str, dict[str, Any]]:
-    """Return what a file can hold of a strategy: its registered name, and its options."""
-    name = registry.name_of(type(strategy))
-    if name is None:
-        raise InputError(
-            f"{strategy.name} has no registered name, so it could not be loaded again: register "
-            f"it with teeter.strategies.register before saving."
-        )
-    return name, strategy_options(strategy)
 
 
 def _require_logits(outputs: Outputs) -> Tensor:

@@ -149,10 +149,11 @@ class Experiment:
             if number < self.setting.rounds:
                 picks = learner.ask(self.setting.query).tolist()
 
+        record = learner.history[-1]
         seconds = {}
         for phase in PHASES:
             # Microseconds: more digits would only make the files longer.
-            seconds[phase] = round(learner.seconds.get(phase, 0.0), 6)
+            seconds[phase] = round(record.seconds.get(phase, 0.0), 6)
 
         return Round(
             strategy=cell.strategy,
@@ -164,7 +165,7 @@ class Experiment:
             picks=tuple(picks),
             seconds=seconds,
             peak_memory=peak.bytes,
-            validation=learner.validation_accuracy,
+            validation=record.validation_accuracy,
             vote=evaluation.vote,
         )
 

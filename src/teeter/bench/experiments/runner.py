@@ -33,7 +33,8 @@ from teeter.bench.experiments.run_folder import Manifest, RunFolder, run_lock
 from teeter.bench.experiments.settings import Setting
 from teeter.bench.experiments.tracking import Tracker, TrackerSet
 from teeter.errors import InputError, TeeterError
-from teeter.learner.learner import Learner, fit_learners
+from teeter.learner.learner import Learner
+from teeter.learner.rounds import fit_learners, resume
 from teeter.selection.executors import Executor, Task, run_plan
 
 __all__ = ["Progress", "run_group", "run_setting"]
@@ -530,14 +531,14 @@ class _Group:
 
         # Networks start from scratch in each round: labels, round and memory are all it needs.
         memory = self.run_folder.memory(cell, first_round - 1)
-        learner.resume(first_round, memory)
+        resume(learner, first_round, memory)
         return learner
 
     def _replay_round(self, cell: Cell, number: int) -> None:
         """Take the picks of a recorded round, for a cell that is ahead of others in its group."""
         learner = self.learners[cell]
         memory = self.run_folder.memory(cell, number)
-        learner.resume(learner.rounds, memory)
+        resume(learner, learner.rounds, memory)
 
         result = self.plan.recorded[cell][number]
         self.experiment.tell_labels(learner, result)
@@ -548,12 +549,12 @@ class _Group:
         try:
             result = self.experiment.evaluate_and_ask(learner, cell, number)
             # The memory as it would be read from disk, so that an interrupted run has the same.
-            learner.resume(learner.rounds, round_trip(learner.pending_memory))
+            resume(learner, learner.rounds, round_trip(learner.state.pending_memory))
         except Exception as error:  # A strategy may raise anything; the other cells continue.
             return self._record_failure(cell, number, error)
 
         # On disk before anything depends on it.
-        self.run_folder.append(result, learner.pending_memory)
+        self.run_folder.append(result, learner.state.pending_memory)
         self.experiment.tell_labels(learner, result)
         return result
 

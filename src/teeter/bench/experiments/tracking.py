@@ -114,18 +114,19 @@ def learner_row(
     Returns:
         a value, or None, for each of ``COLUMNS``.
     """
+    last_fit = learner.history[-1]
     values: dict[str, Any] = {
         "setting": setting,
         "strategy": learner.strategy.name,
         "repetition": repetition,
         "round": learner.rounds - 1,
-        "labelled": len(learner.training_rows),
+        "labelled": len(last_fit.rows),
         "accuracy": evaluation.accuracy,
         "loss": evaluation.loss,
-        "validation": learner.validation_accuracy,
+        "validation": last_fit.validation_accuracy,
         "vote": evaluation.vote,
     }
-    for phase, seconds in learner.seconds.items():
+    for phase, seconds in last_fit.seconds.items():
         values[f"{phase}_seconds"] = seconds
 
     # Trackers get the same columns from a learner as from a run, some of them empty.

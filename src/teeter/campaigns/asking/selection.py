@@ -213,7 +213,7 @@ def _collect_reasons(
     """Return, by place, what the strategy noted about an item and what the model predicts."""
     reasons: dict[int, dict[str, Any]] = {}
     for place in places:
-        reasons[place] = dict(picker.notes.get(place, {}))
+        reasons[place] = dict(picker.state.notes.get(place, {}))
 
     # Before the first model there is nothing to predict with.
     if state.weights is None or not places:

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from teeter.campaigns.enums import ClassifierKind
 from teeter.campaigns.learning.prior import PseudoExamples
-from teeter.learner.learner import Learner, fit_learners
+from teeter.learner.learner import Learner
+from teeter.learner.rounds import fit_learners
 from teeter.training import TrainingConfig
 
 if TYPE_CHECKING:

@@ -39,6 +39,7 @@ from teeter.campaigns.learning.saved_models import (
 from teeter.campaigns.review.agreement import prediction_agreement
 from teeter.errors import InputError
 from teeter.learner.learner import Learner
+from teeter.learner.rounds import resume
 from teeter.strategies.api import make_strategy
 
 if TYPE_CHECKING:
@@ -364,7 +365,7 @@ def load_learner(state: RoundState, settings: RoundSettings, n: int = 1) -> Lear
     if state.weights is None:
         return learner
 
-    learner.resume(state.version, {}, models=_load_newest_models(state, settings))
+    resume(learner, state.version, {}, models=_load_newest_models(state, settings))
     _tell_labels(learner, state)
     return learner
 
@@ -384,7 +385,7 @@ def load_picker(state: RoundState, settings: RoundSettings, n: int) -> Learner:
         return load_learner(state, settings, n)
 
     learner = _make_learner(state, settings, n)
-    learner.resume(state.version, {}, models=models)
+    resume(learner, state.version, {}, models=models)
     labels = _picking_labels(state)
     learner.tell(list(labels), list(labels.values()))
     return learner
@@ -436,7 +437,7 @@ def _tell_labels(learner: Learner, state: RoundState) -> None:
 
 
 def _fit(learner: Learner, *, earlier_models: int) -> None:
-    learner.resume(earlier_models, {})
+    resume(learner, earlier_models, {})
     with ignore_few_labels_warning():
         learner.fit()
 
