@@ -51,7 +51,6 @@ FOR_USERS = {
     "ray",
     "hf",
     "skorch",
-    "skactiveml",
     "lightning",
     "track",
     "onnx",

@@ -24,7 +24,7 @@ from teeter.cli.listings import write_strategy_list
 HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")
 WIDTH = 100
-ADAPTERS = "teeter.adapters."
+ADAPTERS = ("teeter.models.adapters.", "teeter.training.lightning")
 """These modules are parsed, not imported, because their libraries may not be installed."""
 BLOCK = re.compile(r"<!-- (teeter[^>]*?) -->\n.*?<!-- end -->", flags=re.DOTALL)
 

@@ -16,20 +16,18 @@ from teeter.strategies.base import registry
 LIBRARIES = {
     "hf": "sentence_transformers",
     "lightning": "lightning",
-    "skactiveml": "skactiveml",
+    "scikit-activeml": "skactiveml",
     "skorch": "skorch",
 }
-"""What an extra brings that an example may need."""
+"""What an extra, or a library without one, brings that an example may need."""
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
 def require_libraries(script: Path) -> None:
-    """Skip an example whose extra is not installed."""
-    for extra in re.findall(r"pip install 'teeter\[(\w+)\]'", script.read_text()):
-        pytest.importorskip(
-            LIBRARIES[extra], reason=f"{LIBRARIES[extra]} is not installed: the extra {extra}"
-        )
+    """Skip an example whose library is not installed."""
+    for extra in re.findall(r"pip install '?(?:teeter\[)?([\w-]+)", script.read_text()):
+        pytest.importorskip(LIBRARIES[extra], reason=f"{LIBRARIES[extra]} is not installed")
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)

@@ -10,8 +10,8 @@
 ``batched_program`` what takes the steps: torch's layers and optimizers, or fused kernels
 ``batched_network`` torch's layers and dropout for many networks
 ``fused_network``   small convolutional networks as a program of fused kernels
+``lightning``       Lightning modules trained by Lightning, if it is installed
 ``diagnosis``       why a training failed, in one sentence
-``evaluation``      accuracy and loss on labelled rows
 ==================  ==============================================================================
 
 Names are imported when they are first used, because most of them load torch.
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from teeter.training.config import TrainingConfig
     from teeter.training.diagnosis import explain_unusable_rows
     from teeter.training.job import FitJob, FitResult, Trainer
+    from teeter.training.lightning import LightningTraining
     from teeter.training.loop import Evaluation, evaluate_logits, fit_estimator, fit_jobs
 
 __all__ = [
     "Evaluation",
     "FitJob",
     "FitResult",
+    "LightningTraining",
     "Trainer",
     "TrainingConfig",
     "evaluate_logits",
@@ -47,6 +49,7 @@ __getattr__, __dir__ = import_lazily(
         "config": ["TrainingConfig"],
         "diagnosis": ["explain_unusable_rows"],
         "job": ["FitJob", "FitResult", "Trainer"],
+        "lightning": ["LightningTraining"],
         "loop": ["Evaluation", "evaluate_logits", "fit_estimator", "fit_jobs"],
     },
 )

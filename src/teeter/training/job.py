@@ -50,7 +50,7 @@ class FitResult:
 class Trainer(ABC):
     """Another way to train torch modules: the trainer of another library, or your own loop.
 
-    Pass it as ``Learner(training=...)``. ``teeter.adapters.LightningTraining`` is one.
+    Pass it as ``Learner(training=...)``. ``teeter.training.LightningTraining`` is one.
 
     Example:
         >>> import torch

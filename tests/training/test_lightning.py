@@ -24,7 +24,7 @@ lightning = pytest.importorskip(
     "lightning", reason="Lightning is not installed: the extra lightning"
 )
 
-from teeter.adapters.lightning import LightningTraining, _EpochSampler  # noqa: E402
+from teeter.training.lightning import LightningTraining, _EpochSampler  # noqa: E402
 
 QUICK = LightningTraining(max_epochs=12, batch_size=8)
 LABELLED = np.arange(17)

@@ -41,8 +41,8 @@ from transformers import (
     XLNetForSequenceClassification,
 )
 
-from teeter.adapters import huggingface
-from teeter.adapters.huggingface import Images, Texts, labels_of
+from teeter.models.adapters import huggingface
+from teeter.models.adapters.huggingface import Images, Texts, labels_of
 
 TOKENIZER = library_models.tokenizer()
 TABLE = library_models.table(text=TEXTS, label=CLASSES.tolist())
