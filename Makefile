@@ -51,7 +51,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.ready
-	$(PIP) --editable '.[dev,label,login,postgres,label-studio,skorch]'
+	$(PIP) --editable '.[dev,label,login,postgres,label-studio]'
 	@touch $@
 
 $(VENV)/.everything: $(VENV)/.tools

@@ -1,4 +1,4 @@
-"""A skorch classifier in a scikit-learn pipeline: pip install 'teeter[skorch]'."""
+"""A skorch classifier in a scikit-learn pipeline: pip install skorch."""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -157,7 +157,7 @@ def lightning_module() -> Any:
 
 
 def skorch_classifier(**settings: Any) -> Any:
-    skorch = pytest.importorskip("skorch", reason="skorch is not installed: the extra skorch")
+    skorch = pytest.importorskip("skorch", reason="skorch is not installed")
 
     class Network(nn.Module):
         def __init__(self, ending: str = "none") -> None:

@@ -50,7 +50,6 @@ FOR_USERS = {
     "login",
     "ray",
     "hf",
-    "skorch",
     "lightning",
     "track",
     "onnx",

@@ -24,7 +24,6 @@ from teeter.errors import InputError, TeeterError
 from teeter.models.inputs import take_rows
 from teeter.models.observe import is_estimator, is_network
 from teeter.models.sklearn_model import clone_with_seed
-from teeter.models.skorch_model import disable_train_split
 from teeter.training import FitJob, FitResult, Trainer, TrainingConfig, fit_jobs
 
 if TYPE_CHECKING:
@@ -251,11 +250,6 @@ def _new_model(learner: Learner, seed: int) -> Any:
         raise InputError(
             f"make_model returned a {type(model).__name__}: return a torch module or a "
             "scikit-learn classifier."
-        )
-    if disable_train_split(model) and learner.rounds == 0:
-        logger.info(
-            "skorch would hold back every fifth labelled row, so train_split=None was set to "
-            "train on all of them."
         )
     return model
 

@@ -5,7 +5,6 @@
 ``observe``          ``observe``: one function for every kind of model
 ``torch_model``      torch modules: find the head, and record its input
 ``sklearn_model``    scikit-learn classifiers and pipelines
-``skorch_model``     skorch classifiers, which have a network inside
 ``posterior``        dropout passes and ensembles
 ``inputs``           rows of arrays, lists, frames and datasets: count, take, split into batches
 ``networks``         the networks of the paper

@@ -17,8 +17,13 @@ from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, batches, count_rows
 from teeter.models.outputs import OUTPUTS, Outputs, are_probabilities
 from teeter.models.posterior import PASSES, dropout_logits, stacked_logits
-from teeter.models.sklearn_model import has_predictions, observe_predictions, observe_sklearn
-from teeter.models.skorch_model import is_skorch, unwrap_network
+from teeter.models.sklearn_model import (
+    has_predictions,
+    observe_predictions,
+    observe_sklearn,
+    require_classifier,
+    split_pipeline,
+)
 from teeter.models.torch_model import observe_torch
 
 __all__ = ["is_estimator", "is_estimator_class", "is_network", "observe"]
@@ -85,10 +90,15 @@ def observe(
             passes=passes,
         )
 
-    # The network inside an estimator of skorch shows its head; the estimator around it shows
-    # probabilities only.
-    if is_estimator(model) and is_skorch(model):
-        model, data = unwrap_network(model, data)
+    # The network inside an estimator shows its head; the estimator around it shows probabilities
+    # only.
+    network = _inner_network(model)
+    if network is not None:
+        steps, classifier = split_pipeline(model)
+        require_classifier(classifier)
+        for step in steps:
+            data = step.transform(data)
+        model = network
 
     outputs = _observe_model(
         model,
@@ -129,12 +139,23 @@ def is_estimator_class(model: object) -> bool:
 def is_network(model: object) -> bool:
     """Return whether ``model`` has an output for every class, also for those it never saw.
 
-    So has a torch module, alone or inside an estimator of skorch. Other estimators have columns for
-    the classes of their training labels only.
+    So has a torch module, alone or inside a fitted estimator. Other estimators have columns for the
+    classes of their training labels only.
     """
-    if isinstance(model, nn.Module):
-        return True
-    return is_estimator(model) and is_skorch(model)
+    return isinstance(model, nn.Module) or _inner_network(model) is not None
+
+
+def _inner_network(model: object) -> nn.Module | None:
+    """Return the torch module that a fitted estimator or the end of a pipeline wraps, or None.
+
+    The estimators of skorch have it as ``module_``. That is all that teeter knows about skorch.
+    """
+    if not is_estimator(model):
+        return None
+
+    _, classifier = split_pipeline(model)
+    network = getattr(classifier, "module_", None)
+    return network if isinstance(network, nn.Module) else None
 
 
 def _observe_model(

@@ -17,7 +17,6 @@ from teeter.base.seeds import seeded_global_rng, stream
 from teeter.base.threads import limit_threads
 from teeter.errors import InputError, TeeterError, TrainingError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize, take_rows
-from teeter.models.skorch_model import explain_failure, skorch_labels
 from teeter.models.torch_model import call_model, extract_logits, prepare_batch
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.config import (
@@ -146,23 +145,15 @@ def fit_estimator(job: FitJob) -> None:
 
     Raises:
         InputError: if the rows contain text or missing values that the estimator does not take.
-        TrainingError: if a network inside the estimator (skorch) cannot be trained.
     """
-    classes = job.labels.numpy()
-    labels = skorch_labels(job.model, classes)
-
-    # A skorch network draws from torch's global generator.
+    # A network inside the estimator, as skorch has, draws from torch's global generator.
     with seeded_global_rng(job.seed, choose_device(None)):
         try:
-            job.model.fit(job.inputs, labels)
+            job.model.fit(job.inputs, job.labels.numpy())
         except TeeterError:
             raise
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        except (TypeError, ValueError):
             # In words of ours if the cause is one that we know, and as it is otherwise.
-            advice = explain_failure(job.model, job.inputs, classes, error)
-            if advice is not None:
-                raise TrainingError(advice) from None
-
             problem = explain_unusable_rows(job.inputs, job.model)
             if problem is not None:
                 raise InputError(problem) from None
