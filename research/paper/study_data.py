@@ -18,11 +18,16 @@ from teeter.base.seeds import stream
 from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.splits import LabelledRows, take
 from teeter.bench.experiments.settings import Setting, setting_named
+from teeter.bench.fused_networks.program import make_program
 from teeter.learner.learner import Learner
 from teeter.models.networks import build_network_like
 from teeter.models.outputs import Outputs
+from teeter.training.batched_network import register_program
 
 __all__ = ["StudyData", "last_layer", "last_layer_features", "load_study_data", "tsne_2d"]
+
+# The studies train the networks of experiments, in the same way.
+register_program(make_program)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,13 @@ from measure import describe_setup, measure_seconds, save_result
 from torch import nn
 
 from teeter.bench.experiments import setting_named
+from teeter.bench.fused_networks.program import make_program
 from teeter.models.networks import build_network_like
 from teeter.training import FitJob, batched
+from teeter.training.batched_network import register_program
 from teeter.training.config import make_optimizer
+
+register_program(make_program)
 
 BATCH_SIZE = 64
 ROWS = 512

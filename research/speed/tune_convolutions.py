@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from teeter.kernels.fused import convolutions as fused
-from teeter.kernels.fused.convolutions import Tile
+from teeter.bench.fused_networks import convolutions as fused
+from teeter.bench.fused_networks.convolutions import Tile
 
 MEMBERS = 50
 IMAGES = 64

@@ -14,7 +14,8 @@ HOPPER = """
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from teeter.kernels.fused import convolutions, flip_rates, optimizers, ranks, seeding
+from teeter.bench.fused_networks import convolutions, optimizers
+from teeter.kernels.fused import flip_rates, ranks, seeding
 from teeter.kernels.fused import subspace_rates
 
 

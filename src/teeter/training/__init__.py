@@ -7,9 +7,7 @@
 ``job``             ``FitJob``, ``FitResult`` and ``Trainer``, for other ways to train
 ``loop``            ``fit_jobs``, and the loop that trains one network
 ``batched``         the loop that trains many small networks of one architecture at once
-``batched_program`` what takes the steps: torch's layers and optimizers, or fused kernels
-``batched_network`` torch's layers and dropout for many networks
-``fused_network``   small convolutional networks as a program of fused kernels
+``batched_network`` torch's layers, dropout and optimizers for many networks, and a hook for others
 ``lightning``       Lightning modules trained by Lightning, if it is installed
 ``diagnosis``       why a training failed, in one sentence
 ==================  ==============================================================================

@@ -66,8 +66,9 @@ CUDA graphs
 
 Fused networks
     torch computes the convolutions of M networks as one convolution with M groups, which leaves
-    most of a GPU idle. Where Triton and a GPU with bfloat16 are at hand, ``FusedNetworks`` takes
-    the steps of S-CNN and K-CNN instead (``fused_network.py``); ``choose_program`` decides.
+    most of a GPU idle. The benchmark registers fused kernels for S-CNN and K-CNN of the paper
+    (``teeter.bench.fused_networks``), which take the steps instead where Triton and a GPU with
+    bfloat16 are at hand; ``choose_program`` decides.
 
 On a CPU
     Linear layers gain as on a GPU. Convolutions do not: one convolution with M groups is slower
@@ -98,8 +99,7 @@ from teeter.base.threads import limit_threads
 from teeter.errors import TrainingError
 from teeter.models.inputs import materialize
 from teeter.models.torch_model import prepare_batch
-from teeter.training.batched_network import can_batch
-from teeter.training.batched_program import BatchedProgram, choose_program
+from teeter.training.batched_network import BatchedProgram, can_batch, choose_program
 from teeter.training.config import (
     TrainingConfig,
     balanced_row_weights,

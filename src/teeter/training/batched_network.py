@@ -1,9 +1,13 @@
-"""Many networks of one architecture as one tensor program, and a dropout stream for each of them.
+"""Many networks of one architecture as one tensor program, with dropout streams and optimizer.
 
 ``BatchedNetworks`` holds the weights of M networks, the members, on top of each other: a (C, D)
 weight matrix becomes (M, C, D). Each layer then computes all members in one call: linear layers as
 a batched matrix product, convolutions as one convolution with M groups of channels. The functions
 below say which networks can be treated this way; ``teeter.training.batched`` trains them.
+
+A ``BatchedProgram`` is what takes the steps: layers, backward pass and optimizer together.
+``AutogradProgram`` uses torch's layers and optimizers. ``choose_program`` asks first whether one of
+the registered makers has a faster program for these networks.
 
 Two layouts
     Flat rows are (M, B, ...), as a batched product takes them. Images are (B, M * channels, height,
@@ -13,14 +17,25 @@ Two layouts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import torch
 from torch import Generator, Tensor, nn
 
-__all__ = ["BatchedNetworks", "DropoutMasks", "can_batch"]
+from teeter.training.config import TrainingConfig, make_optimizer
+
+__all__ = [
+    "AutogradProgram",
+    "BatchedNetworks",
+    "BatchedProgram",
+    "DropoutMasks",
+    "ProgramMaker",
+    "can_batch",
+    "choose_program",
+    "register_program",
+]
 
 NamedLayer: TypeAlias = tuple[str, nn.Module]
 """The name of a layer in its chain, which its parameters start with, and the layer."""
@@ -435,3 +450,162 @@ def _dropout_rates_and_shapes(
 def _words_for(numbers: int) -> int:
     """Return how many 64-bit words hold so many 16-bit numbers."""
     return (numbers + 3) // 4
+
+
+class BatchedProgram(Protocol):
+    """M networks, the members, with the optimizer that trains them."""
+
+    networks: list[nn.Sequential]
+    """The members. They keep their old weights until ``write_back``."""
+    parameters: list[Tensor]
+    """The members' parameters on top of each other, (M, ...) each, in any layout."""
+    rate_is_tensor: ClassVar[bool]
+    """Whether a recorded step sees a learning rate that changes later."""
+
+    def advance(self, batch_size: int) -> None:
+        """Draw what the next step needs, in which ``batch_size`` rows count."""
+
+    def step(
+        self,
+        inputs: Tensor,
+        rows: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+    ) -> Tensor:
+        """Take one training step of all members.
+
+        Args:
+            inputs: (M, L, ...) the rows of each member.
+            rows: (M, B) which of them are the batch.
+            labels: (M, B) their classes.
+            shares: (M, B) the weight of each row in the loss.
+
+        Returns:
+            (M,) the loss of the batch before the step.
+        """
+
+    def shared_logits(self, rows: Tensor) -> Tensor:
+        """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
+
+    def scale_learning_rate(self, factor: float) -> None:
+        """Multiply the learning rate of the steps to come."""
+
+    def write_back(self, parameters: Sequence[Tensor]) -> None:
+        """Copy ``parameters``, shaped like ``self.parameters``, into the members."""
+
+
+class AutogradProgram:
+    """M networks of torch's layers, trained by torch's optimizers."""
+
+    rate_is_tensor: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        networks: Sequence[nn.Sequential],
+        config: TrainingConfig,
+        *,
+        dropout_seeds: Sequence[int],
+        batch_size: int,
+        rows: Tensor,
+    ) -> None:
+        self.batched = BatchedNetworks(networks)
+        self.networks = self.batched.networks
+        self.parameters = self.batched.parameters
+
+        self._masks = DropoutMasks(self.batched, dropout_seeds, batch_size, rows)
+        self._optimizer = make_optimizer(
+            self.parameters,
+            config,
+            fused=True,
+            on_gpu=rows.is_cuda,
+        )
+
+        # (M, 1): with rows (M, B) it indexes the rows of each member.
+        self._members = torch.arange(len(networks), device=rows.device)[:, None]
+
+    def advance(self, batch_size: int) -> None:
+        """Draw the dropout of the next step."""
+        self._masks.advance(batch_size)
+
+    def step(
+        self,
+        inputs: Tensor,
+        rows: Tensor,
+        labels: Tensor,
+        shares: Tensor,
+    ) -> Tensor:
+        """Take one training step of all members; see ``BatchedProgram``."""
+        masks = self._masks.current(rows.shape[1])
+        logits = self.batched.logits(inputs[self._members, rows], masks)  # (M, B, C)
+
+        # cross_entropy takes classes on the second axis: (M, C, B) -> (M, B).
+        row_losses = nn.functional.cross_entropy(logits.mT, labels, reduction="none")
+        losses = (row_losses * shares).sum(dim=1)
+
+        # The gradient of the sum by a member's weights is the gradient of that member's loss.
+        self._optimizer.zero_grad(set_to_none=True)
+        losses.sum().backward()
+        self._optimizer.step()
+        return losses.detach()
+
+    def shared_logits(self, rows: Tensor) -> Tensor:
+        """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
+        return self.batched.shared_logits(rows)
+
+    def scale_learning_rate(self, factor: float) -> None:
+        """Multiply the learning rate of the steps to come."""
+        for group in self._optimizer.param_groups:
+            group["lr"] *= factor
+
+    def write_back(self, parameters: Sequence[Tensor]) -> None:
+        """Copy ``parameters`` into the members."""
+        self.batched.write_back(parameters)
+
+
+ProgramMaker: TypeAlias = Callable[
+    [Sequence[nn.Sequential], TrainingConfig, Sequence[int], Tensor], BatchedProgram | None
+]
+"""Takes networks, their configuration, a dropout seed for each, and some rows for their shape and
+device. Returns a program that trains them faster than torch's layers do, or None."""
+
+_program_makers: list[ProgramMaker] = []
+
+
+def register_program(make_program: ProgramMaker) -> None:
+    """Offer programs for some networks, such as the fused kernels of ``teeter.bench``.
+
+    ``choose_program`` asks the makers in the order in which they were registered. A maker that is
+    registered already stays where it is.
+    """
+    if make_program not in _program_makers:
+        _program_makers.append(make_program)
+
+
+def choose_program(
+    networks: Sequence[nn.Sequential],
+    config: TrainingConfig,
+    *,
+    dropout_seeds: Sequence[int],
+    batch_size: int,
+    rows: Tensor,
+) -> BatchedProgram:
+    """Return the fastest program for networks that ``can_batch`` allows.
+
+    Args:
+        networks: the members.
+        config: how they are trained.
+        dropout_seeds: a seed for the dropout of each member.
+        batch_size: the largest number of rows in a batch.
+        rows: (B, ...) some rows as the networks take them, for their shape and device.
+    """
+    for make_program in _program_makers:
+        program = make_program(networks, config, dropout_seeds, rows)
+        if program is not None:
+            return program
+    return AutogradProgram(
+        networks,
+        config,
+        dropout_seeds=dropout_seeds,
+        batch_size=batch_size,
+        rows=rows,
+    )

@@ -18,9 +18,11 @@ from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.splits import LabelledRows, make_long_tailed, take
 from teeter.bench.experiments.results import PHASES, Cell, Round
 from teeter.bench.experiments.settings import Setting
+from teeter.bench.fused_networks.program import make_program
 from teeter.errors import InputError
 from teeter.learner.learner import Learner
 from teeter.models.networks import build_network_like
+from teeter.training.batched_network import register_program
 
 __all__ = [
     "Experiment",
@@ -28,6 +30,9 @@ __all__ = [
     "initial_rows",
     "peak_memory",
 ]
+
+# S-CNNs and K-CNNs of all experiments, also in worker processes, are trained by fused kernels.
+register_program(make_program)
 
 
 RowArray = npt.NDArray[np.int64]

@@ -1,11 +1,10 @@
 """Triton kernels that do several steps in one pass over a GPU, and when to use them.
 
 Each has a plain twin in torch that defines what it computes: ``kernels.flip_rates`` for
-``fused.flip_rates`` and ``fused.subspace_rates``, ``kernels.ranks`` for ``fused.ranks``, the loop
-of ``kernels.seeding.seed_rows`` for ``fused.seeding``, and torch's layers and optimizers for
-``fused.convolutions`` and ``fused.optimizers``, which batched training uses. README.md in this
-folder explains how they work. The modules import Triton, so callers import them only after
-``use_fused_kernel`` or ``training.batched_program`` has checked for it.
+``fused.flip_rates`` and ``fused.subspace_rates``, ``kernels.ranks`` for ``fused.ranks``, and the
+loop of ``kernels.seeding.seed_rows`` for ``fused.seeding``. README.md in this folder explains how
+they work. The modules import Triton, so callers import them only after ``use_fused_kernel`` has
+checked for it.
 """
 
 from __future__ import annotations

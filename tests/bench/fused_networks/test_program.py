@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 pytest.importorskip("triton", reason="needs Triton")
 
 from teeter.base.seeds import stream
+from teeter.bench.experiments import experiment
+from teeter.bench.fused_networks.program import FusedNetworks, can_fuse, make_program
 from teeter.models.networks import he_normal, k_cnn, mlp, s_cnn
-from teeter.training import FitJob, TrainingConfig, batched_program
+from teeter.training import FitJob, TrainingConfig, batched_network
 from teeter.training.batched import fit_batched
 from teeter.training.config import make_optimizer
-from teeter.training.fused_network import FusedNetworks, can_fuse
 
 ROWS = 5
 
@@ -129,9 +130,12 @@ def test_batched_training_by_fused_kernels_keeps_the_best_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     inputs, labels = make_rows()
-    precise = partial(FusedNetworks, dtype=torch.float32)  # the interpreter has no bfloat16
-    monkeypatch.setattr(batched_program, "FusedNetworks", precise)
-    monkeypatch.setattr(batched_program, "_use_fused_networks", lambda network, rows: True)
+
+    def make_precise(networks: Any, config: Any, dropout_seeds: Any, rows: Tensor) -> FusedNetworks:
+        # The interpreter has no bfloat16.
+        return FusedNetworks(networks, rows.shape[1:], dropout_seeds, config, dtype=torch.float32)
+
+    monkeypatch.setattr(batched_network, "_program_makers", [make_precise])
     jobs = [
         FitJob(small_chain(seed), inputs[seed], labels[seed], seed, (inputs[0], labels[0]))
         for seed in range(2)
@@ -143,6 +147,14 @@ def test_batched_training_by_fused_kernels_keeps_the_best_epoch(
         assert result.error is None
         is_correct = result.model(inputs[0]).argmax(dim=1) == labels[0]
         assert result.validation_accuracy == pytest.approx(float(is_correct.double().mean()))
+
+
+def test_experiments_register_them_once() -> None:
+    assert experiment.make_program is make_program
+    batched_network.register_program(make_program)
+    assert batched_network._program_makers.count(make_program) == 1
+    cpu_rows = torch.zeros(2, 3, 8, 8)
+    assert make_program([small_chain(0)], TrainingConfig(), [0], cpu_rows) is None
 
 
 def test_only_chains_that_the_kernels_know_are_fused() -> None:

@@ -27,19 +27,23 @@ Dropout
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from teeter.base.seeds import is_portable
+from teeter.training.batched_network import BatchedProgram
 from teeter.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from teeter.kernels.fused.convolutions import Dropout
+    from teeter.bench.fused_networks.convolutions import Dropout
 
-__all__ = ["FusedNetworks", "can_fuse"]
+__all__ = ["FusedNetworks", "can_fuse", "make_program"]
 
 _CHANNELS = (16, 32, 64)
 """Numbers of channels that fill the tiles of the kernels."""
@@ -83,6 +87,35 @@ class _Parameter:
     copy: Tensor | None
     """The same in the precision of products; None if no product takes it."""
     states: tuple[Tensor | None, Tensor | None] = field(default=(None, None))
+
+
+def make_program(
+    networks: Sequence[nn.Sequential],
+    config: TrainingConfig,
+    dropout_seeds: Sequence[int],
+    rows: Tensor,
+) -> BatchedProgram | None:
+    """Return a program of fused kernels for networks and a GPU that they know, or None.
+
+    The environment variable ``TEETER_FUSED=0`` turns them off. Double precision is kept, and
+    ``teeter.base.seeds.portable`` promises the same numbers on every device.
+    """
+    if not _use_fused_networks(networks[0], rows):
+        return None
+    return FusedNetworks(networks, rows.shape[1:], dropout_seeds, config)
+
+
+def _use_fused_networks(network: nn.Sequential, rows: Tensor) -> bool:
+    """Return whether to train with fused kernels."""
+    if not rows.is_cuda or rows.dtype != torch.float32:
+        return False
+    if os.environ.get("TEETER_FUSED") == "0" or is_portable():
+        return False
+
+    # bfloat16 on tensor cores came with Ampere, 8.0.
+    major_version, _ = torch.cuda.get_device_capability(rows.device)
+    has_kernels = major_version >= 8 and find_spec("triton") is not None
+    return has_kernels and can_fuse(network, rows.shape[1:])
 
 
 def can_fuse(network: nn.Sequential, row_shape: Sequence[int]) -> bool:
@@ -242,7 +275,7 @@ class FusedNetworks:
     def _to_kernel_layout(self, name: str, values: Tensor) -> Tensor:
         """Return a parameter as the kernels read it."""
         if name == f"{self._plan.convolutions[0].name}.weight":
-            from teeter.kernels.fused.convolutions import patch_width
+            from teeter.bench.fused_networks.convolutions import patch_width
 
             M, C_out, C_in, K, _ = values.shape
             rows = values.permute(0, 3, 4, 2, 1).reshape(M, K * K * C_in, C_out)
@@ -303,7 +336,7 @@ class FusedNetworks:
         Returns:
             (M,) the loss of the batch before the step.
         """
-        from teeter.kernels.fused import convolutions as fused
+        from teeter.bench.fused_networks import convolutions as fused
 
         first = self._plan.convolutions[0]
         patches = fused.extract_patches(
@@ -327,7 +360,7 @@ class FusedNetworks:
 
     def shared_logits(self, rows: Tensor) -> Tensor:
         """Return the logits of each member for the same rows, (B, ...) -> (M, B, C)."""
-        from teeter.kernels.fused import convolutions as fused
+        from teeter.bench.fused_networks import convolutions as fused
 
         first = self._plan.convolutions[0]
         positions = torch.arange(len(rows), device=rows.device)[None]
@@ -345,7 +378,7 @@ class FusedNetworks:
         training: bool,
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the input and output of each convolution, and where its maxima are."""
-        from teeter.kernels.fused import convolutions as fused
+        from teeter.bench.fused_networks import convolutions as fused
 
         maps = [patches]
         codes: list[Tensor | None] = []
@@ -374,7 +407,7 @@ class FusedNetworks:
 
     def _apply_linears(self, flat: Tensor, *, training: bool) -> list[Tensor]:
         """Return the input of each linear layer, (M, B, D)."""
-        from teeter.kernels.fused import convolutions as fused
+        from teeter.bench.fused_networks import convolutions as fused
 
         hidden = [flat]
         for stage in self._plan.linears[:-1]:
@@ -424,7 +457,7 @@ class FusedNetworks:
             maps: the input of each convolution, and the output of the last one.
             codes: where the maxima of each convolution are.
         """
-        from teeter.kernels.fused import convolutions as fused
+        from teeter.bench.fused_networks import convolutions as fused
 
         if not self._plan.convolutions[-1].pool:
             gradient = torch.where(maps[-1] > 0, gradient, 0)
@@ -458,7 +491,7 @@ class FusedNetworks:
 
     def _update(self, stage: _Stage, by_weight: Tensor, by_bias: Tensor) -> None:
         """Take the step of the optimizer for the parameters of a layer."""
-        from teeter.kernels.fused.optimizers import optimizer_step
+        from teeter.bench.fused_networks.optimizers import optimizer_step
 
         for kind, gradient in (("weight", by_weight), ("bias", by_bias)):
             parameter = self._parameters[f"{stage.name}.{kind}"]
@@ -486,7 +519,7 @@ class FusedNetworks:
                 return self.config.momentum
 
     def _dropout(self, stage: _Stage) -> Dropout | None:
-        from teeter.kernels.fused.convolutions import Dropout
+        from teeter.bench.fused_networks.convolutions import Dropout
 
         if stage.rate == 0:
             return None
