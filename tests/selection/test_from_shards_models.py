@@ -28,7 +28,13 @@ from teeter.data import shards as shards_module
 from teeter.data.shards import open_shards
 from teeter.errors import FileError, InputError
 from teeter.models.networks import build_network
-from teeter.selection import executors, fetch, from_shards, select_from_file, select_from_shards
+from teeter.selection import (
+    executors,
+    feature_source,
+    from_shards,
+    select_from_file,
+    select_from_shards,
+)
 from teeter.selection.executors import LocalExecutor, Task
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -62,9 +68,8 @@ def test_shards_batches_and_threads_change_nothing(
 ) -> None:
     expected = select_from(home, "raw")
 
-    monkeypatch.setattr(fetch, "MAX_LOCAL_INPUTS", 0)  # every row is fetched by workers
-    fetched = select_from(home, "raw", work=home / "fetched")
-    assert not list((home / "fetched").glob("rows-*"))
+    monkeypatch.setattr(feature_source, "MODEL_CHUNK", 0)  # the model gets one row at a time
+    by_row = select_from(home, "raw", work=home / "by row")
 
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)
     monkeypatch.setattr(
@@ -76,7 +81,7 @@ def test_shards_batches_and_threads_change_nothing(
     small = select_from(home, "raw.npy", work=home / "small")
     torch.set_num_threads(threads)
 
-    for other in (fetched, small):
+    for other in (by_row, small):
         assert np.array_equal(expected.rows, other.rows)
         assert np.array_equal(ldm_values(expected), ldm_values(other))
 

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
         run_plan,
         run_task,
     )
-    from teeter.selection.feature_source import FeatureSource, make_feature_source
-    from teeter.selection.fetch import fetch_features
+    from teeter.selection.feature_source import (
+        FeatureSource,
+        fetch_features,
+        make_feature_source,
+    )
     from teeter.selection.ray_executor import RayExecutor
     from teeter.selection.request import SelectionRequest
     from teeter.selection.result import Provenance, SelectedRow, Selection
@@ -55,8 +58,7 @@ __getattr__, __dir__ = import_lazily(
     {
         "api": ["run_selection", "select_from_file", "select_from_shards"],
         "executors": ["Executor", "LocalExecutor", "Task", "make_executor", "run_plan", "run_task"],
-        "feature_source": ["FeatureSource", "make_feature_source"],
-        "fetch": ["fetch_features"],
+        "feature_source": ["FeatureSource", "fetch_features", "make_feature_source"],
         "ray_executor": ["RayExecutor"],
         "request": ["SelectionRequest"],
         "result": ["Provenance", "SelectedRow", "Selection"],

@@ -19,7 +19,12 @@ from teeter.errors import FileError, InputError
 from teeter.models.model_files import SavedModel, file_digest, read_model
 from teeter.models.outputs import Outputs
 
-__all__ = ["FeatureSource", "LoadedSource", "make_feature_source"]
+__all__ = ["FeatureSource", "LoadedSource", "fetch_features", "make_feature_source"]
+
+MODEL_CHUNK = 1 << 26
+"""Bytes of raw rows that are held at once while a model computes the features of some rows."""
+
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,45 @@ def make_feature_source(
 
     _check_head(loaded, path)
     return source
+
+
+def fetch_features(
+    shards: Shards,
+    rows: npt.NDArray[np.int64],
+    source: FeatureSource | None,
+) -> Tensor:
+    """Return the features of some rows of a sharded pool.
+
+    Args:
+        shards: the pool.
+        rows: (k,) row numbers, in any order.
+        source: the head or model; None if the pool stores features and there is no head.
+
+    Returns:
+        (k, D), in the order of ``rows``.
+    """
+    if source is None or not source.is_model:
+        return torch.from_numpy(shards.take(rows))
+
+    # In the order of the files, a chunk at a time: raw rows may be much larger than features.
+    loaded = source.load()
+    order = np.argsort(rows, kind="stable")
+    step = max(1, MODEL_CHUNK // (_FLOAT_BYTES * shards.width))
+    feature_width = loaded.weight.shape[1]
+    features = torch.empty(len(rows), feature_width)
+
+    for start in range(0, len(rows), step):
+        positions = order[start : start + step]
+        chunk = rows[positions]
+
+        # The default binds this chunk; a closure would see the chunk of the next iteration.
+        def describe_row(k: int, chunk: npt.NDArray[np.int64] = chunk) -> str:
+            return f"row {chunk[k]} of the pool"
+
+        computed = loaded.features(shards.take(chunk), describe_row)
+        features[torch.from_numpy(positions)] = computed
+
+    return features
 
 
 def _check_head(loaded: LoadedSource, path: str | Path) -> None:

@@ -34,8 +34,7 @@ from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs
 from teeter.selection.executors import Executor, run_plan
-from teeter.selection.feature_source import FeatureSource, make_feature_source
-from teeter.selection.fetch import fetch_features
+from teeter.selection.feature_source import FeatureSource, fetch_features, make_feature_source
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
 from teeter.selection.scoring import ScoringJob, make_scoring_tasks, read_scores, write_reference
@@ -350,13 +349,7 @@ class ShardCandidates:
 
     def _fetch(self, rows: Rows) -> torch.Tensor:
         """Return the features of rows: (k,) -> (k, D)."""
-        return fetch_features(
-            self.shards,
-            rows,
-            self.source,
-            executor=self.executor,
-            work=Path(self.request.work),
-        )
+        return fetch_features(self.shards, rows, self.source)
 
     def _fetch_outputs(self, rows: Rows) -> Outputs:
         return self._apply_head(self._fetch(rows))
