@@ -5,7 +5,6 @@ from torch import Tensor
 
 import teeter
 from teeter.checks import check_strategy, example_context
-from teeter.kernels import margin
 from teeter.strategies import Context, Strategy, register
 
 
@@ -18,7 +17,8 @@ class SpreadMargin(Strategy):
     needs = frozenset({"logits"})
 
     def choose(self, context: Context, n: int) -> Tensor:
-        order = margin(context.logits).argsort(stable=True)
+        top_two = context.logits.softmax(dim=1).topk(2, dim=1).values
+        order = (top_two[:, 0] - top_two[:, 1]).argsort(stable=True)
         return torch.cat([order[::2], order[1::2]])[:n]
 
 

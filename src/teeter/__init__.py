@@ -12,9 +12,7 @@ from teeter.base.version import __version__
 from teeter.errors import TeeterError
 
 if TYPE_CHECKING:
-    from teeter import strategies
-    from teeter.base.arrays import working_memory
-    from teeter.base.seeds import portable
+    from teeter import config, strategies
     from teeter.campaigns.campaign import Campaign
     from teeter.classifier import Classifier, load_classifier
     from teeter.client import connect
@@ -33,23 +31,20 @@ __all__ = [
     "TeeterError",
     "TrainingConfig",
     "__version__",
+    "config",
     "connect",
     "ldm",
     "load_classifier",
     "observe",
-    "portable",
     "save_model",
     "scores",
     "select",
     "strategies",
-    "working_memory",
 ]
 
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "base.arrays": ["working_memory"],
-        "base.seeds": ["portable"],
         "campaigns.campaign": ["Campaign"],
         "classifier": ["Classifier", "load_classifier"],
         "client": ["connect"],
@@ -60,5 +55,5 @@ __getattr__, __dir__ = import_lazily(
         "strategies.api": ["ldm", "scores", "select"],
         "training.config": ["TrainingConfig"],
     },
-    submodules=["strategies"],
+    submodules=["config", "strategies"],
 )

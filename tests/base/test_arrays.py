@@ -20,14 +20,14 @@ SECONDS_TO_WAIT = 120
 def test_tiles_cover_every_row_once() -> None:
     for rows in (0, 1, 191, 192, 193, 1000):
         for memory in (1, 192 * 8, 192 * 8 * 3, 1 << 30):
-            with teeter.working_memory(memory):
+            with teeter.config.working_memory(memory):
                 cut = list(arrays.tiles(rows, 8, torch.device("cpu")))
             assert [i for piece in cut for i in range(rows)[piece]] == list(range(rows))
             assert all((piece.stop - piece.start) % arrays.TILE == 0 for piece in cut[:-1])
 
 
 def test_a_working_memory_of_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="it must be positive"), teeter.working_memory(0):
+    with pytest.raises(InputError, match="it must be positive"), teeter.config.working_memory(0):
         pass
 
 

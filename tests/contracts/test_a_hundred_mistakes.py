@@ -192,7 +192,10 @@ PYTHON_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: teeter.ldm(ROWS, WEIGHT, method="ray"),
         "method is 'ray': choose 'rays' or 'gaussian'",
     ),
-    "too little memory": (lambda: teeter.working_memory(0).__enter__(), "it must be positive"),
+    "too little memory": (
+        lambda: teeter.config.working_memory(0).__enter__(),
+        "it must be positive",
+    ),
     # observe
     "a class instead of a model": (
         lambda: teeter.observe(GaussianNB, ROWS),

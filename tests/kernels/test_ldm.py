@@ -296,7 +296,7 @@ def test_chunk_size_changes_nothing(size: int, dtype: torch.dtype, subspace: int
     arguments = [tensor.to(dtype) for tensor in vars(case).values()]
     options = {"rays": 70, "subspace": subspace}
     plain = teeter.ldm(*arguments, **options)
-    with teeter.working_memory(size):
+    with teeter.config.working_memory(size):
         assert torch.equal(plain, teeter.ldm(*arguments, **options))
         apart = teeter.ldm(*arguments, **options, reference=arguments[0])
     assert torch.equal(plain, apart)
@@ -442,7 +442,7 @@ def test_the_order_of_true_values_is_kept(rows: int, error: float) -> None:
 def test_gpu_equals_cpu_on_the_same_directions(rows: int, width: int, classes: int) -> None:
     case = make_case(rows, width, classes)
     arguments = [tensor.float() for tensor in vars(case).values()]
-    with teeter.portable():
+    with teeter.config.portable():
         cpu = torch.as_tensor(teeter.ldm(*arguments, rays=100))
         gpu = torch.as_tensor(teeter.ldm(*[a.cuda() for a in arguments], rays=100))
         double = torch.as_tensor(teeter.ldm(*[t.cuda() for t in vars(case).values()], rays=100))
@@ -495,7 +495,7 @@ def test_gpu_keeps_the_properties() -> None:
     plain = torch.as_tensor(teeter.ldm(features, weight, rays=100))
     assert torch.equal(plain[:1000], plain[1000:])
     assert bool((torch.as_tensor(teeter.ldm(features, weight, rays=200)) <= plain).all())
-    with teeter.working_memory(4_000_000):
+    with teeter.config.working_memory(4_000_000):
         chunked = torch.as_tensor(teeter.ldm(features, weight, rays=100))
     assert float((chunked - plain).abs().max()) <= 4 / 2000
 

@@ -139,7 +139,7 @@ def test_more_patience_is_tighter_on_average() -> None:
 def test_chunk_size_changes_nothing(size: int) -> None:
     case = make_case(500, 8, 4)
     plain = teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.01, 0.1])
-    with teeter.working_memory(size):
+    with teeter.config.working_memory(size):
         chunked = teeter.ldm(case.features, *case.head(), method="gaussian", sigmas=[0.01, 0.1])
     assert torch.equal(torch.as_tensor(plain), torch.as_tensor(chunked))
 
@@ -147,7 +147,7 @@ def test_chunk_size_changes_nothing(size: int) -> None:
 @pytest.mark.gpu
 def test_gpu_equals_cpu_on_the_same_draws() -> None:
     case = make_case(400, 16, 5)
-    with teeter.portable():
+    with teeter.config.portable():
         cpu = torch.as_tensor(teeter.ldm(case.features, *case.head(), method="gaussian"))
         gpu = torch.as_tensor(
             teeter.ldm(case.features.cuda(), *case.head(), method="gaussian", device="cuda")

@@ -1,9 +1,11 @@
 """Algorithms as pure functions of tensors, on CPU or GPU: one algorithm per file, named after it.
 
 Kernels answer in positions of the tensors they were given and trust their arguments: strategies and
-the public functions above them validate. Shapes use one set of symbols: N candidate rows, M
-reference rows, L labelled rows, C classes, D features, R rays, S posterior samples, K clusters or
-factors, n picks.
+the public functions above them validate. So this package is internal: its names and arguments may
+change in any release, and ``teeter.ldm``, ``teeter.select`` and ``teeter.scores`` are the way in.
+
+Shapes use one set of symbols: N candidate rows, M reference rows, L labelled rows, C classes, D
+features, R rays, S posterior samples, K clusters or factors, n picks.
 
 =====================  ============================================================================
 file                   what it computes

@@ -98,7 +98,7 @@ def make_program(
     """Return a program of fused kernels for networks and a GPU that they know, or None.
 
     The environment variable ``TEETER_FUSED=0`` turns them off. Double precision is kept, and
-    ``teeter.base.seeds.portable`` promises the same numbers on every device.
+    ``teeter.config.portable`` promises the same numbers on every device.
     """
     if not _use_fused_networks(networks[0], rows):
         return None
