@@ -24,6 +24,7 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
     assert list(listed) == library.strategies.names()
     assert listed["margin"] == {
         "name": "margin",
+        "group": "strategy",
         "needs": ["logits"],
         "options": {},
         "about": (
@@ -32,6 +33,17 @@ def test_every_strategy_is_listed_with_what_it_needs(teeter: Teeter) -> None:
     }
 
     assert listed["ldm-s"]["options"]["patience"] == 10
+    ablations = {name for name, entry in listed.items() if entry["group"] == "ablation"}
+    assert ablations == library.strategies.ABLATIONS
+    assert ablations == {
+        "entropy-s",
+        "ldm",
+        "ldm-cluster-margin",
+        "ldm-fass",
+        "margin-s",
+        "seeding-cosine",
+        "seeding-l2",
+    }
 
 
 def test_the_table_shows_names_options_and_first_lines(teeter: Teeter) -> None:

@@ -30,7 +30,9 @@ STRATEGY_LIST = Path(__file__).with_name("strategy_list.json")
 """The file that describes the built-in strategies."""
 
 StrategyEntry: TypeAlias = dict[str, Any]
-"""A strategy's name, needs, options with their defaults, and a sentence about it, as JSON."""
+"""A strategy as JSON: its name, group, needs, options with their defaults, and a sentence."""
+
+_ABLATIONS = "teeter.strategies.ablations"
 
 _PLUGIN_GROUP = "teeter.strategies"
 
@@ -78,6 +80,7 @@ def _describe_plugin(name: str) -> StrategyEntry:
         # A broken plugin must not hide the others.
         return {
             "name": name,
+            "group": "strategy",
             "needs": [],
             "options": {},
             "about": str(error),
@@ -91,6 +94,7 @@ def _describe(name: str, strategy: type[Any]) -> StrategyEntry:
     first_line, _, _ = docstring.partition("\n")
     return {
         "name": name,
+        "group": "ablation" if strategy.__module__ == _ABLATIONS else "strategy",
         "needs": sorted(strategy.needs),
         "options": {option: parameter.default for option, parameter in parameters.items()},
         "about": first_line,
@@ -105,8 +109,13 @@ def strategies(
     if as_json:
         typer.echo(json.dumps(entries, ensure_ascii=False, indent=2))
     else:
-        rows = [_table_row(entry) for entry in entries]
-        print_table(["name", "needs", "options", "picks"], rows, has_sentences=True)
+        header = ["name", "needs", "options", "picks"]
+        rows = [_table_row(entry) for entry in entries if entry["group"] == "strategy"]
+        print_table(header, rows, has_sentences=True)
+
+        typer.echo("\nAblations of LDM-S in its paper, for comparisons:\n")
+        rows = [_table_row(entry) for entry in entries if entry["group"] == "ablation"]
+        print_table(header, rows, has_sentences=True)
 
 
 def _table_row(entry: StrategyEntry) -> list[str]:

@@ -38,9 +38,10 @@ from teeter.selection.feature_source import FeatureSource, fetch_features, make_
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
 from teeter.selection.scoring import ScoringJob, make_scoring_tasks, read_scores, write_reference
+from teeter.strategies.ablations import Ldm
 from teeter.strategies.api import build_context
 from teeter.strategies.base import Strategy, TopKStrategy
-from teeter.strategies.ldm import Ldm, LdmS
+from teeter.strategies.ldm import LdmS
 
 __all__ = ["ShardCandidates", "open_candidates"]
 

@@ -1,20 +1,32 @@
-"""Strategies by name. Each is a thin class over a kernel, under the contract of ``base``."""
+"""Strategies by name. Each is a thin class over a kernel, under the contract of ``base``.
+
+``ABLATIONS`` names those of the LDM paper that leave out or replace a part of LDM-S. They are for
+comparisons, and listings show them apart from the others.
+"""
 
 from __future__ import annotations
 
 from teeter.strategies import (
+    ablations,
     bayesian,
-    cluster_margin,
     coverage,
-    fass,
+    diverse,
     gradients,
     ldm,
-    seeding,
     uncertainty,
 )
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy, registry
 
-__all__ = ["Context", "ScoringStrategy", "Strategy", "TopKStrategy", "get", "names", "register"]
+__all__ = [
+    "ABLATIONS",
+    "Context",
+    "ScoringStrategy",
+    "Strategy",
+    "TopKStrategy",
+    "get",
+    "names",
+    "register",
+]
 
 register = registry.register
 """Register a strategy class under a name."""
@@ -26,4 +38,11 @@ get = registry.get
 """Return the strategy class with a name."""
 
 # Importing a family registers it.
-_BUILT_IN = (cluster_margin, coverage, fass, gradients, ldm, bayesian, seeding, uncertainty)
+_BUILT_IN = (ablations, bayesian, coverage, diverse, gradients, ldm, uncertainty)
+
+ABLATIONS = frozenset(
+    name
+    for name, strategy in registry.loaded_classes().items()
+    if strategy.__module__ == ablations.__name__
+)
+"""The names of the paper's ablations of LDM-S."""

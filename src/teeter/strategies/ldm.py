@@ -1,7 +1,7 @@
-"""LDM and LDM-S: rows whose predicted label flips under the smallest change of the model.
+"""LDM-S: diverse rows whose predicted label flips under the smallest change of the model.
 
-LDM ranks rows by the least disagree metric alone. LDM-S draws rows of small LDM that are also
-diverse, by LDM-Seeding.
+LDM-S draws rows of small least disagree metric (LDM) that are also diverse, by LDM-Seeding. The
+strategy ``ldm``, which ranks rows by the metric alone, is one of the ``ablations``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from teeter.kernels.seeding import ldm_seeding
 from teeter.strategies.base import (
     Context,
     ScoringStrategy,
-    TopKStrategy,
     is_count,
     is_positive,
     registry,
 )
 
-__all__ = ["DEFAULT_PATIENCE", "Ldm", "LdmEstimator", "LdmS", "estimate_ldm"]
+__all__ = ["DEFAULT_PATIENCE", "LdmEstimator", "LdmS", "estimate_ldm"]
 
 DEFAULT_PATIENCE = 10
 """Perturbations without a smaller disagreement before the next strength: the paper's s."""
@@ -161,19 +160,6 @@ class LdmEstimator:
             reference=reference,
             sigma_max=self.sigma_max,
         )
-
-
-@registry.register("ldm")
-@dataclass(frozen=True, kw_only=True)
-class Ldm(LdmEstimator, TopKStrategy):
-    """Pick the rows with the smallest least disagree metric, even if similar [Cho et al. 2024]."""
-
-    needs = frozenset({"features", "head"})
-    best: ClassVar[Literal["smallest"]] = "smallest"
-
-    def score(self, context: Context) -> Tensor:
-        """Return the least disagree metric."""
-        return estimate_ldm(self, context)
 
 
 @registry.register("ldm-s")

@@ -1,4 +1,10 @@
-"""Diverse rows by k-means++ seeding: unweighted, or weighted by entropy or margin."""
+"""The ablations of the LDM paper: LDM-S without one of its parts, or LDM in another strategy.
+
+``ldm`` leaves out the seeding, ``seeding-cosine`` and ``seeding-l2`` leave out the metric,
+``entropy-s`` and ``margin-s`` replace it by another score, and ``ldm-fass`` and
+``ldm-cluster-margin`` put it into strategies of others. They show what each part adds; listings
+group them.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +18,32 @@ from torch import Tensor
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.seeding import ldm_seeding, seed_rows
 from teeter.kernels.uncertainty import entropy, margin
-from teeter.strategies.base import Context, ScoringStrategy, Strategy, registry
+from teeter.strategies.base import Context, ScoringStrategy, Strategy, TopKStrategy, registry
+from teeter.strategies.diverse import CandidateFilter, ClusterOptions
+from teeter.strategies.ldm import LdmEstimator, estimate_ldm
 
-__all__ = ["EntropyS", "MarginS", "SeedingCosine", "SeedingL2"]
+__all__ = [
+    "EntropyS",
+    "Ldm",
+    "LdmClusterMargin",
+    "LdmFass",
+    "MarginS",
+    "SeedingCosine",
+    "SeedingL2",
+]
+
+
+@registry.register("ldm")
+@dataclass(frozen=True, kw_only=True)
+class Ldm(LdmEstimator, TopKStrategy):
+    """Pick the rows with the smallest least disagree metric, even if similar [Cho et al. 2024]."""
+
+    needs = frozenset({"features", "head"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def score(self, context: Context) -> Tensor:
+        """Return the least disagree metric."""
+        return estimate_ldm(self, context)
 
 
 @registry.register("seeding-cosine")
@@ -81,6 +110,51 @@ class MarginS(ScoringStrategy):
         scores = self.score(context)
         context.notes["score"] = scores
         return ldm_seeding(scores, context.features, n, generator=context.generator)
+
+
+@registry.register("ldm-fass")
+@dataclass(frozen=True, kw_only=True)
+class LdmFass(CandidateFilter, LdmEstimator, ScoringStrategy):
+    """FASS with the least disagree metric instead of entropy [Cho et al. 2024]."""
+
+    needs = frozenset({"features", "head"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def __post_init__(self) -> None:
+        """Validate the options."""
+        CandidateFilter.__post_init__(self)
+        LdmEstimator.__post_init__(self)
+
+    def score(self, context: Context) -> Tensor:
+        """Return the least disagree metric."""
+        return estimate_ldm(self, context)
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return the rows that best represent the most uncertain ones."""
+        order = self.score(context).argsort(stable=True)
+        return self.representatives(order, context.features, n)
+
+
+@registry.register("ldm-cluster-margin")
+@dataclass(frozen=True, kw_only=True)
+class LdmClusterMargin(ClusterOptions, LdmEstimator, ScoringStrategy):
+    """Cluster-Margin with the least disagree metric instead of the margin [Cho et al. 2024]."""
+
+    needs = frozenset({"features", "head"})
+    best: ClassVar[Literal["smallest"]] = "smallest"
+
+    def __post_init__(self) -> None:
+        """Validate the options."""
+        ClusterOptions.__post_init__(self)
+        LdmEstimator.__post_init__(self)
+
+    def score(self, context: Context) -> Tensor:
+        """Return the least disagree metric."""
+        return estimate_ldm(self, context)
+
+    def choose(self, context: Context, n: int) -> Tensor:
+        """Return rows of small LDM, round-robin over their clusters."""
+        return self.spread(self.score(context), context, n)
 
 
 def _seed_by_distance(distance: Distance, context: Context, n: int) -> Tensor:
