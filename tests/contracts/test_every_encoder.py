@@ -27,7 +27,7 @@ from teeter.encoders import (
     make_encoder,
     names,
 )
-from teeter.encoders.function import FunctionEncoder
+from teeter.encoders.own_encoders import FunctionEncoder
 from teeter.encoders.side_by_side import make_side_by_side
 
 TEXTS = [

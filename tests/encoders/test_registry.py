@@ -9,8 +9,7 @@ import pytest
 from teeter.encoders import choose_encoder, make_encoder, registry, require_own_encoder
 from teeter.encoders import encoders as encoder_registry
 from teeter.encoders.encoder import WeightsPackage
-from teeter.encoders.endpoint import EndpointEncoder
-from teeter.encoders.function import FunctionEncoder
+from teeter.encoders.own_encoders import EndpointEncoder, FunctionEncoder
 from teeter.encoders.side_by_side import ImagesSideBySide, TextsSideBySide
 from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from teeter.encoders.efficientnet_network import _STAGES, _STEM_CHANNELS, FEATURES
+from teeter.encoders.networks import _STAGES, _STEM_CHANNELS, FEATURES
 
 VOCABULARY = {
     piece: number

@@ -12,8 +12,8 @@
 ``side_by_side``            the features of several encoders, each scaled
 ``pretrained``              any sentence-transformers or transformers model
 ``table_rows``              rows of a table by their numbers, dates and categories
-``function``                a function of the user
-``endpoint``                texts by a server that offers OpenAI's embeddings interface
+``own_encoders``            a function of the user, or a server with OpenAI's embeddings interface
+``networks``                the networks of ``minilm`` and ``efficientnet``
 ==========================  ======================================================================
 
 Importing this package is cheap: torch, scikit-learn, Pillow and the weights are loaded by the

@@ -62,7 +62,7 @@ class EfficientNetEncoder(ImageEncoder):
     def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the pooled features of pictures."""
         from teeter.base.threads import run_in_threads
-        from teeter.encoders.efficientnet_network import FEATURES
+        from teeter.encoders.networks import FEATURES
 
         vectors = np.empty((len(pictures), FEATURES), dtype=np.float32)
 
@@ -92,7 +92,7 @@ def _load_network(path: Path) -> tuple[Any, str]:
     """Return the network and the device that it is on."""
     import torch
 
-    from teeter.encoders.efficientnet_network import EfficientNetLite0
+    from teeter.encoders.networks import EfficientNetLite0
 
     try:
         # weights_only refuses anything but tensors: a checkpoint could otherwise run code.

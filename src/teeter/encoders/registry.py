@@ -270,7 +270,7 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
         return encoder_class
 
     if name.startswith(("http://", "https://")):
-        from teeter.encoders.endpoint import EndpointEncoder
+        from teeter.encoders.own_encoders import EndpointEncoder
 
         return partial(EndpointEncoder, name)
 
@@ -284,7 +284,7 @@ def _find_factory(name: str, kind: ContentKind, folder: Path | None) -> Callable
 
     module, separator, _ = name.partition(":")
     if separator and all(part.isidentifier() for part in module.split(".")):
-        from teeter.encoders.function import FunctionEncoder
+        from teeter.encoders.own_encoders import FunctionEncoder
 
         return partial(FunctionEncoder, name, kind, folder)
 

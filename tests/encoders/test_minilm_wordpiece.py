@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter.encoders.wordpiece import WordPieceTokenizer, read_vocabulary
+from teeter.encoders.minilm import WordPieceTokenizer, read_vocabulary
 
 TEXTS = [
     "Hello, World! It's 5 o'clock.",

@@ -1,27 +1,43 @@
-"""Encode texts by an OpenAI-compatible embeddings endpoint.
+"""Encoders of the user: an OpenAI-compatible embeddings endpoint, or a Python function.
 
-The texts are sent to the server that the user names, and nowhere else. Local servers such as those
-of llama.cpp, vLLM and text-embeddings-inference offer the same interface.
+An endpoint gets texts, which are sent to the server that the user names, and nowhere else. Local
+servers such as those of llama.cpp, vLLM and text-embeddings-inference offer the same interface. A
+function is named as ``package.module:function``.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import urldefrag
 
 import numpy as np
 
+from teeter.base.files import resolve_inside
 from teeter.base.model_servers import make_opener, read_key
-from teeter.encoders.encoder import ContentKind, Encoder, Encoding, normalize_rows, run_encoder
-from teeter.errors import InputError, ServerError, ServerUnavailableError
+from teeter.encoders.encoder import (
+    ContentKind,
+    Encoder,
+    EncoderFunction,
+    Encoding,
+    normalize_rows,
+    run_encoder,
+)
+from teeter.errors import FileError, InputError, PluginError, ServerError, ServerUnavailableError
 
-__all__ = ["KEY_VARIABLE", "EndpointEncoder"]
+__all__ = [
+    "KEY_VARIABLE",
+    "EndpointEncoder",
+    "FunctionEncoder",
+]
 
 KEY_VARIABLE = "TEETER_EMBEDDINGS_KEY"
 """The environment variable with the key of the server. The key is never stored."""
@@ -146,3 +162,72 @@ def _read_embeddings(content: bytes, count: int, url: str) -> list[list[float]]:
         return [by_index[index] for index in range(count)]
     except (ValueError, KeyError, TypeError):
         raise unexpected from None
+
+
+class FunctionEncoder(Encoder):
+    """A function of the user that turns texts, or paths of images, into features.
+
+    The function is called with a list of contents and returns one row of numbers for each. It must
+    encode each content by itself. If its module has a ``version``, the items of a campaign are
+    encoded again when the version changes.
+
+    Args:
+        name: ``package.module:function``. The module is imported, also from the current folder.
+        kind: What the function reads.
+        folder: The folder that holds the images. The function gets absolute paths.
+    """
+
+    def __init__(self, name: str, kind: ContentKind, folder: Path | None = None) -> None:
+        self.name = name
+        self.kind = kind
+        self.folder = folder
+        self._function, self.version = _load_function(name)
+
+    def encode(self, contents: Sequence[str]) -> Encoding:
+        """Return what the function returns for the contents that can be read."""
+        unreadable: dict[int, str] = {}
+        readable: list[int] = []
+        arguments: list[str] = []
+        # The function of a user should not have to deal with missing files.
+        for row, content in enumerate(contents):
+            try:
+                arguments.append(self._locate(content))
+                readable.append(row)
+            except FileError as error:
+                unreadable[row] = str(error)
+
+        features = run_encoder(self._function, arguments)
+        vectors = np.zeros((len(contents), features.shape[1]), dtype=np.float32)
+        vectors[readable] = features
+        return Encoding(vectors, unreadable)
+
+    def _locate(self, content: str) -> str:
+        if self.kind is ContentKind.IMAGE and self.folder is not None:
+            return str(resolve_inside(content, self.folder))
+        return content
+
+
+def _load_function(name: str) -> tuple[EncoderFunction, str]:
+    """Import a function, and return it with the version of its module.
+
+    Raises:
+        PluginError: If importing the module fails.
+        InputError: If the module has no such function.
+    """
+    module_name, _, function_name = name.partition(":")
+    # Unlike python -m, the command teeter does not search the current folder.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+    try:
+        module: Any = import_module(module_name)
+    except Exception as error:  # a user's module may raise anything
+        raise PluginError(f"Cannot import the encoder {name}: {error}.") from error
+
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise InputError(
+            f"The module {module_name} has no function {function_name!r}: name an encoder as "
+            "package.module:function."
+        )
+    return function, str(getattr(module, "version", "1"))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from campaigns.ports import ReservedPort
-from teeter.encoders import endpoint
-from teeter.encoders.endpoint import EndpointEncoder
+from teeter.encoders import own_encoders
+from teeter.encoders.own_encoders import EndpointEncoder
 from teeter.errors import ServerError, ServerUnavailableError
 
 
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingsServer]:
-    monkeypatch.setattr(endpoint, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(own_encoders, "_FIRST_PAUSE", 0.0)
     with EmbeddingsServer() as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running
@@ -118,7 +118,7 @@ def test_refusals_say_what_to_do(
 
 
 def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(own_encoders, "_FIRST_PAUSE", 0.0)
     unused = ReservedPort()
 
     with pytest.raises(ServerUnavailableError, match=r"127\.0\.0\.1.* is not available"):
