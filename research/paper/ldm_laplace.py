@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from research.paper.laplace import laplace_directions, laplace_factors
 from teeter.base.seeds import derive_seed
 from teeter.bench.experiments.settings import Setting
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.directions import default_rays, ray_directions
-from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import ldm_by_rays
 from teeter.kernels.seeding import ldm_seeding
 from teeter.strategies.base import Context, ScoringStrategy, Strategy, is_count, is_positive

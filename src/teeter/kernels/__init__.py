@@ -11,13 +11,11 @@ features, R rays, S posterior samples, K clusters or factors, n picks.
 file                   what it computes
 =====================  ============================================================================
 ``uncertainty``        entropy, margin, least confidence
-``bald``               mutual information of posterior samples (BALD), variation ratio
-``batchbald``          BatchBALD
+``bald``               mutual information of posterior samples (BALD), BatchBALD, variation ratio
 ``ldm``                the least disagree metric, by rays and by the paper's Algorithm 1
 ``flip_rates``         how soon each row flips on each ray, for ``ldm``
 ``directions``         isotropic directions and directions in random subspaces, for ``ldm``
 ``ranks``              ranks by flip rate, for ``ldm``
-``laplace``            directions from a Laplace posterior, for ``ldm``
 ``distances``          cosine and Euclidean distances without all pairs
 ``seeding``            LDM-Seeding and weighted k-means++
 ``streaming_seeding``  the same, with features that must be fetched
@@ -39,8 +37,7 @@ offer both under one name: ``bait.bait``, ``probcover.probcover``, ``flip_rates.
 from __future__ import annotations
 
 from teeter.kernels.badge import seed_gradients
-from teeter.kernels.bald import mutual_information, variation_ratio
-from teeter.kernels.batchbald import batch_bald
+from teeter.kernels.bald import batch_bald, mutual_information, variation_ratio
 from teeter.kernels.clustering import average_linkage, round_robin, typical_rows
 from teeter.kernels.directions import (
     Directions,
@@ -53,7 +50,6 @@ from teeter.kernels.directions import (
 from teeter.kernels.distances import Cosine, Distance, Euclidean
 from teeter.kernels.kcenter import k_center
 from teeter.kernels.kmeans import k_means
-from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import (
     ldm_against_reference,
     ldm_by_gaussian,
@@ -79,8 +75,6 @@ __all__ = [
     "entropy",
     "k_center",
     "k_means",
-    "laplace_directions",
-    "laplace_factors",
     "ldm_against_reference",
     "ldm_by_gaussian",
     "ldm_by_rays",

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from teeter.errors import InputError
-from teeter.kernels.bald import mutual_information, variation_ratio
-from teeter.kernels.batchbald import batch_bald
+from teeter.kernels.bald import batch_bald, mutual_information, variation_ratio
 from teeter.strategies.base import Context, ScoringStrategy, TopKStrategy, is_count, registry
 
 __all__ = ["BatchBald", "Dbal", "Ensemble"]

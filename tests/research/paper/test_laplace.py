@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ldm_cases import make_case
+from research.paper.laplace import laplace_directions, laplace_factors
 from teeter.kernels.directions import ray_directions
-from teeter.kernels.laplace import laplace_directions, laplace_factors
 from teeter.kernels.ldm import ldm_by_rays
 
 

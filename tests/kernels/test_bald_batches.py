@@ -16,9 +16,8 @@ from reference import batchbald as literal
 from reference.uncertainty import probabilities
 from teeter.base.arrays import working_memory
 from teeter.base.seeds import stream
-from teeter.kernels import batchbald
-from teeter.kernels.bald import mutual_information
-from teeter.kernels.batchbald import Configurations, batch_bald, information_gains
+from teeter.kernels import bald
+from teeter.kernels.bald import Configurations, batch_bald, information_gains, mutual_information
 
 FLOAT64 = torch.float64
 
@@ -43,17 +42,17 @@ def pick_rows(logits: Tensor, n: int, *, seed: int = 0, **options: int) -> list[
 
 
 def enumerate_configurations(logits: Tensor, batch: list[int]) -> Configurations:
-    configurations = batchbald._no_labels(1, logits)
+    configurations = bald._no_labels(1, logits)
     for row in batch:
-        configurations = batchbald._enumerate_labels(configurations, logits[:, [row]])
+        configurations = bald._enumerate_labels(configurations, logits[:, [row]])
     return configurations
 
 
 def sample_configurations(
     logits: Tensor, batch: list[int], count: int, seed: int
 ) -> Configurations:
-    return batchbald._sample_labels(
-        batchbald._no_labels(count, logits), logits[:, batch], stream(seed, "draws")
+    return bald._sample_labels(
+        bald._no_labels(count, logits), logits[:, batch], stream(seed, "draws")
     )
 
 
@@ -143,7 +142,7 @@ def test_lazy_is_plain_greedy_with_less_work(monkeypatch: pytest.MonkeyPatch) ->
 
     asked = []
     monkeypatch.setattr(
-        batchbald,
+        bald,
         "information_gains",
         lambda *given: asked.append(len(given[1])) or information_gains(*given),
     )
@@ -243,7 +242,7 @@ def test_the_estimate_is_the_papers_less_an_error_of_mean_0() -> None:
 
 def test_labels_are_drawn_by_every_sample_in_turn() -> None:
     p = torch.tensor([[0.0, 0.25], [0.7, 0.25], [0.3, 0.5], [0.0, 0.0]], dtype=FLOAT64)
-    labels = batchbald._draw_labels(p, 20_000, stream(0, "labels")).view(-1, 2)
+    labels = bald._draw_labels(p, 20_000, stream(0, "labels")).view(-1, 2)
     for s in range(2):
         counts = np.bincount(labels[:, s], minlength=4)
         possible = p[:, s] > 0
@@ -275,7 +274,7 @@ def test_sampled_batches_are_about_as_good() -> None:
 def test_screens_lose_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = posterior(10, 200, 3, width=8)
     screened = pick_rows(logits, 10, max_configurations=15_000)
-    monkeypatch.setattr(batchbald, "SCREENS", ())
+    monkeypatch.setattr(bald, "SCREENS", ())
     thorough = pick_rows(logits, 10, max_configurations=15_000)
     assert joint_information(logits, screened) > 0.999 * joint_information(logits, thorough)
 
