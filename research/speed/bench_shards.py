@@ -99,8 +99,7 @@ class ProgressLog:
 
 def measure_selection(engine: str, form: str, folder: Path, n: int, workers: int) -> dict[str, Any]:
     """Select, and return the picks and the seconds of each step."""
-    from teeter.selection import make_executor, select_from_shards
-    from teeter.selection.defaults import DEFAULT_REFERENCE
+    from teeter.selection import DEFAULT_REFERENCE, make_executor, select_from_shards
 
     work = folder / f"work-{engine}-{form}"
     shutil.rmtree(work, ignore_errors=True)

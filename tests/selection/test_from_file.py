@@ -18,7 +18,7 @@ from torch import Tensor
 
 import teeter
 from teeter.errors import InputError, MissingOutputError
-from teeter.models.linear_head import fit_head
+from teeter.models.sklearn_model import fit_head
 from teeter.selection import Selection, from_file, select_from_file
 from teeter.strategies import Context, Strategy, TopKStrategy
 from teeter.strategies.base import registry

@@ -18,8 +18,13 @@ from teeter.base.files import LfCsvStream, atomic_open, write_errors
 from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
 from teeter.data.file_checks import require_file
 from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
-from teeter.data.spreadsheet_cells import escape_formula
-from teeter.data.table_files import TABLE_SUFFIXES, CsvRows, read_csv_rows, read_parquet
+from teeter.data.table_files import (
+    TABLE_SUFFIXES,
+    CsvRows,
+    escape_formula,
+    read_csv_rows,
+    read_parquet,
+)
 from teeter.data.text_templates import find_text_column, parse_text_template
 from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images

@@ -18,7 +18,7 @@ import typer
 from teeter.cli.options import DeviceOption, SeedOption
 from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
 from teeter.errors import InputError
-from teeter.selection.defaults import (
+from teeter.selection import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
     DEFAULT_STRATEGY,

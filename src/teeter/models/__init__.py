@@ -4,12 +4,11 @@
 ``outputs``          ``Outputs``: logits, features and head, all that a strategy sees of a model
 ``observe``          ``observe``: one function for every kind of model
 ``torch_model``      torch modules: find the head, and record its input
-``sklearn_model``    scikit-learn classifiers and pipelines
+``sklearn_model``    scikit-learn classifiers and pipelines; logistic regression on features
 ``posterior``        dropout passes and ensembles
 ``inputs``           rows of arrays, lists, frames and datasets: count, take, split into batches
 ``networks``         the networks of the paper
 ``network_registry`` networks by name, with those of other packages
-``linear_head``      logistic regression on features
 ==================== =============================================================================
 
 The names below are imported when they are first used, because most of them need torch.
@@ -23,7 +22,6 @@ from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.models.inputs import BatchedInputs, batches, count_rows, take_rows
-    from teeter.models.linear_head import fit_head
     from teeter.models.networks import (
         build_network,
         k_cnn,
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     )
     from teeter.models.outputs import OUTPUTS, Outputs
     from teeter.models.posterior import dropout_logits, stacked_logits
+    from teeter.models.sklearn_model import fit_head
     from teeter.models.torch_model import find_head
 
 __all__ = [
@@ -65,7 +64,7 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "inputs": ["BatchedInputs", "batches", "count_rows", "take_rows"],
-        "linear_head": ["fit_head"],
+        "sklearn_model": ["fit_head"],
         "networks": [
             "build_network",
             "k_cnn",

@@ -1,7 +1,11 @@
-"""Outputs of a fitted scikit-learn classifier: its features and linear head, or probabilities."""
+"""Outputs of a fitted scikit-learn classifier: its features and linear head, or probabilities.
+
+``fit_head`` fits such a head to labelled rows.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +19,7 @@ from teeter.models.outputs import Outputs
 __all__ = [
     "classes_of",
     "clone_with_seed",
+    "fit_head",
     "has_predictions",
     "observe_predictions",
     "observe_sklearn",
@@ -371,3 +376,48 @@ def _rows_of_members(
     if column_subsets is None:
         return [plain_rows] * members
     return [plain_rows[:, columns] for columns in column_subsets]
+
+
+def fit_head(
+    features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], n_classes: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Fit the last layer of a classifier by logistic regression.
+
+    Args:
+        features: (L, D) the labelled rows, in columns of similar scale.
+        labels: (L,) their classes, from 0 to C - 1. Every class must occur.
+        n_classes: C, at least 2.
+
+    Returns:
+        The weight (C, D) and the bias (C,).
+
+    Example:
+        >>> features = np.array([[-2.0, 0.0], [-1.0, 1.0], [1.0, 0.0], [2.0, 1.0]], np.float32)
+        >>> weight, bias = fit_head(features, np.array([0, 0, 1, 1]), 2)
+        >>> (features @ weight.T + bias).argmax(axis=1).tolist()
+        [0, 0, 1, 1]
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    classes_present = np.unique(labels)
+    all_classes = np.arange(n_classes)
+    if n_classes < 2 or not np.array_equal(classes_present, all_classes):
+        raise InputError(
+            f"Only {len(classes_present)} of {n_classes} classes have labelled rows: a head "
+            f"needs at least 2."
+        )
+
+    with warnings.catch_warnings():
+        # A head that has nearly converged ranks rows as well.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(max_iter=1000).fit(features, labels)
+
+    weight = model.coef_.astype(np.float32)
+    bias = model.intercept_.astype(np.float32)
+
+    # scikit-learn stores a binary head as one row w, which is the head [0; w] of two classes.
+    if n_classes == 2:
+        weight = np.vstack([np.zeros_like(weight), weight])
+        bias = np.concatenate([np.zeros_like(bias), bias])
+    return weight, bias

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from teeter.selection.executors import (
         Executor,
         LocalExecutor,
+        RayExecutor,
         Task,
         make_executor,
         run_plan,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         fetch_features,
         make_feature_source,
     )
-    from teeter.selection.ray_executor import RayExecutor
     from teeter.selection.request import SelectionRequest
     from teeter.selection.result import Provenance, SelectedRow, Selection
     from teeter.selection.scoring import ScoringJob
@@ -53,13 +53,33 @@ __all__ = [
     "select_from_shards",
 ]
 
+# The command line shows these in its help, so they are where importing loads no torch.
+
+DEFAULT_STRATEGY = "ldm-s"
+
+DEFAULT_REFERENCE = 50_000
+"""Rows of a sharded pool on which the LDM counts flips."""
+
+DEFAULT_CANDIDATES = 100_000
+"""Rows of a sharded pool that a strategy picks from if it needs all its candidates at once."""
+
+DEFAULT_WORK = "teeter-work"
+"""Folder of the scores of a sharded selection."""
+
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "api": ["run_selection", "select_from_file", "select_from_shards"],
-        "executors": ["Executor", "LocalExecutor", "Task", "make_executor", "run_plan", "run_task"],
+        "executors": [
+            "Executor",
+            "LocalExecutor",
+            "RayExecutor",
+            "Task",
+            "make_executor",
+            "run_plan",
+            "run_task",
+        ],
         "feature_source": ["FeatureSource", "fetch_features", "make_feature_source"],
-        "ray_executor": ["RayExecutor"],
         "request": ["SelectionRequest"],
         "result": ["Provenance", "SelectedRow", "Selection"],
         "scoring": ["ScoringJob"],

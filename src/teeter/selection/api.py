@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from teeter.kernels.directions import DEFAULT_SUBSPACE
-from teeter.selection.defaults import (
+from teeter.selection import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
     DEFAULT_STRATEGY,

@@ -16,10 +16,10 @@ from teeter.data.label_column import Labels, read_labels
 from teeter.data.table_features import encode_table
 from teeter.data.table_files import TABLE_SUFFIXES, Table, read_table
 from teeter.errors import InputError
-from teeter.models.linear_head import fit_head
 from teeter.models.model_files import read_model
 from teeter.models.observe import observe
 from teeter.models.outputs import OUTPUTS, Outputs
+from teeter.models.sklearn_model import fit_head
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
 from teeter.strategies.api import build_context, ldm

@@ -13,7 +13,7 @@ from teeter.base.seeds import validate_seed
 from teeter.data.table_files import TABLE_SUFFIXES
 from teeter.errors import InputError, MissingOutputError
 from teeter.kernels.directions import DEFAULT_SUBSPACE
-from teeter.selection.defaults import (
+from teeter.selection import (
     DEFAULT_CANDIDATES,
     DEFAULT_REFERENCE,
     DEFAULT_STRATEGY,

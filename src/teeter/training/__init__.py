@@ -3,8 +3,7 @@
 ``fit_jobs`` is the way in: it takes a list of ``FitJob`` and returns a ``FitResult`` for each.
 
 ==================  ==============================================================================
-``config``          ``TrainingConfig`` and what follows from it: optimizer, batches, row weights
-``job``             ``FitJob``, ``FitResult`` and ``Trainer``, for other ways to train
+``config``          ``TrainingConfig``; ``FitJob`` and ``FitResult``; ``Trainer``, for other loops
 ``loop``            ``fit_jobs``, and the loop that trains one network
 ``batched``         the loop that trains many small networks of one architecture at once
 ``batched_network`` torch's layers, dropout and optimizers for many networks, and a hook for others
@@ -22,9 +21,8 @@ from typing import TYPE_CHECKING
 from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
-    from teeter.training.config import TrainingConfig
+    from teeter.training.config import FitJob, FitResult, Trainer, TrainingConfig
     from teeter.training.diagnosis import explain_unusable_rows
-    from teeter.training.job import FitJob, FitResult, Trainer
     from teeter.training.lightning import LightningTraining
     from teeter.training.loop import Evaluation, evaluate_logits, fit_estimator, fit_jobs
 
@@ -44,9 +42,8 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "config": ["TrainingConfig"],
+        "config": ["FitJob", "FitResult", "Trainer", "TrainingConfig"],
         "diagnosis": ["explain_unusable_rows"],
-        "job": ["FitJob", "FitResult", "Trainer"],
         "lightning": ["LightningTraining"],
         "loop": ["Evaluation", "evaluate_logits", "fit_estimator", "fit_jobs"],
     },

@@ -101,13 +101,14 @@ from teeter.models.inputs import materialize
 from teeter.models.torch_model import prepare_batch
 from teeter.training.batched_network import BatchedProgram, can_batch, choose_program
 from teeter.training.config import (
+    FitJob,
+    FitResult,
     TrainingConfig,
     balanced_row_weights,
     shuffled_batches,
     training_threads,
 )
 from teeter.training.diagnosis import divergence_error
-from teeter.training.job import FitJob, FitResult
 
 __all__ = ["fit_batched", "group_jobs"]
 

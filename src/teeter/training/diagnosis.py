@@ -16,8 +16,7 @@ from torch.utils.data import Dataset
 
 from teeter.errors import TrainingError
 from teeter.models.sklearn_model import split_pipeline
-from teeter.training.config import TrainingConfig
-from teeter.training.job import Trainer
+from teeter.training.config import Trainer, TrainingConfig
 
 __all__ = ["divergence_error", "explain_unusable_rows", "final_divergence_error"]
 

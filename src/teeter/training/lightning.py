@@ -22,8 +22,7 @@ from teeter.base.seeds import stream
 from teeter.errors import InputError, MissingExtraError, TrainingError
 from teeter.models.inputs import adapt_to, as_one_batch, count_rows, take_rows
 from teeter.models.torch_model import prepare_batch
-from teeter.training.config import shuffled_batches
-from teeter.training.job import FitJob, FitResult, Trainer
+from teeter.training.config import FitJob, FitResult, Trainer, shuffled_batches
 
 try:
     import lightning.pytorch as lightning

@@ -20,6 +20,9 @@ from teeter.models.inputs import BatchedInputs, adapt_to, batches, materialize, 
 from teeter.models.torch_model import call_model, extract_logits, prepare_batch
 from teeter.training.batched import fit_batched, group_jobs
 from teeter.training.config import (
+    FitJob,
+    FitResult,
+    Trainer,
     TrainingConfig,
     balanced_row_weights,
     make_optimizer,
@@ -31,7 +34,6 @@ from teeter.training.diagnosis import (
     explain_unusable_rows,
     final_divergence_error,
 )
-from teeter.training.job import FitJob, FitResult, Trainer
 
 __all__ = [
     "Evaluation",

@@ -20,7 +20,7 @@ from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
 from teeter.campaigns.items.columns import ImportedTable, replace_surrogates
-from teeter.data.spreadsheet_cells import escape_formula
+from teeter.data.table_files import escape_formula
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from teeter.base.registry import did_you_mean
-from teeter.data.spreadsheet_cells import is_number
+from teeter.data.table_files import is_number
 from teeter.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teeter.errors import InputError
-from teeter.learner.pool import Pool
+from teeter.learner.learner import Pool
 
 
 def rows(*numbers: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teeter.data.spreadsheet_cells import escape_formula
+from teeter.data.table_files import escape_formula
 
 
 @pytest.mark.parametrize("text", ["-5", "-1.5e-3", "7", "", "a-b", "'quoted"])

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from teeter.errors import InputError
-from teeter.models.linear_head import fit_head
+from teeter.models.sklearn_model import fit_head
 
 
 def blobs(classes: int, rows: int = 40, width: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 ray: Any = pytest.importorskip("ray", reason="needs Ray")
 cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="needs Ray")
 
-HERE = "selection.test_ray_executor_cluster"
+HERE = "selection.test_executors_ray_cluster"
 
 
 MACHINES = 2
