@@ -53,7 +53,7 @@ from teeter.bench.analysis.cross_dataset import (
     performance_profile,
 )
 from teeter.bench.analysis.paper_results import PaperDelta
-from teeter.bench.analysis.report.tables import (
+from teeter.bench.analysis.report_tables import (
     accuracy_table,
     cross_dataset_table,
     paper_accuracy_table,

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from research.paper.item import HOLDS, IN_PART, NOT, VERDICTS, Drawing, Item, Measurement
 from research.paper.results import NOT_COMPUTED, ItemResult, read_results
 from teeter.base.files import atomic_write
-from teeter.bench.analysis.report.render import (
+from teeter.bench.analysis.report import (
     Block,
     CodeBlock,
     DetailsBlock,

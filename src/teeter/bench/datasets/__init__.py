@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
-    from teeter.bench.datasets.catalogue import DatasetSpec, find_spec, locate_dataset, names
+    from teeter.bench.datasets.catalogue import (
+        DatasetSpec,
+        dataset_from_function,
+        find_spec,
+        locate_dataset,
+        names,
+    )
     from teeter.bench.datasets.loading import load_dataset
-    from teeter.bench.datasets.plugin import dataset_from_function
     from teeter.bench.datasets.splits import (
         DatasetSplit,
         LabelledDataset,
@@ -39,9 +44,14 @@ __all__ = [
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
-        "catalogue": ["DatasetSpec", "find_spec", "locate_dataset", "names"],
+        "catalogue": [
+            "DatasetSpec",
+            "dataset_from_function",
+            "find_spec",
+            "locate_dataset",
+            "names",
+        ],
         "loading": ["load_dataset"],
-        "plugin": ["dataset_from_function"],
         "splits": ["DatasetSplit", "LabelledDataset", "LabelledRows", "make_long_tailed"],
     },
 )

@@ -2,27 +2,28 @@
 
 To add a dataset:
 
-1. Write a reader in ``formats/`` if no module there reads its format. A reader takes the files that
-   match each pattern of a layout and returns a ``RawDataset``.
+1. Write a reader if ``image_arrays``, ``image_folders`` and ``uci`` do not read its format. A
+   reader takes the files that match each pattern of a layout and returns a ``RawDataset``.
 2. Add its class names to ``classes.py``, unless its files name them.
 3. Add a ``DatasetSpec`` below and list it in ``_SPECS``.
-4. Add its download addresses with their MD5 checksums to ``urls.py``.
+4. Add its download addresses with their MD5 checksums to ``downloads.py``.
 5. Add a row to the table in ``docs/how_to/run_the_benchmark.md``.
 
-Another package adds a dataset without touching this file: see ``plugin.dataset_from_function``.
-
-Importing the catalogue does not load torch: readers import it when they read.
+Another package adds a dataset without touching this file: see ``dataset_from_function``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from teeter.base.registry import Plugins, did_you_mean
 from teeter.bench.datasets import classes
-from teeter.bench.datasets.formats.arrays import (
+from teeter.bench.datasets.classes import class_indices_from_array
+from teeter.bench.datasets.image_arrays import (
     CIFAR10_FILES,
     CIFAR100_FILES,
     IDX_FILES,
@@ -33,7 +34,7 @@ from teeter.bench.datasets.formats.arrays import (
     read_idx_files,
     read_svhn,
 )
-from teeter.bench.datasets.formats.image_folders import (
+from teeter.bench.datasets.image_folders import (
     FOOD101_FIT,
     FOOD101_LAYOUTS,
     IMAGENET_FIT,
@@ -41,12 +42,6 @@ from teeter.bench.datasets.formats.image_folders import (
     TINY_IMAGENET_FIT,
     TINY_IMAGENET_LAYOUTS,
     image_table_layouts,
-)
-from teeter.bench.datasets.formats.uci import (
-    ISOLET_DROPPED_COLUMNS,
-    read_isolet_files,
-    read_letter_file,
-    table_reader,
 )
 from teeter.bench.datasets.images import Fit, Resize
 from teeter.bench.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
@@ -59,9 +54,21 @@ from teeter.bench.datasets.splits import (
     shuffled_split,
     without_columns,
 )
-from teeter.errors import UnknownNameError
+from teeter.bench.datasets.uci import (
+    ISOLET_DROPPED_COLUMNS,
+    read_isolet_files,
+    read_letter_file,
+    table_reader,
+)
+from teeter.errors import InputError, PluginError, TeeterError, UnknownNameError
 
-__all__ = ["DatasetSpec", "find_spec", "locate_dataset", "names"]
+__all__ = [
+    "DatasetSpec",
+    "dataset_from_function",
+    "find_spec",
+    "locate_dataset",
+    "names",
+]
 
 
 @dataclass(frozen=True)
@@ -432,3 +439,97 @@ _SPECS = {
     )
 }
 """The datasets by name, in the order in which they are listed."""
+
+
+def dataset_from_function(
+    load: Callable[[], Sequence[Any]],
+    *,
+    about: str,
+    train: int,
+    test: int,
+    shape: Sequence[int],
+    classes: Sequence[str] | int,
+) -> DatasetSpec:
+    """Return a dataset that a function loads, to be named by an entry point.
+
+    The name of the entry point, in the group ``teeter.bench.datasets``, becomes the dataset's name.
+
+    Args:
+        load: returns x_train, y_train, x_test and y_test: arrays of rows, and of class indices
+            from 0 or class names.
+        about: a few words on its contents.
+        train: the number of training rows.
+        test: the number of test rows.
+        shape: the shape of one row: (features,), or (channels, height, width).
+        classes: the class names, or their number.
+
+    Raises:
+        InputError: if ``shape`` has neither one nor three axes.
+
+    Example:
+        >>> def load():
+        ...     return [[0.0], [1.0]], [0, 1], [[2.0]], [1]
+        >>> spec = dataset_from_function(
+        ...     load, about="two points", train=2, test=1, shape=(1,), classes=["low", "high"]
+        ... )
+        >>> spec.class_count
+        2
+    """
+    if len(shape) not in (1, 3):
+        raise InputError(f"shape is {tuple(shape)}: give (features,) or (channels, height, width).")
+
+    if not isinstance(classes, int):
+        classes = tuple(classes)
+
+    def read(_: object) -> RawDataset:
+        return _read_from_function(load, classes)
+
+    return DatasetSpec(
+        name=_qualified_name(load),
+        about=about,
+        train=train,
+        test=test,
+        shape=tuple(shape),
+        classes=classes,
+        layouts=(Layout((), read),),
+        split=published_split,
+    )
+
+
+def _qualified_name(load: Callable[[], Any]) -> str:
+    # A functools.partial or another callable object has no name: use that of its class.
+    named = load if inspect.isroutine(load) else type(load)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _read_from_function(
+    load: Callable[[], Sequence[Any]], classes: Sequence[str] | int
+) -> RawDataset:
+    source = _qualified_name(load)
+
+    try:
+        x_train, y_train, x_test, y_test = load()
+    except TeeterError:
+        raise
+    except Exception as error:  # Another package's code may raise anything.
+        raise PluginError(
+            f"{source} did not return x_train, y_train, x_test and y_test: {error}."
+        ) from error
+
+    train = _labelled_rows(x_train, y_train, "y_train", classes, source)
+    test = _labelled_rows(x_test, y_test, "y_test", classes, source)
+    return RawDataset(train, test)
+
+
+def _labelled_rows(
+    rows: Any, labels: Any, labels_name: str, classes: Sequence[str] | int, source: str
+) -> LabelledRows:
+    # The function stands where messages about files name the path.
+    class_indices = class_indices_from_array(labels, labels_name, classes, Path(source))
+    if len(rows) != len(class_indices):
+        raise PluginError(
+            f"{source} returns {len(rows)} rows and {len(class_indices)} labels in {labels_name}: "
+            "they must have the same number."
+        )
+
+    return LabelledRows(rows, class_indices)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from teeter.bench.analysis.cross_dataset import penalty_matrix, performance_profile
+from teeter.bench.analysis.findings import cross_run_findings, run_findings
 from teeter.bench.analysis.plot_style import save_figure
 from teeter.bench.analysis.plots import (
     plot_curves,
@@ -26,8 +27,7 @@ from teeter.bench.analysis.plots import (
     plot_profile,
     plot_runtime,
 )
-from teeter.bench.analysis.report.findings import cross_run_findings, run_findings
-from teeter.bench.analysis.report.tables import (
+from teeter.bench.analysis.report_tables import (
     accuracy_table,
     cross_dataset_table,
     deltas_table,
@@ -185,7 +185,7 @@ def _load_template() -> Template:
         raise MissingExtraError("Reports need Jinja2: pip install 'teeter[report]'.") from None
 
     environment = Environment(
-        loader=PackageLoader("teeter.bench.analysis.report", "."),
+        loader=PackageLoader("teeter.bench.analysis", "."),
         # Names of strategies and runs come from users.
         autoescape=True,
         trim_blocks=True,

@@ -15,10 +15,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from fake_runs import NAMES, fake_accuracy, fake_run
+from teeter.bench.analysis import report as render
 from teeter.bench.analysis.plot_style import figure_png, save_figure
 from teeter.bench.analysis.plots import plot_curves
-from teeter.bench.analysis.report import render
-from teeter.bench.analysis.report.render import (
+from teeter.bench.analysis.report import (
     CodeBlock,
     DetailsBlock,
     ImageBlock,
