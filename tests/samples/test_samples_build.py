@@ -9,8 +9,17 @@ import pytest
 
 from teeter.campaigns import Campaign
 from teeter.errors import FileError
-from teeter.samples import SAMPLES, Sample, make_sample, remove_sample, sample_file
-from teeter.samples.samples import AUDIT_SET, BATCH, ROUNDS, read_items
+from teeter.samples import (
+    AUDIT_SET,
+    BATCH,
+    ROUNDS,
+    SAMPLES,
+    Sample,
+    make_sample,
+    read_items,
+    remove_sample,
+    sample_file,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from teeter.errors import UnknownNameError
-from teeter.samples import SAMPLES, Sample, find_sample
-from teeter.samples.samples import read_items
+from teeter.samples import SAMPLES, Sample, find_sample, read_items
 
 PACKAGE = Path(__file__).parents[2] / "src" / "teeter" / "samples"
 
