@@ -28,7 +28,7 @@ from research.paper.shared_runs import (
     judge_leads,
     make_leads_table,
 )
-from teeter.bench.analysis.cross_dataset import performance_profile
+from teeter.bench.analysis.statistics import performance_profile
 from teeter.bench.analysis.table_formats import ReportTable, format_number
 
 __all__ = ["BADGE_ONE", "BEST_SHARE", "CLUSTER_MARGIN", "LDM_ALONE", "OPEN_QUESTION"]

@@ -46,12 +46,6 @@ from research.paper.shared_runs import (
     read_run_if_any,
     run_settings,
 )
-from teeter.bench.analysis.cross_dataset import (
-    PenaltyMatrix,
-    PerformanceProfile,
-    penalty_matrix,
-    performance_profile,
-)
 from teeter.bench.analysis.paper_results import PaperDelta
 from teeter.bench.analysis.report_tables import (
     accuracy_table,
@@ -60,6 +54,12 @@ from teeter.bench.analysis.report_tables import (
     penalties_table,
 )
 from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
+from teeter.bench.analysis.statistics import (
+    PenaltyMatrix,
+    PerformanceProfile,
+    penalty_matrix,
+    performance_profile,
+)
 from teeter.bench.analysis.table_formats import (
     MISSING,
     ReportTable,

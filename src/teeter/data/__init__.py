@@ -14,9 +14,8 @@ from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.data.array_files import Head, PoolFile, pool_from_table, read_head, read_pool
-    from teeter.data.label_column import Labels, read_labels
     from teeter.data.shards import Shard, Shards, open_shards
-    from teeter.data.table_features import TableFeatures, encode_table
+    from teeter.data.table_columns import Labels, TableFeatures, encode_table, read_labels
     from teeter.data.table_files import TABLE_SUFFIXES, Table, is_missing, read_table
 
 __all__ = [
@@ -42,9 +41,8 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "array_files": ["Head", "PoolFile", "pool_from_table", "read_head", "read_pool"],
-        "label_column": ["Labels", "read_labels"],
         "shards": ["Shard", "Shards", "open_shards"],
-        "table_features": ["TableFeatures", "encode_table"],
+        "table_columns": ["Labels", "TableFeatures", "encode_table", "read_labels"],
         "table_files": ["TABLE_SUFFIXES", "Table", "is_missing", "read_table"],
     },
 )

@@ -447,7 +447,7 @@ def _convert_column(column: Any) -> Column | None:
     if types.is_nested(column.type):
         return None
 
-    # Dates and booleans too: ``table_features`` decides what a text stands for.
+    # Dates and booleans too: ``table_columns`` decides what a text stands for.
     try:
         texts = column.cast("string").fill_null("")
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):

@@ -38,9 +38,8 @@ from teeter.models.label_encoding import (
     encode_labels,
     is_whole_numbers,
 )
-from teeter.models.observe import is_estimator, is_estimator_class, is_network, observe
+from teeter.models.observe import PASSES, is_estimator, is_estimator_class, is_network, observe
 from teeter.models.outputs import Outputs
-from teeter.models.posterior import PASSES
 from teeter.models.sklearn_model import classes_of, require_classifier
 from teeter.strategies.api import make_strategy
 from teeter.strategies.base import Context, Strategy

@@ -2,10 +2,9 @@
 
 ==================== =============================================================================
 ``outputs``          ``Outputs``: logits, features and head, all that a strategy sees of a model
-``observe``          ``observe``: one function for every kind of model
+``observe``          ``observe``: one function for every kind of model; dropout passes and ensembles
 ``torch_model``      torch modules: find the head, and record its input
 ``sklearn_model``    scikit-learn classifiers and pipelines; logistic regression on features
-``posterior``        dropout passes and ensembles
 ``inputs``           rows of arrays, lists, frames and datasets: count, take, split into batches
 ``networks``         the networks of the paper
 ``network_registry`` networks by name, with those of other packages
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
         s_cnn,
         wrn_16_8,
     )
+    from teeter.models.observe import dropout_logits, stacked_logits
     from teeter.models.outputs import OUTPUTS, Outputs
-    from teeter.models.posterior import dropout_logits, stacked_logits
     from teeter.models.sklearn_model import fit_head
     from teeter.models.torch_model import find_head
 
@@ -75,8 +74,8 @@ __getattr__, __dir__ = import_lazily(
             "s_cnn",
             "wrn_16_8",
         ],
+        "observe": ["dropout_logits", "stacked_logits"],
         "outputs": ["OUTPUTS", "Outputs"],
-        "posterior": ["dropout_logits", "stacked_logits"],
         "torch_model": ["find_head"],
     },
 )

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from teeter.base.arrays import as_tensor, choose_device, require_finite
 from teeter.data.array_files import PoolFile, has_vectors, pool_from_table, read_head, read_pool
-from teeter.data.label_column import Labels, read_labels
-from teeter.data.table_features import encode_table
+from teeter.data.table_columns import Labels, encode_table, read_labels
 from teeter.data.table_files import TABLE_SUFFIXES, Table, read_table
 from teeter.errors import InputError
 from teeter.models.model_files import read_model

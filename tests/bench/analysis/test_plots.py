@@ -10,7 +10,6 @@ import pytest
 
 from fake_runs import NAMES, fake_accuracy
 from teeter import strategies
-from teeter.bench.analysis.cross_dataset import penalty_matrix, performance_profile
 from teeter.bench.analysis.plot_style import line_style, new_figure, save_figure
 from teeter.bench.analysis.plots import (
     pca_2d,
@@ -22,7 +21,7 @@ from teeter.bench.analysis.plots import (
     plot_profile,
     plot_runtime,
 )
-from teeter.bench.analysis.statistics import saving_over
+from teeter.bench.analysis.statistics import penalty_matrix, performance_profile, saving_over
 from teeter.errors import MissingExtraError
 
 LABELLED = 200.0 * np.arange(1, 21)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from teeter.bench.analysis import cross_dataset, paper_results, statistics, table_formats
+from teeter.bench.analysis import paper_results, statistics, table_formats
 from teeter.bench.analysis.statistics import (
     gain_over,
     labels_to_reach,
@@ -22,7 +22,7 @@ from teeter.bench.analysis.statistics import (
 from teeter.errors import InputError
 
 
-@pytest.mark.parametrize("module", [cross_dataset, paper_results, statistics, table_formats])
+@pytest.mark.parametrize("module", [paper_results, statistics, table_formats])
 def test_the_examples_run(module: object) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

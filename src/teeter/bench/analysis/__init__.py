@@ -4,13 +4,6 @@ Statistics and figures take arrays; ``compare_strategies`` and ``write_report`` 
 benchmark, as ``teeter.bench.experiments.read_run`` returns them.
 """
 
-from teeter.bench.analysis.cross_dataset import (
-    PenaltyMatrix,
-    PerformanceProfile,
-    mean_ranks,
-    penalty_matrix,
-    performance_profile,
-)
 from teeter.bench.analysis.plots import (
     pca_2d,
     plot_curves,
@@ -26,11 +19,16 @@ from teeter.bench.analysis.run_comparison import RunComparison, compare_strategi
 from teeter.bench.analysis.statistics import (
     Gain,
     LabelSaving,
+    PenaltyMatrix,
+    PerformanceProfile,
     RankCorrelation,
     gain_over,
     labels_to_reach,
     mean_and_std,
+    mean_ranks,
     paired_t,
+    penalty_matrix,
+    performance_profile,
     rank_correlation,
     saving_over,
 )

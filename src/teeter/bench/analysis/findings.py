@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from teeter.bench.analysis.cross_dataset import penalty_matrix, performance_profile
 from teeter.bench.analysis.plot_style import HIGHLIGHTED
 from teeter.bench.analysis.run_comparison import BASELINE, RunComparison
-from teeter.bench.analysis.statistics import NEGLIGIBLE, SIGNIFICANCE_LEVEL, FloatArray, Gain
+from teeter.bench.analysis.statistics import (
+    NEGLIGIBLE,
+    SIGNIFICANCE_LEVEL,
+    FloatArray,
+    Gain,
+    penalty_matrix,
+    performance_profile,
+)
 from teeter.bench.analysis.table_formats import format_number, format_p_value
 
 __all__ = ["cross_run_findings", "display_name", "run_findings"]

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.bench.analysis.cross_dataset import PenaltyMatrix, PerformanceProfile
 from teeter.bench.analysis.plot_style import HIGHLIGHTED, line_style, new_figure, style_axes
-from teeter.bench.analysis.statistics import FloatArray, LabelSaving, mean_and_std
+from teeter.bench.analysis.statistics import (
+    FloatArray,
+    LabelSaving,
+    PenaltyMatrix,
+    PerformanceProfile,
+    mean_and_std,
+)
 from teeter.bench.analysis.table_formats import format_duration
 
 if TYPE_CHECKING:

@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from teeter.bench.analysis.cross_dataset import (
+from teeter.bench.analysis.plot_style import HIGHLIGHTED
+from teeter.bench.analysis.run_comparison import BASELINE, RunComparison
+from teeter.bench.analysis.statistics import (
+    SIGNIFICANCE_LEVEL,
+    FloatArray,
+    Gain,
     PenaltyMatrix,
+    mean_and_std,
     mean_ranks,
     penalty_matrix,
     performance_profile,
 )
-from teeter.bench.analysis.plot_style import HIGHLIGHTED
-from teeter.bench.analysis.run_comparison import BASELINE, RunComparison
-from teeter.bench.analysis.statistics import SIGNIFICANCE_LEVEL, FloatArray, Gain, mean_and_std
 from teeter.bench.analysis.table_formats import (
     MISSING,
     ReportTable,

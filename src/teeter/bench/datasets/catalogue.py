@@ -2,8 +2,8 @@
 
 To add a dataset:
 
-1. Write a reader if ``image_arrays``, ``image_folders`` and ``uci`` do not read its format. A
-   reader takes the files that match each pattern of a layout and returns a ``RawDataset``.
+1. Write a reader if ``image_arrays``, ``images`` and ``uci`` do not read its format. A reader takes
+   the files that match each pattern of a layout and returns a ``RawDataset``.
 2. Add its class names to ``classes.py``, unless its files name them.
 3. Add a ``DatasetSpec`` below and list it in ``_SPECS``.
 4. Add its download addresses with their MD5 checksums to ``downloads.py``.
@@ -34,16 +34,17 @@ from teeter.bench.datasets.image_arrays import (
     read_idx_files,
     read_svhn,
 )
-from teeter.bench.datasets.image_folders import (
+from teeter.bench.datasets.images import (
     FOOD101_FIT,
     FOOD101_LAYOUTS,
     IMAGENET_FIT,
     IMAGENET_LAYOUTS,
     TINY_IMAGENET_FIT,
     TINY_IMAGENET_LAYOUTS,
+    Fit,
+    Resize,
     image_table_layouts,
 )
-from teeter.bench.datasets.images import Fit, Resize
 from teeter.bench.datasets.locate import Layout, LocatedFiles, MatchedFiles, locate_files
 from teeter.bench.datasets.splits import (
     LabelledRows,

@@ -16,7 +16,7 @@ from teeter import Outputs
 from teeter.base.seeds import seeded_global_rng
 from teeter.errors import InputError
 from teeter.models.networks import mlp
-from teeter.models.posterior import dropout_logits, stacked_logits
+from teeter.models.observe import dropout_logits, stacked_logits
 
 ROWS = torch.randn(150, 6, generator=torch.Generator().manual_seed(0))
 
@@ -119,7 +119,7 @@ def test_data_of_several_parts_are_repeated_together() -> None:
 
 
 def test_a_small_memory_makes_fewer_passes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("teeter.models.posterior._MAX_INPUT_NUMBERS", 64 * 6 * 2)
+    monkeypatch.setattr("teeter.models.observe._MAX_INPUT_NUMBERS", 64 * 6 * 2)
     passes = dropout_logits(linear_after_dropout(0.5), ROWS, passes=5)
     assert passes.shape == (5, 150, 3)
     assert len({tuple(logits.flatten().tolist()) for logits in passes}) == 5

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from teeter.data.label_column import Labels, read_labels
+from teeter.data.table_columns import Labels, read_labels
 from teeter.data.table_files import Table
 from teeter.errors import InputError, UnknownNameError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teeter.data.table_features import TableFeatures, encode_table, parse_numbers
+from teeter.data.table_columns import TableFeatures, encode_table, parse_numbers
 from teeter.data.table_files import Table
 
 CELLS = st.one_of(

@@ -13,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.comparison import Counts, penalty, profile
-from teeter.bench.analysis.cross_dataset import mean_ranks, penalty_matrix, performance_profile
-from teeter.bench.analysis.statistics import critical_value
+from teeter.bench.analysis.statistics import (
+    critical_value,
+    mean_ranks,
+    penalty_matrix,
+    performance_profile,
+)
 from teeter.errors import InputError
 
 NAMES = ("ldm-s", "random", "badge")
