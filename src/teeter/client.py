@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from teeter.base.files import atomic_write
-from teeter.base.model_servers import RefusedRedirects
+from teeter.base.outbound_http import RefusedRedirects
 from teeter.base.version import __version__
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.columns import ColumnType, TableColumn

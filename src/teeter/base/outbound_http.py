@@ -1,12 +1,16 @@
-"""HTTP requests to addresses that a user named, which must not reach into the server's own network.
+"""HTTP requests to addresses that a user named: guarded against other hosts, and against leaks.
 
-Who may name an address on a server could otherwise make it fetch ``http://127.0.0.1:5432`` or a
-cloud's metadata service, and read the answer (server-side request forgery). So a host name is
-resolved once, every address that it has must be public, and the connection goes to that very
-address: a name server that answers differently the second time changes nothing. The host name still
-stands in the request and in the TLS handshake, where its certificate is checked. Redirects are
-followed by hand, each with the same checks. Proxies of the environment are not used, because they
-would resolve the name themselves.
+``send_request`` must not reach into the server's own network. Who may name an address on a server
+could otherwise make it fetch ``http://127.0.0.1:5432`` or a cloud's metadata service, and read the
+answer (server-side request forgery). So a host name is resolved once, every address that it has
+must be public, and the connection goes to that very address: a name server that answers differently
+the second time changes nothing. The host name still stands in the request and in the TLS handshake,
+where its certificate is checked. Redirects are followed by hand, each with the same checks. Proxies
+of the environment are not used, because they would resolve the name themselves.
+
+``make_opener`` connects to servers of models, such as those with OpenAI's interface, which may well
+be in the user's own network. It must not leak: the texts and the key of a user go to the server
+that the user names, and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,18 +19,30 @@ import contextlib
 import http.client
 import io
 import ipaddress
+import os
 import socket
 import ssl
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from http.client import HTTPMessage
+from typing import IO, Any, TypeAlias, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from teeter.base.version import __version__
 from teeter.errors import InputError, ServerError
 
-__all__ = ["HttpResponse", "PrivateAddressError", "Resolver", "require_http_url", "send_request"]
+__all__ = [
+    "HttpResponse",
+    "PrivateAddressError",
+    "RefusedRedirects",
+    "Resolver",
+    "make_opener",
+    "read_key",
+    "require_http_url",
+    "send_request",
+]
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver: TypeAlias = Callable[[str, int], Sequence[str]]
@@ -324,3 +340,62 @@ def _seconds_until(deadline: float) -> float:
     if seconds <= 0:
         raise TimeoutError
     return seconds
+
+
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def read_key(variable: str) -> str:
+    """Return the key in an environment variable; empty if it is not set.
+
+    Raises:
+        InputError: the key has characters that cannot be sent. It is not repeated.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise InputError(
+            f"The key in {variable} has characters that cannot be sent: set it again, without "
+            "spaces and line breaks around it."
+        )
+    return key
+
+
+def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirector:
+    """Return what sends requests to a server. It follows no redirect.
+
+    Args:
+        url: the address of the server.
+        key: the key that is sent with each request; empty for none.
+        variable: the environment variable of the key.
+
+    Raises:
+        InputError: the key would be sent to another machine unencrypted.
+    """
+    parts = urlsplit(url)
+    is_loopback = parts.hostname in _LOOPBACK_HOSTS
+    if key and parts.scheme == "http" and not is_loopback:
+        raise InputError(
+            f"Will not send the key in {variable} to {url} unencrypted: use https://, or unset "
+            f"{variable}."
+        )
+
+    handlers: list[urllib.request.BaseHandler] = [RefusedRedirects()]
+    # A proxy only forwards what is encrypted. Everything else it would read.
+    if is_loopback or parts.scheme == "http":
+        handlers.append(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(*handlers)
+
+
+class RefusedRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would send the text and the key to another server."""
+
+    def redirect_request(  # noqa: PLR0917 - the signature of the standard library
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> None:
+        """Return no request, so that the redirect is reported as an error."""

@@ -22,7 +22,7 @@ from urllib.parse import urldefrag
 import numpy as np
 
 from teeter.base.files import resolve_inside
-from teeter.base.model_servers import make_opener, read_key
+from teeter.base.outbound_http import make_opener, read_key
 from teeter.encoders.encoder import (
     ContentKind,
     Encoder,

@@ -24,7 +24,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from teeter.base.model_servers import make_opener, read_key
+from teeter.base.outbound_http import make_opener, read_key
 from teeter.campaigns.classes import readable_name
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.scope import utc_now

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from teeter.base.model_servers import make_opener, read_key
+from teeter.base.outbound_http import make_opener, read_key
 from teeter.errors import InputError
 
 VARIABLE = "TEETER_TEST_KEY"
