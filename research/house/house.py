@@ -26,7 +26,9 @@ PACKAGE = HERE.parents[1] / "src" / "teeter"
 BUDGET = HERE / "budget.toml"
 
 RECORD_BASES = {"BaseModel", "NamedTuple", "TypedDict"}
-RECORD_DECORATORS = {"dataclass", "define", "frozen", "mutable"}
+RECORD_DECORATORS = {"dataclass", "define", "frozen", "mutable", "attrs", "s"}
+RECORD_CALLS = {"namedtuple", "NamedTuple", "TypedDict", "make_dataclass", "make_class"}
+"""Functions that return a record type: ``Pair = namedtuple("Pair", "x y")``."""
 
 LIGHT = ast.expr_context | ast.operator | ast.cmpop | ast.boolop | ast.unaryop
 """Nodes that say nothing of their own."""
@@ -139,7 +141,7 @@ def count_code_lines(module: Module) -> int:
 
 def count_records(modules: list[Module]) -> int:
     """Return the number of dataclasses, attrs classes, pydantic models, named tuples and typed
-    dictionaries, with all that inherit from them.
+    dictionaries, with all that inherit from them, whether written as classes or as calls.
     """
     classes = [
         node for module in modules for node in module.nodes if isinstance(node, ast.ClassDef)
@@ -162,7 +164,9 @@ def count_records(modules: list[Module]) -> int:
             for decorator in node.decorator_list
         }
         records += bool(decorators & RECORD_DECORATORS) or node.name in bases
-    return records
+
+    calls = [node for module in modules for node in module.nodes if isinstance(node, ast.Call)]
+    return records + sum(last_name(call.func) in RECORD_CALLS for call in calls)
 
 
 def count_connection_functions(modules: list[Module]) -> int:
