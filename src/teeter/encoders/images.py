@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,14 +55,6 @@ _WHITE_VALUES = {
 """Values that may stand for white, by the mode of a one-channel image, in ascending order."""
 
 _HINT = "fix or remove the file, or flag the item if it is already in a campaign"
-
-
-@dataclass(frozen=True, eq=False)
-class _ReadResult:
-    """A picture, or why it could not be read."""
-
-    picture: Pictures | None
-    error: str = ""
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -211,10 +202,10 @@ class ImageEncoder(Encoder):
             for results in batches:
                 pictures = []
                 for result in results:
-                    if result.picture is None:
-                        unreadable[row] = result.error
+                    if isinstance(result, FileError):
+                        unreadable[row] = str(result)
                     else:
-                        pictures.append(result.picture)
+                        pictures.append(result)
                         rows.append(row)
                     row += 1
 
@@ -254,7 +245,9 @@ class ImageEncoder(Encoder):
 
         return Encoding(vectors, unreadable)
 
-    def _read_batches(self, contents: Sequence[str]) -> Generator[list[_ReadResult], None, None]:
+    def _read_batches(
+        self, contents: Sequence[str]
+    ) -> Generator[list[Pictures | FileError], None, None]:
         """Yield the pictures of one batch after the other.
 
         The next batch is decoded while the caller works on the one before.
@@ -263,7 +256,7 @@ class ImageEncoder(Encoder):
         n_threads = min(_MAX_DECODERS, os.cpu_count() or 1)
 
         with ThreadPoolExecutor(n_threads, thread_name_prefix="decode") as pool:
-            waiting: list[Future[_ReadResult]] = []
+            waiting: list[Future[Pictures | FileError]] = []
 
             for start in range(0, len(contents), _BATCH):
                 paths = contents[start : start + _BATCH]
@@ -275,11 +268,12 @@ class ImageEncoder(Encoder):
 
             yield [future.result() for future in waiting]
 
-    def _try_to_read(self, path: str) -> _ReadResult:
+    def _try_to_read(self, path: str) -> Pictures | FileError:
+        """Return a picture, or why it could not be read."""
         try:
-            return _ReadResult(_read_image(path, self.side, self.folder))
+            return _read_image(path, self.side, self.folder)
         except FileError as error:
-            return _ReadResult(None, str(error))
+            return error
 
 
 def read_image(path: str, side: int, folder: Path | None = None) -> Pictures:

