@@ -18,8 +18,10 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "src" / "teeter"
@@ -256,13 +258,37 @@ def describe_packages(root: Path, modules: list[Module]) -> list[str]:
     return lines
 
 
-def find_excess(house: House, budget: dict[str, float]) -> list[str]:
+def count_commands() -> dict[str, int]:
+    """Return the number of commands of ``teeter``, and that of their options.
+
+    A key of the file of ``teeter serve --settings`` is an option, too: a choice that moves into a
+    file is still one.
+    """
+    from typer.main import get_command
+
+    from teeter.cli import app
+
+    commands = list(walk_commands(get_command(app)))
+    kinds = [parameter.param_type_name for command in commands for parameter in command.params]
+    return {"commands": len(commands), "options": kinds.count("option")}
+
+
+def walk_commands(command: Any) -> Iterator[Any]:
+    """Yield every command below a group. A group that does something by itself is one, too."""
+    subcommands = getattr(command, "commands", {})
+    if not subcommands or command.invoke_without_command:
+        yield command
+    for subcommand in subcommands.values():
+        yield from walk_commands(subcommand)
+
+
+def find_excess(figures: dict[str, float], budget: dict[str, float]) -> list[str]:
     """Return a sentence for each figure beyond its limit."""
     return [
-        f"{name.replace('_', ' ')}: {getattr(house, name):,.6g}, but the budget is {limit:,}. "
+        f"{name.replace('_', ' ')}: {figures[name]:,.6g}, but the budget is {limit:,}. "
         f"Simplify, or raise {name} in {BUDGET.name} in a commit of its own that says why."
         for name, limit in budget.items()
-        if getattr(house, name) > limit
+        if figures[name] > limit
     ]
 
 
@@ -276,7 +302,9 @@ def main(folder: str | None = None) -> int:
         return 0
 
     print(*describe_packages(root, modules), sep="\n")
-    excess = find_excess(house, tomllib.loads(BUDGET.read_text(encoding="utf-8")))
+    surface = count_commands()
+    print(f"commands {surface['commands']}, options {surface['options']}")
+    excess = find_excess(asdict(house) | surface, tomllib.loads(BUDGET.read_text(encoding="utf-8")))
     print(*excess, sep="\n")
     return bool(excess)
 
