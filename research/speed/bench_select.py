@@ -36,7 +36,7 @@ def measure_selections(folder: Path, rows: int, repeats: int) -> list[float]:
     np.savez(head_path, weight=weight.numpy(), bias=bias.numpy())
 
     command = [*TEETER, "select", str(pool_path), "--head", str(head_path)]
-    command += ["-n", str(PICK_COUNT), "--rays", str(RAY_COUNT)]
+    command += ["-n", str(PICK_COUNT), "--option", f"rays={RAY_COUNT}"]
     command += ["--out", str(folder / "picks.csv")]
 
     times = []

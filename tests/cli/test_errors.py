@@ -50,7 +50,7 @@ def select_command(tmp_path: Path) -> list[str]:
     np.savez(tmp_path / "pool.npz", features=features, weight=np.eye(2))
     program = [sys.executable, "-c", "from teeter.cli import main; main()"]
     arguments = ["select", str(tmp_path / "pool.npz"), "-n", "30000"]
-    return [*program, *arguments, "--strategy", "margin", "--rays", "2"]
+    return [*program, *arguments, "--strategy", "margin", "--option", "rays=2"]
 
 
 def check_that_a_reader_may_leave(command: list[str]) -> None:

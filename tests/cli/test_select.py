@@ -118,9 +118,8 @@ def test_ldm_s_is_the_default_and_its_score_is_the_ldm(teeter: Teeter, arrays: P
 
 
 def test_json(teeter: Teeter, arrays: Path) -> None:
-    result = json.loads(
-        teeter("select", arrays, "-n", 2, "--strategy", "ldm", "--rays", 32, "--json").stdout
-    )
+    options = ("--strategy", "ldm", "--option", "rays=32", "--json")
+    result = json.loads(teeter("select", arrays, "-n", 2, *options).stdout)
 
     assert [(pick["id"], pick["ldm"]) for pick in result["picks"]] == [("x", 0.25), ("z", 0.25)]
     assert result["picks"][0]["score"] is None
@@ -142,9 +141,10 @@ def test_rays_may_be_isotropic_or_in_other_subspaces(teeter: Teeter, tmp_path: P
     np.savez(tmp_path / "pool.npz", features=features, weight=weight)
 
     values = []
-    for given in ([], ["--subspace", 16], ["--subspace", 4], ["--subspace", 0]):
-        command = ["select", tmp_path / "pool.npz", "-n", 60, "--strategy", "ldm", "--rays", 32]
-        result = json.loads(teeter(*command, *given, "--json").stdout)
+    for subspace in ([], ["subspace=16"], ["subspace=4"], ["subspace=none"]):
+        given = [word for option in subspace for word in ("--option", option)]
+        command = ["select", tmp_path / "pool.npz", "-n", 60, "--strategy", "ldm", "--json"]
+        result = json.loads(teeter(*command, "--option", "rays=32", *given).stdout)
         values.append({pick["id"]: pick["ldm"] for pick in result["picks"]})
     default, in_16, in_4, isotropic = values
     assert default == in_16
@@ -218,9 +218,9 @@ def test_options_are_numbers_truths_lists_or_texts(teeter: Teeter, arrays: Path)
         ),
         (["-n", "1", "--option", "ray=3"], "ldm-s has no option 'ray'. Did you mean 'rays'?"),
         (["-n", "1", "--option", "ray"], "--option ray is not key=value."),
-        (["-n", "1", "--rays", "0"], "rays is 0: it must be a whole number of 1 or more."),
+        (["-n", "1", "--option", "rays=0"], "rays is 0: it must be a whole number of 1 or more."),
         (
-            ["-n", "1", "--strategy", "margin", "--rays", "0"],
+            ["-n", "1", "--strategy", "margin", "--option", "rays=0"],
             "rays is 0: it must be a whole number of 1 or more.",
         ),
         (
@@ -289,7 +289,10 @@ def test_what_is_for_an_engine_is_not_overlooked(teeter: Teeter, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [[], ["--engine", "local", "--workers", 1]])
-def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list[object]) -> None:
+def test_a_model_makes_the_features(
+    teeter: Teeter, tmp_path: Path, engine: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the engine stores its scores here
     network = mlp(9, 3, seed=1, hidden=8)
     save_model(
         tmp_path / "model.safetensors",
@@ -311,10 +314,9 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
 
     model = tmp_path / "model.safetensors"
     head = tmp_path / "head.npz"
-    work = ["--work", tmp_path / "work"] if engine else []
 
     def select_rows(pool: str, *options: object) -> list[tuple[str, str]]:
-        command = ["select", tmp_path / pool, "-n", 5, "--rays", 16, *options, *engine, *work]
+        command = ["select", tmp_path / pool, "-n", 5, "--option", "rays=16", *options, *engine]
         return [(row["row"], row["predicted"]) for row in read_rows(teeter(*command).stdout)]
 
     picked_with_model = select_rows("raw.npy", "--model", model)
@@ -331,7 +333,6 @@ def test_a_model_makes_the_features(teeter: Teeter, tmp_path: Path, engine: list
         "--head",
         head,
         *engine,
-        *work,
         fails=2,
     )
     assert (
@@ -383,7 +384,7 @@ def test_columns_left_out_are_named(teeter: Teeter, tmp_path: Path) -> None:
     path.write_text(
         "x,remark,y\n" + "".join(f"{k},remark {k},{'' if k > 3 else k % 2}\n" for k in range(60))
     )
-    result = teeter("select", path, "--labels", "y", "-n", 2, "--rays", 16)
+    result = teeter("select", path, "--labels", "y", "-n", 2, "--option", "rays=16")
     assert result.stderr.splitlines()[0] == "Left out because they hold free text: remark."
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -18,12 +17,7 @@ import typer
 from teeter.cli.options import DeviceOption, SeedOption
 from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
 from teeter.errors import InputError
-from teeter.selection import (
-    DEFAULT_CANDIDATES,
-    DEFAULT_REFERENCE,
-    DEFAULT_STRATEGY,
-    DEFAULT_WORK,
-)
+from teeter.selection import DEFAULT_STRATEGY
 
 if TYPE_CHECKING:
     from teeter.selection import Selection, SelectionRequest
@@ -69,27 +63,12 @@ IdOption = Annotated[
         help="Column or array of ids. Default: id or ids if present, otherwise row numbers.",
     ),
 ]
-RaysOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="R",
-        help="Number of rays used to estimate the LDM. Default: 512, or 1,024 for a large head.",
-    ),
-]
-SubspaceOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="R",
-        help="Dimension of the random subspaces that contain the rays; 0 for isotropic rays. "
-        "Default: 16.",
-    ),
-]
 StrategyOptions = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Strategy option. Separate multiple values with commas. May be repeated.",
+        help="Strategy option, such as rays=512 or subspace=none. Separate multiple values with "
+        "commas. May be repeated.",
     ),
 ]
 EngineOption = Annotated[
@@ -102,28 +81,6 @@ EngineOption = Annotated[
 WorkersOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Number of engine workers. Default: one per core."),
-]
-WorkOption = Annotated[
-    Path,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder in which the engine stores its scores, so that an interrupted selection can "
-        "resume.",
-    ),
-]
-ReferenceOption = Annotated[
-    int,
-    typer.Option(
-        min=1, metavar="M", help="Number of sampled rows on which the engine counts label flips."
-    ),
-]
-CandidatesOption = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        metavar="M",
-        help="Number of sampled rows for strategies that the engine cannot run on all rows.",
-    ),
 ]
 LabelledOption = Annotated[
     Path | None,
@@ -153,14 +110,9 @@ def select(
     id_column: IdOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = None,
-    rays: RaysOption = None,
-    subspace: SubspaceOption = None,
     option: StrategyOptions = None,
     engine: EngineOption = None,
     workers: WorkersOption = None,
-    work: WorkOption = Path(DEFAULT_WORK),
-    reference: ReferenceOption = DEFAULT_REFERENCE,
-    candidates: CandidatesOption = DEFAULT_CANDIDATES,
     labelled: LabelledOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -196,6 +148,8 @@ def select(
     with spinner("Loading"):  # importing torch takes seconds
         from teeter.selection import SelectionRequest
 
+    # Every strategy reports the LDM, so these are not only options of strategies.
+    ray_options = {name: options.pop(name) for name in ("rays", "subspace") if name in options}
     request = SelectionRequest(
         pool=pool,
         n=n,
@@ -204,20 +158,14 @@ def select(
         labels=labels,
         id_column=id_column,
         strategy=strategy,
-        rays=rays,
         seed=seed,
         device=device,
         options=options,
         engine=engine,
         workers=workers,
-        work=work,
-        reference=reference,
-        candidates=candidates,
         labelled=labelled,
+        **ray_options,
     )
-    if subspace is not None:
-        # No subspace, 0 dimensions on the command line, is None in Python.
-        request = replace(request, subspace=subspace or None)
     selection = _run(request)
 
     if out is None:
@@ -247,8 +195,10 @@ def _parse_options(texts: list[str]) -> dict[str, Any]:
     return options
 
 
-def _parse_value(text: str) -> bool | float | str:
-    """Parse a boolean, an integer or a float; anything else stays a string."""
+def _parse_value(text: str) -> bool | float | str | None:
+    """Parse a boolean, a number or none; anything else stays a string."""
+    if text.lower() == "none":
+        return None
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
 
