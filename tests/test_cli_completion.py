@@ -101,8 +101,8 @@ def test_the_shell_completes(shell: str, tmp_path: Path, environment: dict[str, 
     script.write_text(run("teeter", "--show-completion", shell, environment=environment))
 
     for line, expected, other in [
-        ("teeter se", "select serve", "demo"),
-        ("teeter campaign un", "undo", "tell"),
+        ("teeter se", "select serve", "doctor"),
+        ("teeter campaign re", "review restore", "label"),
     ]:
         answer = run(
             shell, "-c", ASKED[shell].format(script=script, line=line), environment=environment

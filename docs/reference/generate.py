@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from teeter.cli.listings import write_strategy_list
+from teeter.cli.installation import write_strategy_list
 
 HERE = Path(__file__).parent
 PAGES = (HERE / "python.md", HERE / "command_line.md")

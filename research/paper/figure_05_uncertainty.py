@@ -70,7 +70,7 @@ FLIPPED_SHARE = 0.05
 FALSE_ALARM = 0.001
 """How often chance alone may fail the test of figure 7, for all steps and datasets together."""
 
-NO_DATASET = "There is no dataset of the paper: get one with teeter datasets get."
+NO_DATASET = "There is no dataset of the paper: get one with teeter bench datasets NAME."
 
 
 # What both figures measure

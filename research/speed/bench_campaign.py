@@ -19,7 +19,8 @@ from measure import describe_setup, format_table, save_result
 
 from teeter.campaigns.campaign import Campaign
 
-TEETER_CAMPAIGN = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign"]
+NEW_CAMPAIGN = [sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "new"]
+ASK = "import sys; from teeter.campaigns import Campaign; Campaign.open(sys.argv[1]).ask(20)"
 
 
 def measure_first_items(folder: Path, text_count: int) -> dict[str, Any]:
@@ -29,11 +30,11 @@ def measure_first_items(folder: Path, text_count: int) -> dict[str, Any]:
 
     started = time.perf_counter()
     subprocess.run(
-        [*TEETER_CAMPAIGN, "new", str(path), "--classes", "a,b,c"], check=True, capture_output=True
+        [*NEW_CAMPAIGN, str(path), "--classes", "a,b,c"], check=True, capture_output=True
     )
     created = time.perf_counter()
     subprocess.run(
-        [*TEETER_CAMPAIGN, "ask", str(path.with_suffix(".teeter")), "-n", "20"],
+        [sys.executable, "-c", ASK, str(path.with_suffix(".teeter"))],
         check=True,
         capture_output=True,
     )

@@ -149,7 +149,7 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     assert strategy["about"] == "Rows of small margin, taken from the predicted classes in turn."
     assert strategy["needs"] == ["logits"]
 
-    dataset = by_name(run_teeter("datasets", "--json").stdout)["rings"]
+    dataset = by_name(run_teeter("bench", "datasets", "--json").stdout)["rings"]
     assert (dataset["train"], dataset["test"], dataset["classes"], dataset["shape"]) == (
         400,
         200,
@@ -158,7 +158,8 @@ def test_a_package_s_strategy_dataset_and_network_are_found_and_run(
     )
     assert dataset["found"] == "teeter-even"
     assert (
-        "rings is already available: teeter-even." in run_teeter("datasets", "get", "rings").stdout
+        "rings is already available: teeter-even."
+        in run_teeter("bench", "datasets", "rings").stdout
     )
 
     assert run_teeter("bench", "settings").stdout.splitlines()[-1].count("|tiny ") == 1
@@ -202,9 +203,8 @@ def test_a_package_s_network_can_be_a_model_file(
     )
 
     arguments = ("select", tmp_path / "pool.npy", "-n", 3, "--model", path)
-    in_shards = run_teeter(
-        *arguments, "--engine", "local", "--workers", 1, "--work", tmp_path / "work"
-    )
+    monkeypatch.chdir(tmp_path)  # the engine stores its scores here
+    in_shards = run_teeter(*arguments, "--engine", "local", "--workers", 1)
     assert (
         len(in_shards.stdout.splitlines()) == len(run_teeter(*arguments).stdout.splitlines()) == 4
     )
@@ -243,7 +243,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
     )
     assert "margin" in listed_strategies
 
-    listed_datasets = by_name(run_teeter("datasets", "--json").stdout)
+    listed_datasets = by_name(run_teeter("bench", "datasets", "--json").stdout)
     assert listed_datasets["lost"]["get"].startswith(
         "The dataset 'lost' of teeter-broken cannot be loaded"
     )
@@ -253,7 +253,7 @@ def test_broken_ones_are_listed_with_the_reason_and_all_else_works(
     )
     assert listed_datasets["digits"]["found"] == "scikit-learn"
 
-    assert "cannot be loaded" in run_teeter("datasets").stdout
+    assert "cannot be loaded" in run_teeter("bench", "datasets").stdout
     assert "gone|root" in run_teeter("bench", "settings").stdout
 
 

@@ -67,13 +67,16 @@ def test_fewer_repetitions_than_recorded_are_shown_if_asked_for(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_demonstration_keeps_its_promise(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+def test_the_demonstration_keeps_its_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["bench", "demo"])
     assert done.exit_code == 0, done.output
     assert len(done.stdout.strip().splitlines()) == 3
     # Without a terminal, lines take the place of the progress bar.
     assert len(re.findall(r"Learning digits: [\d,]+ of [\d,]+", done.stderr)) == 10
-    gain = run_demo(tmp_path).row("ldm-s").gain
+    gain = run_demo(tmp_path / "teeter-demo").row("ldm-s").gain
     assert gain is not None
     assert gain.mean > 0
     assert gain.significant

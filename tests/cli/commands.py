@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -10,15 +11,20 @@ import typer.testing
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from teeter.campaigns import Campaign
+from teeter.campaigns.campaign import Question
 from teeter.cli import app
 
 __all__ = [
     "CommandRunner",
+    "ask",
     "build_command",
     "invoke_campaign",
     "refuse_campaign",
+    "refuse_teeter",
     "run_campaign",
     "run_teeter",
+    "tell",
     "true_label",
 ]
 
@@ -65,11 +71,32 @@ def run_campaign(*arguments: object, typed: str | None = None) -> str:
 
 def refuse_campaign(*arguments: object) -> str:
     """Run ``teeter campaign``, which must fail with one sentence, and return the sentence."""
-    result = invoke_campaign(*arguments)
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
+    return refuse_teeter("campaign", *arguments)
+
+
+def refuse_teeter(*arguments: object) -> str:
+    """Run ``teeter``, which must fail with one sentence, and return the sentence."""
+    result = run_teeter(*arguments, fails=2)
     assert len(result.stderr.strip().splitlines()) == 1
     return result.stderr
+
+
+def ask(location: Path | str, n: int = 20, annotator: str = "me") -> list[Question]:
+    """Return the items that a campaign asks about next."""
+    campaign = Campaign.open(location)
+    try:
+        return campaign.ask(n, annotator)
+    finally:
+        campaign.database.close()
+
+
+def tell(location: Path | str, item: str, label: str, annotator: str = "me") -> None:
+    """Record the class of an item."""
+    campaign = Campaign.open(location)
+    try:
+        campaign.tell(item, label, annotator)
+    finally:
+        campaign.database.close()
 
 
 def true_label(item: str) -> str:

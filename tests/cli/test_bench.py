@@ -1,4 +1,4 @@
-"""teeter bench run, settings and rounds, as a user types them."""
+"""teeter bench run and settings, as a user types them."""
 
 from __future__ import annotations
 
@@ -39,21 +39,9 @@ def test_a_run_says_what_it_found_and_goes_on_when_asked_for_more(teeter: Teeter
     )
 
     before = Path("runs/digits/cells/random-0.jsonl").read_bytes()
-    result = json.loads(
-        teeter("bench", "run", "digits", *SHORT, "--strategies", "random,coreset", "--json").stdout
-    )
-
-    assert result == {
-        "folder": "runs/digits",
-        "setting": "digits",
-        "finished": True,
-        "shortened": False,
-        "rounds": 9,
-        "failures": [],
-    }
-
+    teeter("bench", "run", "digits", *SHORT, "--strategies", "random,coreset")
+    assert len(read_run(Path("runs/digits")).rounds) == 9
     assert Path("runs/digits/cells/random-0.jsonl").read_bytes() == before
-    assert len(teeter("bench", "rounds", "runs/digits").stdout.splitlines()) == 10
 
     shortened = replace(read_run(Path("runs/digits")), last_round=1)
     assert _sentences(shortened)[-1].startswith("Rounds 0 to 1 of 2 are in runs/digits;")

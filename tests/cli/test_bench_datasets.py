@@ -1,4 +1,4 @@
-"""teeter datasets, and teeter datasets get."""
+"""teeter bench datasets: the list, and a download."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def _nothing_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(
-    teeter: Teeter, tmp_path: Path
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TEETER_DATA", str(tmp_path))
     np.savez(tmp_path / "letter.npz", x=np.zeros((5, 16)), y=np.zeros(5))
 
     listed = {
         dataset["name"]: dataset
-        for dataset in json.loads(teeter("datasets", "--folder", tmp_path, "--json").stdout)
+        for dataset in json.loads(teeter("bench", "datasets", "--json").stdout)
     }
 
     assert list(listed) == datasets.names()
@@ -45,7 +46,7 @@ def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(
         "classes": 10,
         "shape": [3, 32, 32],
         "found": None,
-        "get": "teeter datasets get cifar10",
+        "get": "teeter bench datasets cifar10",
     }
 
     assert listed["digits"]["found"] == "scikit-learn"
@@ -53,25 +54,21 @@ def test_every_dataset_is_listed_with_where_it_is_or_how_to_get_it(
 
 
 def test_the_table(teeter: Teeter) -> None:
-    shown = " ".join(teeter("datasets").stdout.split())
+    shown = " ".join(teeter("bench", "datasets").stdout.split())
     for words in (
         "openml-44135 6,237 1,560 26 613",
-        "3 x 32 x 32 teeter datasets get svhn",
+        "3 x 32 x 32 teeter bench datasets svhn",
         "360 10 64 scikit-learn",
     ):
         assert words in shown
 
 
-def test_a_folder_that_is_not_there_is_one_sentence(teeter: Teeter) -> None:
-    assert teeter("datasets", "--folder", "none", fails=2).stderr.startswith(
-        "Error: There is no folder none"
-    )
-
-
 def test_getting_one_tells_checksums_and_where_it_is(
     teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(name: str, *, folder: Path, progress: Any) -> tuple[Download, ...]:
+    monkeypatch.setenv("TEETER_DATA", str(tmp_path))
+
+    def fetch(name: str, *, progress: Any) -> tuple[Download, ...]:
         progress("a", 1, 0)
         return (
             Download(tmp_path / "a.gz", "d" * 32, checked=True),
@@ -79,7 +76,7 @@ def test_getting_one_tells_checksums_and_where_it_is(
         )
 
     monkeypatch.setattr(downloads, "fetch_dataset", fetch)
-    result = teeter("datasets", "get", "svhn", "--folder", tmp_path)
+    result = teeter("bench", "datasets", "svhn")
     assert result.stdout == f"svhn is in {tmp_path / 'svhn'}.\n"
     assert result.stderr.splitlines() == [
         f"a.gz: MD5 {'d' * 32}, as published.",
@@ -87,23 +84,10 @@ def test_getting_one_tells_checksums_and_where_it_is(
     ]
 
 
-@pytest.mark.parametrize(
-    "words", [["--folder", "here", "get", "svhn"], ["get", "svhn", "--folder", "here"]]
-)
-def test_the_folder_may_come_before_the_command_or_after_it(
-    words: list[str], teeter: Teeter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Path | None] = []
-    monkeypatch.setattr(
-        downloads, "fetch_dataset", lambda name, *, folder, progress: asked.append(folder) or ()
-    )
-    teeter("datasets", *words, fails=2)  # there is no such folder to look in
-    assert asked == [Path("here")]
-
-
 def test_an_available_dataset_is_not_fetched(teeter: Teeter) -> None:
     assert (
-        teeter("datasets", "get", "digits").stdout == "digits is already available: scikit-learn.\n"
+        teeter("bench", "datasets", "digits").stdout
+        == "digits is already available: scikit-learn.\n"
     )
 
 
@@ -117,4 +101,4 @@ def test_an_available_dataset_is_not_fetched(teeter: Teeter) -> None:
 def test_a_dataset_that_cannot_be_fetched_is_one_sentence(
     teeter: Teeter, name: str, message: str
 ) -> None:
-    assert teeter("datasets", "get", name, fails=2).stderr.startswith(message)
+    assert teeter("bench", "datasets", name, fails=2).stderr.startswith(message)

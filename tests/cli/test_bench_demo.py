@@ -1,4 +1,4 @@
-"""What teeter demo says about its results."""
+"""What teeter bench demo says about its results."""
 
 from __future__ import annotations
 

@@ -112,13 +112,16 @@ def test_every_step_is_printed(
         f"/api/annotations/{labels[1]}/", json={"result": [], "was_cancelled": True}
     )
     studio.client().post("/api/projects/1/import", json=[{"data": {"text": "foreign"}}])
-    third = teeter("campaign", "sync", file, "-n", 6, "--once")
+    third = teeter("campaign", "sync", file, "-n", 6)
     assert "Imported 0 labels and 0 skips, corrected 1, withdrew 1.\n" in third.stdout
     assert "Ignored 1 task that teeter did not create for this campaign." in third.stderr
 
 
-def test_the_result_as_json(teeter: Teeter, file: Path, url: str) -> None:
-    printed = teeter("campaign", "sync", file, "--url", url, "--token", PERSONAL_TOKEN, "--json")
+def test_the_result_as_json(
+    teeter: Teeter, file: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", PERSONAL_TOKEN)
+    printed = teeter("campaign", "sync", file, "--url", url, "--json")
 
     assert json.loads(printed.stdout) == {
         "url": url,
@@ -164,21 +167,23 @@ def test_a_token_file_that_cannot_be_read_is_an_error(
     assert "the file is not UTF-8 text" in teeter(*command, fails=2).stderr
 
 
-def test_missing_and_conflicting_options_are_errors(teeter: Teeter, file: Path, url: str) -> None:
+def test_missing_options_are_errors(
+    teeter: Teeter, file: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_token = teeter("campaign", "sync", file, "--url", url, fails=2).stderr
     assert "set LABEL_STUDIO_API_KEY or pass --token-file" in no_token
 
-    no_url = teeter("campaign", "sync", file, "--token", LEGACY_TOKEN, fails=2).stderr
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
+    no_url = teeter("campaign", "sync", file, fails=2).stderr
     assert "not linked to a Label Studio server yet: pass --url." in no_url
 
-    options = ("--url", url, "--token", LEGACY_TOKEN, "--once", "--watch", 5)
-    both = teeter("campaign", "sync", file, *options, fails=2).stderr
-    assert "Pass --once or --watch, not both." in both
 
-
-def test_a_wrong_token_is_not_printed(teeter: Teeter, file: Path, url: str) -> None:
+def test_a_wrong_token_is_not_printed(
+    teeter: Teeter, file: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = "f" * 40
-    error = teeter("campaign", "sync", file, "--url", url, "--token", token, fails=2).stderr
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", token)
+    error = teeter("campaign", "sync", file, "--url", url, fails=2).stderr
     assert error.startswith(f"Error: {url} rejects the token")
     assert token not in error
     assert len(error.splitlines()) == 1
@@ -186,9 +191,10 @@ def test_a_wrong_token_is_not_printed(teeter: Teeter, file: Path, url: str) -> N
 
 @pytest.mark.slow
 def test_a_deleted_project_is_replaced_by_an_option(
-    teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str
+    teeter: Teeter, file: Path, studio: FakeLabelStudio, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("campaign", "sync", file, "--url", url, "--token", LEGACY_TOKEN)
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
+    command = ("campaign", "sync", file, "--url", url)
     teeter(*command)
     studio.projects.clear()
     assert "create another project with --new-project;" in teeter(*command, fails=2).stderr
@@ -199,16 +205,17 @@ def test_without_httpx_the_error_says_what_to_install(
     teeter: Teeter, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    options = ("--url", "http://localhost:1", "--token", LEGACY_TOKEN)
-    error = teeter("campaign", "sync", file, *options, fails=2).stderr
-    assert "pip install 'teeter[label-studio]'" in error
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
+    error = teeter("campaign", "sync", file, "--url", "http://localhost:1", fails=2).stderr
+    assert "pip install 'teeter[team]'" in error
 
 
 def test_the_url_may_come_from_the_environment(
     teeter: Teeter, file: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LABEL_STUDIO_URL", url)
-    assert "Sent 20 tasks" in teeter("campaign", "sync", file, "--token", LEGACY_TOKEN).stdout
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
+    assert "Sent 20 tasks" in teeter("campaign", "sync", file).stdout
 
 
 @pytest.mark.slow
@@ -234,7 +241,8 @@ def test_watching_survives_an_outage_and_stops_at_ctrl_c(
     module = importlib.import_module("teeter.cli.integrations")
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: next(pauses)()))
 
-    options = ("--url", url, "--token", PERSONAL_TOKEN, "-n", 4, "--watch", 1, "--json")
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", PERSONAL_TOKEN)
+    options = ("--url", url, "-n", 4, "--watch", 1, "--json")
     result = teeter("campaign", "sync", file, *options, fails=130)
 
     first, second = map(json.loads, result.stdout.splitlines())

@@ -27,9 +27,8 @@ def panels_of(text: str) -> dict[str, list[str]]:
 
 def test_the_commands_of_teeter() -> None:
     assert panels_of(run_teeter("--help").stdout) == {
-        "Start": ["try", "doctor"],
-        "Label": ["campaign", "serve", "select", "predict", "encoders"],
-        "Research": ["bench", "datasets", "strategies", "demo"],
+        "Start": ["try", "serve", "status", "export", "predict"],
+        "More": ["campaign", "bench", "select", "strategies", "encoders", "doctor"],
     }
 
 
@@ -37,26 +36,11 @@ def test_the_commands_of_a_campaign() -> None:
     panels = panels_of(run_teeter("campaign", "--help").stdout)
 
     assert panels == {
-        "Label": [
-            "new",
-            "add",
-            "encode",
-            "add-class",
-            "label",
-            "ask",
-            "tell",
-            "undo",
-            "train",
-            "status",
-            "suspects",
-            "change",
-            "withdraw",
-            "put-back",
-            "rename-class",
-        ],
-        "Suggestions": ["describe", "predictions", "suggest", "sources"],
-        "Team": ["people", "webhook", "decide", "agreement", "sync"],
-        "Files": ["export", "backup", "restore", "copy-to", "finish", "predict", "model"],
+        "Label": ["new", "add", "encode", "classes", "train", "label", "review"],
+        "Team": ["people", "agreement"],
+        "Suggestions": ["suggest", "sources", "sync"],
+        "Results": ["finish", "model"],
+        "Files": ["backup", "restore"],
     }
 
 

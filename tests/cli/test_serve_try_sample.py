@@ -1,4 +1,4 @@
-"""teeter try: a sample campaign in the browser, continued or started again."""
+"""teeter try: a sample campaign in the browser, continued."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_browser_opens_at_the_first_question(
     assert not workspace.auth.requires_login()
 
 
-def test_a_second_call_continues_and_fresh_starts_again(
+def test_a_second_call_continues(
     teeter: Teeter, workspaces: list[Any], made_samples: list[str]
 ) -> None:
     teeter("try", "--no-open")
@@ -68,10 +68,6 @@ def test_a_second_call_continues_and_fresh_starts_again(
 
     teeter("try", "images", "--no-open")
     assert list(workspaces[-1].services) == ["messages", "clothes"]
-
-    teeter("try", "--fresh", "--no-open")
-    assert made_samples == ["texts", "images", "texts"]
-    assert list(workspaces[-1].services) == ["messages"]
 
 
 def test_an_unknown_sample_is_refused(teeter: Teeter, tmp_path: Path) -> None:

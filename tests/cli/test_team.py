@@ -1,4 +1,4 @@
-"""teeter campaign people, decide and agreement: several annotators in the terminal."""
+"""teeter campaign people, agreement and review: several annotators in the terminal."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import invoke_campaign, refuse_campaign, run_campaign
+from cli.commands import refuse_campaign, run_campaign, run_teeter
 from teeter.campaigns import Campaign
+
+DISAGREEMENTS = "disagreements"
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +20,7 @@ def team_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     items = tmp_path_factory.mktemp("team") / "things.csv"
     rows = "".join(f"t{number},a thing of number {number}\n" for number in range(30))
     items.write_text(f"id,text\n{rows}")
-    options = ("--overlap", 0.5, "--lease", 15, "--consensus", "dawid-skene")
-    run_campaign("new", items, "--classes", "small,large", *options)
+    run_campaign("new", items, "--classes", "small,large", "--overlap", 0.5, "--lease", 15)
     return items.parent
 
 
@@ -48,7 +49,6 @@ def test_team_settings_are_stored(campaign_file: Path) -> None:
     assert settings.overlap == 0.5
     assert settings.people == 2
     assert settings.lease == 15
-    assert settings.consensus == "dawid-skene"
 
     items = campaign_file.with_suffix(".csv")
     other = campaign_file.with_suffix(".other")
@@ -58,15 +58,15 @@ def test_team_settings_are_stored(campaign_file: Path) -> None:
 
 def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -> None:
     label_twelve(campaign_file, disagreements=4)
-    status = run_campaign("status", campaign_file)
-    assert f"4 disagreements to decide. Run: teeter campaign decide {campaign_file}" in status
+    status = run_teeter("status", campaign_file).stdout
+    assert f"4 disagreements to decide. Run: teeter campaign review {campaign_file} " in status
 
-    waiting = json.loads(run_campaign("decide", campaign_file, "--json"))
+    waiting = json.loads(run_campaign("review", campaign_file, DISAGREEMENTS, "--json"))
     assert {disagreement["item"] for disagreement in waiting} == {"t0", "t1", "t2", "t3"}
     assert set(waiting[0]["answers"]) == {"ann", "bob"}
 
     # The first is decided, undone and decided again, the second left, the third flagged.
-    printed = run_campaign("decide", campaign_file, "--as", "rey", typed="1\x7f2 f")
+    printed = run_campaign("review", campaign_file, DISAGREEMENTS, "--as", "rey", typed="1\x7f2 f")
     assert "[1] small  [2] large" in printed
     assert "Decided on 2 items. Run the same command to continue." in printed
 
@@ -78,9 +78,12 @@ def test_disagreements_are_decided_with_one_key_per_class(campaign_file: Path) -
     assert third not in {state.keys[k] for k in state.labels}
     campaign.database.close()
 
-    assert len(json.loads(run_campaign("decide", campaign_file, "--json", "-n", 5))) == 2
-    assert "Decided on 2 items" in run_campaign("decide", campaign_file, typed="11")
-    assert "No disagreements to decide." in run_campaign("decide", campaign_file)
+    assert (
+        len(json.loads(run_campaign("review", campaign_file, DISAGREEMENTS, "--json", "-n", 5)))
+        == 2
+    )
+    assert "Decided on 2 items" in run_campaign("review", campaign_file, DISAGREEMENTS, typed="11")
+    assert "No disagreements to decide." in run_campaign("review", campaign_file, DISAGREEMENTS)
 
 
 def test_agreement_shows_unknown_values_as_dashes(campaign_file: Path) -> None:
@@ -98,44 +101,51 @@ def test_agreement_shows_unknown_values_as_dashes(campaign_file: Path) -> None:
 
 
 def test_annotators_are_added_listed_and_removed(campaign_file: Path) -> None:
-    assert "The campaign has no members" in run_campaign("people", "list", campaign_file)
+    assert "The campaign has no members" in run_campaign("people", campaign_file)
 
     label_twelve(campaign_file, disagreements=2)
-    token = run_campaign("people", "add", campaign_file, "ann").strip()
-    run_campaign("people", "add", campaign_file, "rey", "--role", "reviewer")
+    token = run_campaign("people", campaign_file, "--add", "ann").strip()
+    run_campaign("people", campaign_file, "--add", "rey", "--role", "reviewer")
     campaign = Campaign.open(campaign_file)
     assert campaign.people.find_by_token(token) is not None
     campaign.database.close()
 
-    lines = [line.split() for line in run_campaign("people", "list", campaign_file).splitlines()]
+    lines = [line.split() for line in run_campaign("people", campaign_file).splitlines()]
     assert ["ann", "annotator", "12"] in [line[:3] for line in lines]
     assert ["rey", "reviewer", "0", "–", "–", "–", "–"] in lines
     assert ["bob", "not", "a", "member", "12"] in [line[:5] for line in lines]
-    rows = json.loads(run_campaign("people", "list", campaign_file, "--json"))
+    rows = json.loads(run_campaign("people", campaign_file, "--json"))
     assert [row["name"] for row in rows] == ["ann", "rey", "bob"]
 
-    assert run_campaign("people", "token", campaign_file, "ann").strip() != token
-    printed = run_campaign("people", "token", campaign_file, "ann", "--revoke")
-    assert printed == "ann has no token.\n"
-    printed = run_campaign("people", "remove", campaign_file, "ann")
+    assert run_campaign("people", campaign_file, "--new-token", "ann").strip() != token
+    printed = run_campaign("people", campaign_file, "--remove", "ann")
     assert printed == "Removed ann and released 0 open items.\n"
-    repeated = run_campaign("people", "remove", campaign_file, "ann")
+    repeated = run_campaign("people", campaign_file, "--remove", "ann")
     assert repeated == printed
-    message = refuse_campaign("people", "remove", campaign_file, "lost")
+    message = refuse_campaign("people", campaign_file, "--remove", "lost")
     assert "No member is called 'lost'" in message
 
 
 def test_rights_are_checked(campaign_file: Path) -> None:
-    run_campaign("people", "add", campaign_file, "rey", "--role", "reviewer")
-    message = refuse_campaign("ask", campaign_file, "--as", "bob")
+    run_campaign("people", campaign_file, "--add", "rey", "--role", "reviewer")
+    message = refuse_campaign("label", campaign_file, "--as", "bob")
     assert "No member is called 'bob'" in message
-    message = refuse_campaign("people", "add", campaign_file, "eve", "--role", "boss")
+    message = refuse_campaign("people", campaign_file, "--add", "eve", "--role", "boss")
     assert "No role is called 'boss'" in message
 
-    run_campaign("people", "add", campaign_file, "bob")
-    message = refuse_campaign("decide", campaign_file, "--as", "bob")
+    run_campaign("people", campaign_file, "--add", "bob")
+    message = refuse_campaign("review", campaign_file, DISAGREEMENTS, "--as", "bob")
     assert "bob is an annotator and may not decide" in message
-    run_campaign("ask", campaign_file, "--as", "bob")
+    run_campaign("label", campaign_file, "--as", "bob", typed="\x1b")
+    message = refuse_campaign("finish", campaign_file, "--start", "--as", "bob")
+    assert "bob is an annotator and may not manage" in message
+
+
+def test_options_that_exclude_each_other_are_refused(campaign_file: Path) -> None:
+    message = refuse_campaign("people", campaign_file, "--add", "ann", "--remove", "bob")
+    assert "Give only one of --add, --new-token and --remove." in message
+    assert "--role needs --add" in refuse_campaign("people", campaign_file, "--role", "owner")
+    assert "--no-token needs --add" in refuse_campaign("people", campaign_file, "--no-token")
 
 
 def test_the_list_of_annotators_fits_the_terminal(
@@ -143,17 +153,5 @@ def test_the_list_of_annotators_fits_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     label_twelve(campaign_file, disagreements=2)
-    for words in (("people", "list", campaign_file), ("agreement", campaign_file)):
+    for words in (("people", campaign_file), ("agreement", campaign_file)):
         assert max(len(line) for line in run_campaign(*words).splitlines()) <= 80
-
-
-def test_a_late_answer_is_reported(campaign_file: Path) -> None:
-    (question,) = json.loads(run_campaign("ask", campaign_file, "-n", 1, "--as", "ann", "--json"))
-    campaign = Campaign.open(campaign_file)
-    campaign.release_items("ann")
-    campaign.database.close()
-
-    result = invoke_campaign("tell", campaign_file, question["item"], "small", "--as", "ann")
-    assert result.exit_code == 0
-    assert result.stderr == ("Your lease on this item had expired. Your answer still counts.\n")
-    assert json.loads(run_campaign("status", campaign_file, "--json"))["labelled"] == 1

@@ -554,6 +554,7 @@ def work_folder(tmp_path: Path, campaign_file: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "latin.csv").write_bytes("text\nKäse\n".encode("latin-1"))
     (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n')
     (tmp_path / "notes.docx").write_text("text")
+    (tmp_path / "wrong.toml").write_text('proxy = "here"')
     (tmp_path / "no_images").mkdir()
 
     (tmp_path / "c.teeter").write_bytes(campaign_file.read_bytes())
@@ -594,7 +595,6 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
         "No column of m.csv is called 'marks'. Did",
     ),
     ("campaign new m.csv --classes a,b --strategy ldms", "Did you mean 'ldm-s'?"),
-    ("campaign new m.csv --classes a,b --head tree", "No head is called 'tree'"),
     ("campaign new m.csv --classes a,b --control 2", "control is 2"),
     ("campaign new m.csv --classes a,b --budget 9", "--budget needs --cost"),
     ("campaign new m.csv --classes a,b --keys u", "it means unsure"),
@@ -603,34 +603,40 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("campaign new m.csv --classes a,b --file c.teeter", "c.teeter already exists"),
     ("campaign new m.csv --classes a,b --file no/c.teeter", "there is no folder"),
     # Campaigns that are no campaigns
-    ("campaign status none.teeter", "The campaigns in this folder are c.teeter"),
-    ("campaign status no/c.teeter", "If the campaign was moved, give its new path"),
-    ("campaign status m.csv", "is a CSV file, not a campaign"),
-    ("campaign status no_images", "is a folder: give a campaign file"),
-    ("campaign status c.teeter#d", "No campaign is called 'd'"),
-    ("campaign status mysql://host/db", "not in mysql"),
-    # Answers
-    ("campaign tell c.teeter w1 red", "No item is called 'w1'"),
-    ("campaign tell c.teeter v1 rde", "No class is called 'rde'. Did you mean 'red'?"),
-    ("campaign tell c.teeter v1", "Give either a class or --other"),
-    ("campaign tell c.teeter v1 red --other skip", "Give either a class or --other"),
-    ("campaign tell c.teeter v1 --other maybe", "give skip, unsure or flag"),
-    ("campaign ask c.teeter -n 0", "ask for 1 or more"),
-    ("campaign label c.teeter --again", "--again needs --suspects"),
+    ("status none.teeter", "The campaigns in this folder are c.teeter"),
+    ("status no/c.teeter", "If the campaign was moved, give its new path"),
+    ("status m.csv", "is a CSV file, not a campaign"),
+    ("status no_images", "is a folder: give a campaign file"),
+    ("status c.teeter#d", "No campaign is called 'd'"),
+    ("status mysql://host/db", "not in mysql"),
+    # Labels and classes
     ("campaign train c.teeter", "No item has a label yet"),
-    ("campaign suspects c.teeter -n 0", "ask for 1 or more"),
-    ("campaign add-class c.teeter RED", "'red' and 'RED' differ only in case"),
+    ("campaign review c.teeter suspects -n 0", "ask for 1 or more"),
+    ("campaign classes c.teeter --add RED", "'red' and 'RED' differ only in case"),
+    (
+        "campaign classes c.teeter --rename rde=dark",
+        "No class is called 'rde'. Did you mean 'red'?",
+    ),
+    ("campaign classes c.teeter --rename red", "--rename red is not OLD=NEW"),
+    ("campaign suggest c.teeter http://127.0.0.1:1/v1", "add --model NAME"),
+    ("campaign suggest c.teeter none.csv", "There is no file none.csv"),
     ("campaign add c.teeter m.csv", "are of kind features, but '1' is of kind text"),
     # Files and people
-    ("campaign export c.teeter m.csv", "m.csv already exists"),
-    ("campaign export c.teeter c.teeter --overwrite", "it is an input file"),
-    ("campaign export c.teeter out.csv --format xml", "No format is called 'xml'"),
-    ("campaign export c.teeter out.csv --history out.csv", "choose two different files"),
+    ("export c.teeter m.csv", "m.csv already exists"),
+    ("export c.teeter c.teeter --overwrite", "it is an input file"),
+    ("export c.teeter out.csv --format xml", "No format is called 'xml'"),
+    ("export c.teeter out.csv --history out.csv", "choose two different files"),
     ("campaign backup c.teeter m.csv", "m.csv already exists"),
     ("campaign restore m.csv r.teeter", "m.csv is damaged or is not a backup of a campaign"),
     ("campaign restore c.teeter c.teeter", "c.teeter already exists"),
-    ("campaign people add c.teeter ann --role king", "No role is called 'king'"),
-    ("campaign people remove c.teeter ann", "No member is called 'ann'. There are none."),
+    ("campaign backup c.teeter postgresql://host/db --keep 3", "--keep needs a folder of backups"),
+    ("campaign people c.teeter --add ann --role king", "No role is called 'king'"),
+    ("campaign people c.teeter --role owner", "--role needs --add NAME"),
+    ("campaign people c.teeter --remove ann", "No member is called 'ann'. There are none."),
+    # predict
+    ("predict none.teeter m.csv out.csv", "There is no campaign"),
+    ("predict no_images m.csv out.csv", "no_images is not a model"),
+    ("predict c.teeter m.csv out.csv", "no model yet"),
     # select
     ("select none.npz -n 3", "There is no file none.npz"),
     ("select pool.npz -n 3", "ldm-s needs a head, but pool.npz holds none: pass --head"),
@@ -640,14 +646,13 @@ COMMAND_MISTAKES: list[tuple[str, str]] = [
     ("select pool.npz -n 3 --head head.npz --strategy ldms", "Did you mean 'ldm-s'?"),
     ("select notes.docx -n 3", "ends in '.docx'"),
     # Others
-    ("datasets get mnits", "Did you mean 'mnist'?"),
-    ("datasets --folder nowhere", "There is no folder nowhere"),
+    ("bench datasets mnits", "Did you mean 'mnist'?"),
     ("bench run digit --out run", "No setting is called 'digit'. Did you mean 'digits'?"),
     ("bench report nowhere", "There is no run in nowhere"),
     ("serve m.csv", "list the classes with --classes"),
     ("serve none.teeter", "There is no campaign"),
-    ("serve c.teeter --token secret", "NAME=TOKEN"),
-    ("serve c.teeter --proxy here", "--proxy needs the IP address of a proxy"),
+    ("serve c.teeter --settings none.toml", "Cannot read none.toml: No such file or directory."),
+    ("serve c.teeter --settings wrong.toml", "wrong.toml: proxy: it must be an IP address"),
     ("try texs", "No sample is called 'texs'. Did you mean 'texts'?"),
 ]
 

@@ -26,7 +26,7 @@ def walk_commands(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], 
 
 
 COMMANDS = dict(walk_commands(build_command(app)))
-GROUPS = [(), ("campaign",), ("campaign", "people"), ("bench",), ("datasets",)]
+GROUPS = [(), ("campaign",), ("bench",)]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -17,7 +17,6 @@ from teeter.samples import (
     Sample,
     make_sample,
     read_items,
-    remove_sample,
     sample_file,
 )
 
@@ -57,25 +56,8 @@ def test_a_new_sample_has_all_that_the_pages_show(
 
         answered = campaign.ask(BATCH)
         assert len(answered) == BATCH, "there is more to label"
-
-        remove_sample(sample, folder)
     finally:
         campaign.database.close()
-    assert list(folder.iterdir()) == [], "all of it is gone"
-
-
-def test_removing_a_sample_leaves_other_files(tmp_path: Path) -> None:
-    sample = SAMPLES[1]
-    images = tmp_path / "sample-clothes"
-    images.mkdir()
-    (images / "001.png").touch()
-    (images / "mine.png").touch()
-    (tmp_path / "clothes.teeter").touch()
-    sample_file(sample, tmp_path).touch()
-
-    remove_sample(sample, tmp_path)
-    left = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
-    assert left == ["clothes.teeter", "mine.png"]
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:

@@ -10,22 +10,18 @@ from typing import Annotated
 import typer
 
 from teeter.base.version import __version__
-from teeter.cli.bench import bench, datasets, demo
-from teeter.cli.campaign import campaign
-from teeter.cli.diagnosis import doctor
+from teeter.cli.bench import bench
+from teeter.cli.campaign import campaign, status
 from teeter.cli.errors import Commands
-from teeter.cli.finish import finish
-from teeter.cli.integrations import sync, webhook
-from teeter.cli.items import change, put_back, rename_class, withdraw
-from teeter.cli.listings import encoders, strategies
+from teeter.cli.export import export, export_model, finish, predict
+from teeter.cli.installation import doctor, encoders, strategies
+from teeter.cli.integrations import sources, suggest, sync
 from teeter.cli.output import Panel
-from teeter.cli.predict import export_model, predict_with_campaign, predict_with_model
 from teeter.cli.select import select
 from teeter.cli.serve import serve, try_sample
-from teeter.cli.suggestions import describe, predictions, sources, suggest
-from teeter.cli.team import agreement, decide, people
+from teeter.cli.team import agreement, people
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "wait_passively"]
 
 app = typer.Typer(
     cls=Commands,
@@ -36,34 +32,25 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-campaign.add_typer(people, name="people", rich_help_panel=Panel.TEAM)
-campaign.add_typer(webhook, name="webhook", rich_help_panel=Panel.TEAM)
-campaign.command(rich_help_panel=Panel.LABEL)(change)
-campaign.command(rich_help_panel=Panel.LABEL)(withdraw)
-campaign.command("put-back", rich_help_panel=Panel.LABEL)(put_back)
-campaign.command("rename-class", rich_help_panel=Panel.LABEL)(rename_class)
-campaign.command(rich_help_panel=Panel.TEAM)(decide)
+campaign.command(rich_help_panel=Panel.TEAM)(people)
 campaign.command(rich_help_panel=Panel.TEAM)(agreement)
-campaign.command(rich_help_panel=Panel.TEAM)(sync)
-campaign.command(rich_help_panel=Panel.SUGGESTIONS)(describe)
-campaign.command(rich_help_panel=Panel.SUGGESTIONS)(predictions)
 campaign.command(rich_help_panel=Panel.SUGGESTIONS)(suggest)
 campaign.command(rich_help_panel=Panel.SUGGESTIONS)(sources)
-campaign.command(rich_help_panel=Panel.FILES)(finish)
-campaign.command("predict", rich_help_panel=Panel.FILES)(predict_with_campaign)
-campaign.command("model", rich_help_panel=Panel.FILES)(export_model)
+campaign.command(rich_help_panel=Panel.SUGGESTIONS)(sync)
+campaign.command(rich_help_panel=Panel.RESULTS)(finish)
+campaign.command("model", rich_help_panel=Panel.RESULTS)(export_model)
 
 app.command("try", rich_help_panel=Panel.START)(try_sample)
-app.command(rich_help_panel=Panel.START)(doctor)
-app.add_typer(campaign, name="campaign", rich_help_panel=Panel.LABEL)
-app.command(rich_help_panel=Panel.LABEL)(serve)
-app.command(rich_help_panel=Panel.LABEL)(select)
-app.command("predict", rich_help_panel=Panel.LABEL)(predict_with_model)
-app.command(rich_help_panel=Panel.LABEL)(encoders)
-app.add_typer(bench, name="bench", rich_help_panel=Panel.RESEARCH)
-app.add_typer(datasets, name="datasets", rich_help_panel=Panel.RESEARCH)
-app.command(rich_help_panel=Panel.RESEARCH)(strategies)
-app.command(rich_help_panel=Panel.RESEARCH)(demo)
+app.command(rich_help_panel=Panel.START)(serve)
+app.command(rich_help_panel=Panel.START)(status)
+app.command(rich_help_panel=Panel.START)(export)
+app.command(rich_help_panel=Panel.START)(predict)
+app.add_typer(campaign, name="campaign", rich_help_panel=Panel.MORE)
+app.add_typer(bench, name="bench", rich_help_panel=Panel.MORE)
+app.command(rich_help_panel=Panel.MORE)(select)
+app.command(rich_help_panel=Panel.MORE)(strategies)
+app.command(rich_help_panel=Panel.MORE)(encoders)
+app.command(rich_help_panel=Panel.MORE)(doctor)
 
 
 def _print_version(is_requested: bool) -> None:
@@ -97,7 +84,7 @@ _PASSIVE_WAITING = {
 }
 
 
-def _wait_passively() -> None:
+def wait_passively() -> None:
     """Let threads that wait for each other sleep, unless the environment says otherwise.
 
     By default they spin. If another program uses a core, a spinning thread takes turns with the
@@ -109,7 +96,7 @@ def _wait_passively() -> None:
 
 def main() -> None:
     """Run the command line."""
-    _wait_passively()
+    wait_passively()
     for stream in (sys.stdout, sys.stderr):
         # Item ids and class names come in any script, and a Windows console may not.
         if isinstance(stream, io.TextIOWrapper):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from teeter.cli.errors import Commands
-from teeter.cli.options import DeviceOption, JsonOption
+from teeter.cli.options import DeviceOption
 from teeter.cli.output import print_table, progress, spinner
 from teeter.errors import FileError, InputError
 
@@ -19,21 +19,18 @@ if TYPE_CHECKING:
     from teeter.bench.demo import DemoResult
     from teeter.bench.experiments import Run, Setting
 
-__all__ = [
-    "bench",
-    "datasets",
-    "demo",
-    "report",
-]
+__all__ = ["bench"]
 
 
 _INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has stopped: 128 + SIGINT."""
 
+_DEMO_FOLDER = Path("teeter-demo")
+
 bench = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    help="Compare strategies on the paper's settings.",
+    help="Compare strategies in experiments: on digits, or on the settings of the paper.",
     rich_markup_mode=None,
 )
 
@@ -73,16 +70,6 @@ SetOption = Annotated[
         help="Change a value of the setting, such as epochs=20. May be repeated.",
     ),
 ]
-ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Number of CPU threads for torch.")
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder that holds the datasets. Default: TEETER_DATA if set, otherwise the cache.",
-    ),
-]
 OutOption = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Folder to record the run in. Default: runs/SETTING."),
@@ -116,13 +103,10 @@ def run(
     rounds: RoundsOption = None,
     change: SetOption = None,
     device: DeviceOption = None,
-    threads: ThreadsOption = None,
-    data: DataOption = None,
     out: OutOption = None,
     engine: EngineOption = None,
     workers: WorkersOption = None,
     track: TrackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Run the experiment that a setting describes.
 
@@ -135,8 +119,6 @@ def run(
     """
     with progress(setting) as on_step:
         # Importing torch takes seconds: the progress bar is on by then.
-        import torch
-
         from teeter.bench.experiments import make_tracker, override, run_setting
         from teeter.selection.executors import make_executor
 
@@ -149,8 +131,6 @@ def run(
         executor = None
         if engine is not None:
             executor = make_executor(engine, workers)
-        if threads is not None:
-            torch.set_num_threads(threads)
 
         try:
             result = run_setting(
@@ -160,7 +140,6 @@ def run(
                 repetitions=repetitions,
                 rounds=rounds,
                 device=device,
-                folder=data,
                 executor=executor,
                 trackers=[make_tracker(text) for text in track or []],
                 on_step=on_step,
@@ -172,11 +151,8 @@ def run(
             )
             raise typer.Exit(_INTERRUPTED) from None
 
-    if as_json:
-        typer.echo(json.dumps(_summary(result), indent=2))
-    else:
-        for sentence in _sentences(result):
-            typer.echo(sentence)
+    for sentence in _sentences(result):
+        typer.echo(sentence)
 
     # Other strategies ran on, so their rounds are there. A script must still notice.
     if result.failures:
@@ -205,35 +181,8 @@ def list_settings(
     networks = "|".join(network_names())
     typer.echo(
         f"To change the network or the dataset, use --set network={networks} or --set "
-        f"dataset=NAME (see teeter datasets)."
+        f"dataset=NAME (see teeter bench datasets)."
     )
-
-
-@bench.command()
-def rounds(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run folder written by teeter bench run.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A .csv or .parquet file to write. Without it, CSV is printed to standard output.",
-        ),
-    ] = None,
-) -> None:
-    """Write all rounds of a run, with their picks, as one table."""
-    with spinner("Reading"):
-        from teeter.bench.analysis.table_formats import rounds_to_csv, write_rounds
-        from teeter.bench.experiments import read_run
-
-        result = read_run(run)
-        if out is not None:
-            write_rounds(result, out)
-
-    # After the spinner, which would share the terminal with the table.
-    if out is None:
-        typer.echo(rounds_to_csv(result), nl=False)
 
 
 def _find_setting(name: str) -> Setting:
@@ -295,27 +244,6 @@ def _describe(setting: Setting) -> str:
     labels = f"{setting.initial:,} to {setting.final:,} labels in steps of {setting.query:,}"
     runs = f"{setting.repetitions} repetitions of {len(setting.strategies)} strategies"
     return f"{setting.network} on {setting.dataset}: {labels}, {runs}{notes}"
-
-
-def _summary(run: Run) -> dict[str, object]:
-    """Return what a run came to, as --json prints it. Scripts read these keys."""
-    failures = []
-    for cell, error in run.failures.items():
-        failure = {
-            "strategy": cell.strategy,
-            "repetition": cell.repetition,
-            "error": error,
-        }
-        failures.append(failure)
-
-    return {
-        "folder": str(run.folder),
-        "setting": run.setting.name,
-        "finished": run.finished,
-        "shortened": run.is_shortened,
-        "rounds": len(run.rounds),
-        "failures": failures,
-    }
 
 
 def _sentences(run: Run) -> list[str]:
@@ -414,22 +342,17 @@ def _to_json(written: Report) -> str:
     return json.dumps(content, ensure_ascii=False, indent=2)
 
 
-def demo(
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder for the page and its figures.")
-    ] = Path("teeter-demo"),
-    repetitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of repetitions per strategy.")
-    ] = 5,
-) -> None:
-    """Compare strategies on handwritten digits, and show the picks on a page."""
+@bench.command()
+def demo() -> None:
+    """Compare strategies on handwritten digits, and show the picks on a page.
+
+    The page and its figures are written to the folder teeter-demo.
+    """
     with progress("Learning digits", as_lines=True) as on_step:
         # Importing torch and matplotlib takes seconds: the progress bar is on by then.
-        from teeter.bench.demo import DEMO_SETTING, run_demo
-        from teeter.bench.experiments import override
+        from teeter.bench.demo import run_demo
 
-        setting = override(DEMO_SETTING, {"repetitions": repetitions})
-        result = run_demo(out, setting=setting, on_step=on_step)
+        result = run_demo(_DEMO_FOLDER, on_step=on_step)
 
     for sentence in _describe_demo(result):
         typer.echo(sentence)
@@ -463,42 +386,29 @@ def _describe_demo(result: DemoResult) -> list[str]:
     ]
 
 
-datasets = typer.Typer(
-    invoke_without_command=True, help="List the named datasets, or download one of them."
-)
-
-SearchFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--folder",
-        metavar="FOLDER",
-        help="Search this folder instead of TEETER_DATA and the cache.",
-    ),
-]
-TargetFolder = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Create the folder NAME here instead of in TEETER_DATA or the cache.",
-    ),
-]
-
-
-@datasets.callback()
-def list_datasets(
-    context: typer.Context,
-    folder: SearchFolder = None,
+@bench.command()
+def datasets(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of a dataset to download.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the named datasets with their size, and where each was found or how to get it."""
-    if context.invoked_subcommand is not None:
-        # `teeter datasets --folder FOLDER get NAME` hands the folder on to `get`.
-        context.obj = folder
+    """List the named datasets, and where each was found; or download one.
+
+    A download is checked, and unpacked to TEETER_DATA if that is set, otherwise to the cache.
+
+    \b
+    Examples:
+      teeter bench datasets
+      teeter bench datasets mnist
+    """
+    if name is not None:
+        _download(name)
         return
 
     from teeter.bench.datasets import names
 
-    descriptions = [_describe_dataset(name, folder) for name in names()]
+    descriptions = [_describe_dataset(name) for name in names()]
     if as_json:
         typer.echo(json.dumps(descriptions, ensure_ascii=False, indent=2))
         return
@@ -508,20 +418,8 @@ def list_datasets(
     print_table(header, rows, has_sentences=True)
 
 
-@datasets.command()
-def get(
-    context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of a dataset, as listed by teeter datasets.")
-    ],
-    folder: TargetFolder = None,
-) -> None:
-    """Download a dataset from its publisher, check it and unpack it.
-
-    \b
-    Examples:
-      teeter datasets get mnist
-    """
+def _download(name: str) -> None:
+    """Download a dataset from its publisher, check it and unpack it."""
     from teeter.bench.datasets.catalogue import find_spec
     from teeter.bench.datasets.downloads import fetch_dataset
     from teeter.bench.datasets.locate import download_folder
@@ -529,16 +427,12 @@ def get(
     # A wrong name is reported before the progress bar appears.
     find_spec(name)
 
-    # The option may stand before or after ``get``.
-    if folder is None:
-        folder = context.obj
-
     with progress(f"Downloading {name}") as update:
 
         def on_progress(_: str, received: int, total: int) -> None:
             update(received, total or received)  # 0: the server does not tell the size
 
-        downloads = fetch_dataset(name, folder=folder, progress=on_progress)
+        downloads = fetch_dataset(name, progress=on_progress)
 
     for download in downloads:
         if download.checked:
@@ -549,13 +443,13 @@ def get(
         typer.echo(f"{file_name}: MD5 {download.md5}, {verdict}.", err=True)
 
     if downloads:
-        typer.echo(f"{name} is in {download_folder(name, folder)}.")
+        typer.echo(f"{name} is in {download_folder(name)}.")
     else:
-        location = _describe_dataset(name, folder)["found"]
+        location = _describe_dataset(name)["found"]
         typer.echo(f"{name} is already available: {location}.")
 
 
-def _describe_dataset(name: str, folder: Path | None) -> dict[str, Any]:
+def _describe_dataset(name: str) -> dict[str, Any]:
     """Return a dataset's entry in the list. Its keys are those of the JSON output."""
     from teeter.bench.datasets.catalogue import find_spec, locate_dataset
     from teeter.bench.datasets.downloads import MANUAL_DOWNLOADS
@@ -578,13 +472,13 @@ def _describe_dataset(name: str, folder: Path | None) -> dict[str, Any]:
         }
 
     # Found in files, or in a package, or not found and there is a way to get it.
-    located = locate_dataset(spec, folder)
+    located = locate_dataset(spec)
     source = None
     advice = None
     if located is None:
-        advice = f"teeter datasets get {name}"
+        advice = f"teeter bench datasets {name}"
         if name in MANUAL_DOWNLOADS:
-            home = download_folder(name, folder)
+            home = download_folder(name)
             advice = MANUAL_DOWNLOADS[name].format(home=home)
     elif located.files:
         source = str(located.first)

@@ -1,16 +1,12 @@
-"""The number of labels per class, as ``teeter campaign status`` prints it.
-
-Campaigns have two classes or hundreds. Two fit on a line. Hundreds would not be readable, so
-only the most frequent ones are listed, with a summary of those that need labels.
-"""
+"""``teeter campaign``: create a campaign, add to it, back it up. And ``teeter status``."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,21 +19,17 @@ from teeter.cli.options import (
     CampaignArgument,
     DescribeOption,
     JsonOption,
-    NamesOption,
-    SeedOption,
     TextOption,
     split_names,
 )
 from teeter.cli.output import (
     Panel,
-    atomic_text_file,
     echo_json,
     echo_wrapped,
     list_some,
     pluralize,
     printable_line,
     progress,
-    require_writable,
     spinner,
     terminal_width,
 )
@@ -59,6 +51,7 @@ __all__ = [
     "parse_classes",
     "report_left_out_files",
     "require_member",
+    "status",
 ]
 
 
@@ -170,9 +163,17 @@ _TEXT_START = 1000
 campaign = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    help="Create a campaign, label its items and export the labels.",
+    help="Create a campaign, and everything else that can be done with it.",
     rich_markup_mode=None,
 )
+
+
+class Reviewed(StrEnum):
+    """What ``teeter campaign review`` goes through."""
+
+    SUSPECTS = "suspects"
+    DISAGREEMENTS = "disagreements"
+
 
 ItemsArgument = Annotated[
     Path,
@@ -218,9 +219,6 @@ LabelsOption = Annotated[
 ]
 StrategyOption = Annotated[
     str, typer.Option(metavar="NAME", help="Strategy that picks items; see teeter strategies.")
-]
-HeadOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Classifier trained on the features: linear or mlp.")
 ]
 ControlOption = Annotated[
     float,
@@ -273,10 +271,6 @@ RowsOption = Annotated[
         "numbers, dates and categories.",
     ),
 ]
-AllowPrivateOption = Annotated[
-    bool,
-    typer.Option("--allow-private", help="Also fetch images from addresses in your own network."),
-]
 ShowOption = Annotated[
     str,
     typer.Option(
@@ -297,14 +291,6 @@ PeopleOption = Annotated[
     int,
     typer.Option(metavar="N", help="Number of annotators who answer a shared item; see --overlap."),
 ]
-ConsensusOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="How to combine several answers about an item: majority or dawid-skene.",
-    ),
-]
-CountOption = Annotated[int, typer.Option("-n", metavar="N", help="Number of items to list.")]
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -317,7 +303,6 @@ def new(
     id_column: IdOption = None,
     labels: LabelsOption = None,
     strategy: StrategyOption = "ldm-s",
-    head: HeadOption = "linear",
     control: ControlOption = 0.1,
     audit: AuditOption = 0,
     cost: CostOption = None,
@@ -328,14 +313,10 @@ def new(
     show: ShowOption = "",
     image: ImageOption = None,
     rows: RowsOption = False,
-    allow_private: AllowPrivateOption = False,
     lease: LeaseOption = 60,
     overlap: OverlapOption = 0,
     people: PeopleOption = 2,
-    consensus: ConsensusOption = "majority",
     describe: DescribeOption = None,
-    names: NamesOption = True,
-    seed: SeedOption = 0,
 ) -> None:
     """Create a campaign from a file or folder of items.
 
@@ -349,8 +330,9 @@ def new(
     Control items (see --control) are drawn at random from all items, including those already
     labelled. The audit set holds at most half of the items, and grows when you add items later.
     Withdrawn items do not count in its size: the next items that you add fill it up again.
-    When an annotator answers an item, the leases on their other items are renewed. With --consensus
-    dawid-skene, the answers of more accurate annotators count more.
+    When an annotator answers an item, the leases on their other items are renewed.
+
+    Rarer settings, such as another classifier or seed, are set in Python.
 
     If the image folder is next to the campaign file or in a subfolder, you can move the file and
     the images together.
@@ -372,11 +354,9 @@ def new(
 
     with spinner("Loading"):  # importing torch takes seconds
         from teeter.campaigns import Settings
-        from teeter.campaigns.shortcuts import MAX_SHORTCUTS
 
     settings = Settings(
         strategy=strategy,
-        head=head,
         control=control,
         audit=audit,
         cost=cost,
@@ -388,11 +368,8 @@ def new(
         lease=lease,
         overlap=overlap,
         people=people,
-        consensus=consensus,
-        names=names,
-        seed=seed,
     )
-    class_names = create_campaign(
+    create_campaign(
         items,
         location,
         classes,
@@ -402,16 +379,11 @@ def new(
         labels=labels,
         image=image,
         rows=rows,
-        allow_private=allow_private,
         describe=describe,
     )
 
-    # A terminal shows no images, and finds a class among many only by its name. A team needs the
-    # page too.
-    needs_page = items.is_dir() or image is not None or len(class_names) > MAX_SHORTCUTS
-    command = "teeter serve" if needs_page or overlap > 0 else "teeter campaign label"
     # Without the password, because what a terminal shows is often recorded or shared.
-    typer.echo(f"Next: {command} {shlex.quote(_hide_password(location))}")
+    typer.echo(f"Next: teeter serve {shlex.quote(_hide_password(location))}")
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -423,8 +395,6 @@ def add(
     id_column: IdOption = None,
     labels: LabelsOption = None,
     image: ImageOption = None,
-    rows: RowsOption = False,
-    allow_private: AllowPrivateOption = False,
 ) -> None:
     """Add items to a campaign.
 
@@ -442,7 +412,7 @@ def add(
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         # Images are stored by their paths inside the campaign's folder, so new ones must be in it.
         folder = opened.image_folder
-        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
+        fetcher = None if folder is None else _make_fetcher(folder)
         contents = read_items(
             items,
             text=text,
@@ -452,7 +422,7 @@ def add(
             first=opened.next_item_number(),
             image=image,
             fetcher=fetcher,
-            rows=rows,
+            rows=opened.settings.rows,
         )
         result = opened.add(contents, progress=show_progress)
 
@@ -489,12 +459,11 @@ def encode(
     again: Annotated[
         bool, typer.Option("--again", help="Fit the encoder and encode all items again.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Compute the features of items, or switch to another encoder.
 
     Only items without features are encoded, so the same command resumes an interrupted run. All
-    answers are kept. After a switch, teeter campaign status compares the two encoders.
+    answers are kept. After a switch, teeter status compares the two encoders.
 
     \b
     Examples:
@@ -505,10 +474,6 @@ def encode(
     with open_campaign(file) as opened, progress("Encoding") as show_progress:
         result = opened.encode(encoder, again=again, progress=show_progress)
         summary = opened.status()
-
-    if as_json:
-        echo_json(result)
-        return
 
     typer.echo(f"Encoded {pluralize(result.encoded, 'item')} with {result.encoder}.")
     _report_unreadable(result)
@@ -525,22 +490,101 @@ def _report_unreadable(result: EncodingResult) -> None:
         typer.echo(f"{pluralize(rest, 'more item')} cannot be read.", err=True)
 
 
-@campaign.command("add-class", rich_help_panel=Panel.LABEL)
-def add_class(
+@campaign.command(rich_help_panel=Panel.LABEL)
+def classes(
     file: CampaignArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new class.")],
+    *,
+    add: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Add a class. Can be repeated.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OLD=NEW",
+            help="Rename a class. Its labels, models and promises stay. Can be repeated.",
+        ),
+    ] = None,
+    describe: DescribeOption = None,
+    names: Annotated[
+        bool | None,
+        typer.Option(
+            "--names/--no-names",
+            help="Whether models learn from the names and descriptions of the classes.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Add a class to a campaign.
+    """List the classes and what they mean; add, rename or describe them.
 
-    Existing labels are not changed.
+    Adding a class changes no label. Answers that arrive with the old name of a class still count
+    for it.
+
+    Annotators see the descriptions beside the item. Models learn from the names, descriptions and
+    examples, as long as this improves their predictions. A TOML file has lines such as spam =
+    "Unwanted advertising.", or tables with description and examples. A CSV file has the columns
+    name, description and example.
+
+    \b
+    Examples:
+      teeter campaign classes messages.teeter
+      teeter campaign classes messages.teeter --add other --rename spam=ads
+      teeter campaign classes messages.teeter --describe classes.toml
     """
-    with open_campaign(file) as opened:
-        before = opened.classes
-        opened.add_class(name)
-        count = len(opened.classes)
+    from teeter.campaigns import ClassDescription
+    from teeter.campaigns.classes import read_descriptions
+    from teeter.campaigns.learning.prior import explain_names
 
-    done = "The campaign already had" if name.strip() in before else "Added"
-    typer.echo(f"{done} the class {name.strip()}. The campaign now has {count} classes.")
+    renamed = dict(_split_rename(text) for text in rename or [])
+    descriptions = None if describe is None else read_descriptions(describe)
+
+    with open_campaign(file) as opened:
+        for old, new in renamed.items():
+            opened.rename_class(old, new)
+        for name in add or []:
+            opened.add_class(name)
+        if descriptions is not None:
+            opened.describe(descriptions)
+        if names is not None:
+            opened.use_names(names)
+
+        described = opened.descriptions
+        class_names = opened.classes
+        note = explain_names(opened)
+
+    if as_json:
+        undescribed = ClassDescription("")
+        echo_json({name: described.get(name, undescribed) for name in class_names})
+        return
+
+    for name in class_names:
+        description = described.get(name)
+        echo_wrapped(name if description is None else f"{name}: {description.description}")
+        for example in () if description is None else description.examples:
+            echo_wrapped(f"  {example}")
+    typer.echo(f"{len(described)} of {len(class_names)} classes are described.")
+    echo_wrapped(note)
+
+
+def _split_rename(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not equals:
+        raise InputError(f"--rename {text} is not OLD=NEW: write --rename spam=ads, for example.")
+    return old, new
+
+
+@campaign.command(rich_help_panel=Panel.LABEL)
+def train(file: CampaignArgument) -> None:
+    """Train a new model on all labels.
+
+    The page and teeter campaign label train by themselves. Use this command after adding labels.
+    """
+    with open_campaign(file) as opened, spinner("Training"):
+        model = opened.train()
+
+    typer.echo(
+        f"Trained model {model.version} on {pluralize(model.labels, 'label')} "
+        f"of {len(model.classes)} classes."
+    )
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -548,17 +592,8 @@ def label(
     file: CampaignArgument,
     n: Annotated[int, typer.Option("-n", metavar="N", help="Items per round.")] = 20,
     annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
-    suspects: Annotated[
-        bool, typer.Option("--suspects", help="Review labels that may be wrong.")
-    ] = False,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again", help="With --suspects, include labels that have already been confirmed."
-        ),
-    ] = False,
 ) -> None:
-    """Label in the terminal with one key per class.
+    """Label in the terminal with one key per class. The page, teeter serve, can do more.
 
     Space skips an item, u means unsure, f flags an item that does not belong in the campaign,
     Backspace undoes the last answer, ? shows the keys, and Esc stops. The keys for the classes are
@@ -566,22 +601,12 @@ def label(
     Enter; Shift U then means unsure, and Shift F flags the item. Every answer is saved to disk
     before the next item is shown. After each round of N items (see -n), a new model is trained.
 
-    With --suspects, press = to keep a label, the key of another class to change it, or space to
-    leave it for later. A label that you keep is not shown again.
-
     \b
     Examples:
       teeter campaign label reviews.teeter
-      teeter campaign label reviews.teeter --suspects
     """
-    from teeter.cli.label_prompt import label_rounds, make_keyboard, print_legend, review_suspects
+    from teeter.cli.label_prompt import label_rounds, make_keyboard, print_legend
 
-    # Said rather than ignored: the user expects something that does not happen.
-    if again and not suspects:
-        raise InputError("--again needs --suspects.")
-
-    # Ctrl-C stops the prompt like Esc, but scripts must see that it was Ctrl-C.
-    is_interrupted = False
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
         keyboard = make_keyboard(opened.classes, opened.settings.keys)
@@ -590,149 +615,72 @@ def label(
         _warn_of_shared_name(opened, annotator)
         print_legend(keyboard)
 
-        try:
-            if suspects:
-                review_suspects(opened, keyboard, n, annotator, again=again)
-            else:
-                label_rounds(opened, keyboard, n, annotator)
-        except EOFError:  # Ctrl-D
-            typer.echo()
-        except KeyboardInterrupt:
-            is_interrupted = True
-            typer.echo()
-
-    location = _hide_password(file)
-    typer.echo(f"All answers are saved in {location}. Run the same command to continue.")
-    if is_interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+        with _end_of_prompt(file):
+            label_rounds(opened, keyboard, n, annotator)
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
-def ask(
+def review(
     file: CampaignArgument,
-    n: CountOption = 20,
+    what: Annotated[
+        Reviewed,
+        typer.Argument(
+            metavar="WHAT",
+            help="suspects are labels that may be wrong; disagreements are items that annotators "
+            "labelled differently.",
+        ),
+    ],
+    n: Annotated[int, typer.Option("-n", metavar="N", help="Number of items to review.")] = 20,
     annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
-    as_json: JsonOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the items as JSON and exit.")
+    ] = False,
 ) -> None:
-    """List the items to label next, and why each was picked.
+    """Review labels that may be wrong, or items about which annotators disagree.
 
-    Prints the id, the reason (picked, control, audit or finish) and the content of each item,
-    separated by tabs. Until some of the listed items are answered, running the command again lists
-    the same ones.
+    A label is suspect if it is unlikely according to a model that was not trained on it. Press = to
+    keep it, the key of another class to change it, or space to leave it for later. A label that you
+    keep is not shown again.
+
+    Of the disagreements, those whose label is least certain come first. Space leaves an item for
+    later, Backspace undoes the last decision, and f decides that the item does not belong in the
+    campaign. A decision overrides all answers, stays in the history and can be undone. In a
+    campaign with members, only reviewers and owners may decide.
 
     \b
     Examples:
-      teeter campaign ask reviews.teeter -n 5
+      teeter campaign review reviews.teeter suspects
+      teeter campaign review reviews.teeter disagreements --as rey
     """
-    from teeter.cli.label_prompt import explain_empty_queue
-
-    with open_campaign(file) as opened, spinner("Picking"):
-        require_member(opened, annotator, "answer")
-        questions = opened.ask(n, annotator)
-        # A script that reads JSON gets an empty list, not a sentence.
-        if not questions and not as_json:
-            typer.echo(explain_empty_queue(opened))
-
-    if as_json:
-        echo_json(questions)
-        return
-
-    for question in questions:
-        # One line per item: cut, sort and while read expect that.
-        text = _shorten(question.content)
-        typer.echo(f"{printable_line(question.item)}\t{question.arm}\t{text}")
-
-
-@campaign.command(rich_help_panel=Panel.LABEL)
-def tell(
-    file: CampaignArgument,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="Item id.")],
-    label: Annotated[
-        str | None,
-        typer.Argument(metavar="LABEL", help="Class of the item. Omit it if you use --other."),
-    ] = None,
-    *,
-    annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
-    other: Annotated[
-        str | None,
-        typer.Option(metavar="ANSWER", help="Answer with skip, unsure or flag instead of a class."),
-    ] = None,
-    comment: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Comment to store with the answer.")
-    ] = None,
-) -> None:
-    """Record an answer about an item.
-
-    The answer is on disk when the command returns. Earlier answers stay in the history.
-
-    \b
-    Examples:
-      teeter campaign tell reviews.teeter a17 good
-      teeter campaign tell reviews.teeter a18 --other unsure --comment 'both'
-    """
-    if (label is None) == (other is None):
-        raise InputError("Give either a class or --other skip, unsure or flag.")
+    from teeter.cli.label_prompt import (
+        make_keyboard,
+        print_legend,
+        resolve_disagreements,
+        review_suspects,
+    )
 
     with open_campaign(file) as opened:
-        require_member(opened, annotator, "answer")
-        if label is not None:
-            receipt = opened.tell(item, label, annotator, comment=comment)
-        elif other == "skip":
-            receipt = opened.skip(item, annotator, comment=comment)
-        elif other == "unsure":
-            receipt = opened.mark_unsure(item, annotator, comment=comment)
-        elif other == "flag":
-            receipt = opened.flag(item, annotator, comment=comment)
-        else:
-            raise InputError(f"--other {other} is unknown: give skip, unsure or flag.")
+        with spinner("Reading"):
+            suspects = opened.suspects(n) if what is Reviewed.SUSPECTS else []
+            # Read once: a decision that another reviewer makes meanwhile is overridden.
+            disagreements = opened.disagreements()[:n] if what is Reviewed.DISAGREEMENTS else []
+        if as_json:
+            echo_json(suspects or disagreements)
+            return
 
-    if receipt.late:
-        # Two people may now answer one item, and they should know.
-        holders = ""
-        if receipt.asked_now:
-            holders = f", and the item is now assigned to {', '.join(receipt.asked_now)}"
-        typer.echo(
-            f"Your lease on this item had expired{holders}. Your answer still counts.",
-            err=True,
-        )
+        require_member(opened, annotator, "answer" if what is Reviewed.SUSPECTS else "decide")
+        keyboard = make_keyboard(opened.classes, opened.settings.keys)
+        print_legend(keyboard)
+        if what is Reviewed.SUSPECTS:
+            with _end_of_prompt(file):
+                review_suspects(opened, suspects, keyboard, annotator)
+            return
+
+        count = resolve_disagreements(opened, disagreements, keyboard, annotator)
+
+    typer.echo(f"Decided on {pluralize(count, 'item')}. Run the same command to continue.")
 
 
-@campaign.command(rich_help_panel=Panel.LABEL)
-def undo(file: CampaignArgument, annotator: AnnotatorOption = DEFAULT_ANNOTATOR) -> None:
-    """Undo the last answer of an annotator.
-
-    If the annotator had answered the same item before, that earlier answer counts again.
-    """
-    with open_campaign(file) as opened:
-        result = opened.undo(annotator)
-
-    if result is None:
-        typer.echo(f"{annotator} has no answer to undo.")
-        return
-
-    answer = result.answer.label or result.answer.kind
-    typer.echo(f"Undid {printable_line(result.answer.item)}: {answer}.")
-    if result.before is not None:
-        previous = result.before.label or result.before.kind
-        typer.echo(f"The earlier answer counts again: {previous}.")
-
-
-@campaign.command(rich_help_panel=Panel.LABEL)
-def train(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """Train a new model on all labels."""
-    with open_campaign(file) as opened, spinner("Training"):
-        model = opened.train()
-
-    if as_json:
-        echo_json(model)
-    else:
-        typer.echo(
-            f"Trained model {model.version} on {pluralize(model.labels, 'label')} "
-            f"of {len(model.classes)} classes."
-        )
-
-
-@campaign.command(rich_help_panel=Panel.LABEL)
 def status(
     file: CampaignArgument,
     all_classes: Annotated[
@@ -769,7 +717,9 @@ def status(
     if summary.disagreements:
         disagreements = pluralize(summary.disagreements, "disagreement")
         location = shlex.quote(_hide_password(file))
-        typer.echo(f"{disagreements} to decide. Run: teeter campaign decide {location}")
+        typer.echo(
+            f"{disagreements} to decide. Run: teeter campaign review {location} disagreements"
+        )
     if summary.unencoded:
         location = shlex.quote(_hide_password(file))
         unencoded = pluralize(summary.unencoded, "item")
@@ -782,110 +732,15 @@ def status(
         echo_wrapped(sentence)
 
 
-@campaign.command(rich_help_panel=Panel.LABEL)
-def suspects(
-    file: CampaignArgument,
-    n: Annotated[int, typer.Option("-n", metavar="N", help="Number of labels to list.")] = 20,
-    again: Annotated[
-        bool, typer.Option("--again", help="Include labels that have already been confirmed.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List labels that may be wrong.
-
-    A label is listed if it is unlikely according to a model that was not trained on it. To review
-    the listed labels, run teeter campaign label --suspects.
-
-    Prints a line for each item, with three columns separated by tabs: the id; the label, its
-    probability and the predicted class; and the content.
-    """
-    with open_campaign(file) as opened, spinner("Looking"):
-        suspect_labels = opened.suspects(n, again=again)
-
-    if as_json:
-        echo_json(suspect_labels)
-        return
-
-    if not suspect_labels:
-        typer.echo("No suspect labels.")
-    for suspect in suspect_labels:
-        typer.echo(
-            f"{printable_line(suspect.item)}\tlabelled {suspect.label} "
-            f"({suspect.chance:.0%} likely), predicted {suspect.predicted}\t"
-            f"{_shorten(suspect.content)}"
-        )
-
-
-@campaign.command(rich_help_panel=Panel.FILES)
-def export(
-    file: CampaignArgument,
-    out: Annotated[
-        Path,
-        typer.Argument(
-            metavar="OUT", help="A .csv, .jsonl or .parquet file to write, or a folder."
-        ),
-    ],
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
-            "spacy, image-folder or cleanlab. Default: determined by the suffix of OUT.",
-        ),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Also write the history of all changes to this file, as JSONL."
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
-) -> None:
-    """Export the labels, and a prediction with its confidence for every item.
-
-    The column labelled_by says who gave the final label: a person, the model under a certificate
-    of teeter campaign finish, or no one yet (undecided). Images that cannot be read are
-    unreadable and have no prediction.
-
-    The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
-    file in a spreadsheet program, because such programs treat text that begins with = as a formula.
-
-    \b
-    Examples:
-      teeter campaign export reviews.teeter labels.csv
-      teeter campaign export reviews.teeter labels.jsonl --format prodigy
-    """
-    # All paths are checked first: an error must not leave half of the files behind.
-    _require_new_output(out, file, overwrite)
-    if history is not None:
-        _require_history_path(history, out)
-        _require_new_output(history, file, overwrite)
-
-    with open_campaign(file) as opened, spinner("Writing"):
-        labelled = opened.export(out, format_name)
-        with opened.database.reading() as connection:
-            items = opened.repository.items
-            count = items.count(connection) - items.count_withdrawn(connection)
-        if history is not None:
-            with atomic_text_file(history) as stream:
-                for event in opened.history():
-                    stream.write(json.dumps(event) + "\n")
-        # No one can see in a file that its predictions are older than its labels.
-        notes = [opened.certificate_note(), opened.prediction_note()]
-
-    have = "has" if labelled == 1 else "have"
-    typer.echo(f"Wrote {out}: {labelled:,} of {pluralize(count, 'item')} {have} a label.")
-    for note in notes:
-        if note is not None:
-            echo_wrapped(note)
-
-
 @campaign.command(rich_help_panel=Panel.FILES)
 def backup(
     file: CampaignArgument,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File to write; with --keep, a folder.")
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="File to write, or a database URL (postgresql://…); with --keep, a folder.",
+        ),
     ],
     keep: Annotated[
         int | None,
@@ -896,17 +751,26 @@ def backup(
         ),
     ] = None,
 ) -> None:
-    """Copy a campaign to a file, even while annotators are working on it.
+    """Copy a campaign to a file or a database server, even while annotators are working on it.
 
-    The copy is a campaign that you can open. For scheduled backups, use --keep, which removes old
-    backups only after the new one has been checked.
+    The copy is a campaign that you can open. To move a campaign to a database server, or back to a
+    file, copy it there, and from then on work with the copy only. For scheduled backups, use
+    --keep, which removes old backups only after the new one has been checked.
 
     \b
     Examples:
       teeter campaign backup reviews.teeter backups/monday.teeter
       teeter campaign backup reviews.teeter backups --keep 14
+      teeter campaign backup reviews.teeter postgresql://ann@server/labels
     """
+    is_server = "://" in out
+    if is_server and keep is not None:
+        raise InputError("--keep needs a folder of backups: give a folder, not a database URL.")
+
     with open_campaign(file) as opened:
+        if is_server:
+            _copy_to_server(opened, out)
+            return
         if keep is None:
             opened.back_up(out)
             typer.echo(f"Copied {_hide_password(file)} to {out}.")
@@ -915,12 +779,26 @@ def backup(
         from teeter.campaigns.store.backup import back_up_and_rotate
         from teeter.campaigns.store.scope import utc_now
 
-        rotated = back_up_and_rotate(opened, out, keep, utc_now())
+        rotated = back_up_and_rotate(opened, Path(out), keep, utc_now())
 
     removed = pluralize(len(rotated.removed), "old backup")
     typer.echo(
         f"Copied {_hide_password(file)} to {rotated.path}, checked it and removed {removed}."
     )
+
+
+def _copy_to_server(opened: Campaign, url: str) -> None:
+    from teeter.campaigns.store.copies import copy_to_location
+
+    with spinner("Copying"):
+        location, counts = copy_to_location(opened.database, opened.name, url)
+
+    items = pluralize(counts["items"], "item")
+    answers = pluralize(counts["answers"], "answer")
+    typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
+    # Out of habit people continue with the old file, and have their answers in two places.
+    source = opened.database.display_url
+    typer.echo(f"{source} is unchanged. Continue with only one of the two campaigns.")
 
 
 @campaign.command(rich_help_panel=Panel.FILES)
@@ -959,36 +837,6 @@ def restore(
     typer.echo(f"Restored {_hide_password(file)} from {copy}.")
 
 
-@campaign.command("copy-to", rich_help_panel=Panel.FILES)
-def copy_to(
-    file: CampaignArgument,
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="A new file, or a database URL (postgresql://…)."),
-    ],
-) -> None:
-    """Copy a campaign to a database server, or to a new file.
-
-    The original is not changed. After copying, work with only one of the two campaigns. The address
-    of a campaign on a server is postgresql://…#NAME.
-
-    \b
-    Examples:
-      teeter campaign copy-to reviews.teeter postgresql://ann@server/labels
-    """
-    from teeter.campaigns.store.copies import copy_to_location
-
-    with open_campaign(file) as opened, spinner("Copying"):
-        location, counts = copy_to_location(opened.database, opened.name, target)
-
-    items = pluralize(counts["items"], "item")
-    answers = pluralize(counts["answers"], "answer")
-    typer.echo(f"Copied {opened.name} to {location}: {items}, {answers}.")
-    # Out of habit people continue with the old file, and have their answers in two places.
-    source = opened.database.display_url
-    typer.echo(f"{source} is unchanged. Continue with only one of the two campaigns.")
-
-
 @contextmanager
 def open_campaign(file: str) -> Iterator[Campaign]:
     """Open a campaign for the length of the block.
@@ -1009,6 +857,25 @@ def open_campaign(file: str) -> Iterator[Campaign]:
         yield opened
     finally:
         opened.database.close()
+
+
+@contextmanager
+def _end_of_prompt(file: str) -> Iterator[None]:
+    """Say at the end of a prompt that the answers are saved, however it was left."""
+    # Ctrl-C stops the prompt like Esc, but scripts must see that it was Ctrl-C.
+    is_interrupted = False
+    try:
+        yield
+    except EOFError:  # Ctrl-D
+        typer.echo()
+    except KeyboardInterrupt:
+        is_interrupted = True
+        typer.echo()
+
+    location = _hide_password(file)
+    typer.echo(f"All answers are saved in {location}. Run the same command to continue.")
+    if is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def _warn_of_shared_name(opened: Campaign, annotator: str) -> None:
@@ -1082,10 +949,9 @@ def create_campaign(
     labels: str | None = None,
     image: str | None = None,
     rows: bool = False,
-    allow_private: bool = False,
     describe: Path | None = None,
     encode_all: bool = True,
-) -> list[str]:
+) -> None:
     """Create a campaign from a file or folder, completely or not at all, and print a summary.
 
     Args:
@@ -1099,12 +965,8 @@ def create_campaign(
         labels: column of known labels.
         image: column of images, as paths or links.
         rows: whether the items are whole rows.
-        allow_private: whether images may be fetched from private addresses.
         describe: file that says what the classes mean. Default: the file of classes, if it does.
         encode_all: whether to encode all items now, or only enough to begin to label.
-
-    Returns:
-        The class names.
 
     Raises:
         InputError: if the file already exists, or if something does not fit.
@@ -1130,7 +992,7 @@ def create_campaign(
 
     with progress("Encoding") as show_progress:
         folder = items.resolve().parent if image is not None else None
-        fetcher = None if folder is None else _make_fetcher(folder, allow_private)
+        fetcher = None if folder is None else _make_fetcher(folder)
         contents = read_items(
             items,
             text=text,
@@ -1171,7 +1033,6 @@ def create_campaign(
     _report_skipped(result, contents)
     _report_conflicts(result)
     _report_small_audit(result, settings)
-    return names
 
 
 def _complete_settings(
@@ -1217,11 +1078,11 @@ def _report_small_audit(result: ImportResult, settings: Settings) -> None:
         )
 
 
-def _make_fetcher(folder: Path, allow_private: bool) -> ImageFetcher:
+def _make_fetcher(folder: Path) -> ImageFetcher:
     from teeter.campaigns.items.image_links import ImageFetcher
 
     # Who runs the command owns the credentials of this machine.
-    return ImageFetcher(folder, allow_private=allow_private, allow_stores=True)
+    return ImageFetcher(folder, allow_stores=True)
 
 
 def report_left_out_files(items: Path) -> None:
@@ -1246,7 +1107,11 @@ def _report_failed_links(fetcher: ImageFetcher) -> None:
 
 def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, ClassDescription]:
     """Return the descriptions in a file, or those that stand beside the names of the classes."""
-    from teeter.campaigns.classes import is_class_file, parse_description_table, read_descriptions
+    from teeter.campaigns.classes import (
+        is_class_file,
+        parse_description_table,
+        read_descriptions,
+    )
 
     if describe is not None:
         return read_descriptions(describe)
@@ -1368,44 +1233,3 @@ def _report_conflicts(result: ImportResult) -> None:
         typer.echo(
             f"{pluralize(rest, 'more item')} kept labels that differ from those in the file."
         )
-
-
-def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
-    """Check that an export to ``path`` replaces nothing by accident.
-
-    People often export over the file that the campaign was created from.
-
-    Args:
-        path: the file or folder to write.
-        file: the campaign, which an export must never replace.
-        overwrite: whether another file may be replaced.
-
-    Raises:
-        InputError: if ``path`` exists.
-    """
-    from teeter.campaigns.store.database import split_location
-
-    if path.is_dir():
-        is_free = not any(path.iterdir())
-    else:
-        require_writable(path, Path(split_location(file)[0]))
-        is_free = not path.exists()
-
-    if not is_free and not overwrite:
-        raise InputError(
-            f"{path} already exists: choose another path, or replace it with --overwrite."
-        )
-
-
-def _require_history_path(history: Path, out: Path) -> None:
-    """Check that the history goes to a file of its own, outside of the exported folder."""
-    if history.resolve() == out.resolve():
-        raise InputError(
-            f"Cannot write both the labels and the history to {out}: choose two different files."
-        )
-    if history.is_dir():
-        raise InputError(
-            f"Cannot write the history to {history}, which is a folder: choose a file."
-        )
-    if out.resolve() in history.resolve().parents:
-        raise InputError(f"Cannot write the history to {history}: choose a file outside {out}.")

@@ -1,4 +1,4 @@
-"""Other programs: Label Studio and webhooks."""
+"""What other programs contribute: Label Studio, predictions of other models, language models."""
 
 from __future__ import annotations
 
@@ -13,19 +13,36 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import open_campaign
-from teeter.cli.errors import EXIT_INTERRUPTED, Commands
-from teeter.cli.options import CampaignArgument, JsonOption, split_names
-from teeter.cli.output import echo_json, pluralize, print_table, printable, spinner
+from teeter.cli.errors import EXIT_INTERRUPTED
+from teeter.cli.options import CampaignArgument, JsonOption
+from teeter.cli.output import (
+    echo_json,
+    echo_wrapped,
+    list_some,
+    pluralize,
+    print_table,
+    printable,
+    progress,
+    spinner,
+)
 from teeter.errors import FileError, InputError, ServerUnavailableError
 
 if TYPE_CHECKING:
     from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
+    from teeter.campaigns.learning.stopping import AccuracyEstimate
+    from teeter.campaigns.suggestions.language_model import SuggestionRun
+    from teeter.campaigns.suggestions.sources import SourceReport
 
-__all__ = [
-    "sync",
-    "webhook",
-]
+__all__ = ["sources", "suggest", "sync"]
 
+_UNKNOWN = "–"
+
+# Unknown classes of a file that are named one by one.
+_NAMED_LABELS = 5
+
+
+# Not an option: all users of a machine see the arguments of its processes.
+_TOKEN_VARIABLE = "LABEL_STUDIO_API_KEY"
 
 # Permissions of the group and of all other users.
 _OTHERS_CAN_ACCESS = stat.S_IRWXG | stat.S_IRWXO
@@ -38,32 +55,16 @@ UrlOption = Annotated[
         help="URL of Label Studio. Default: LABEL_STUDIO_URL, or the URL of the last sync.",
     ),
 ]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        envvar="LABEL_STUDIO_API_KEY",
-        metavar="TOKEN",
-        help="Legacy or personal access token. Default: LABEL_STUDIO_API_KEY. The token is not "
-        "stored.",
-    ),
-]
 TokenFileOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Read the token from a file that only you can read."),
+    typer.Option(
+        metavar="FILE",
+        help="File with a legacy or personal access token that only you can read. Default: the "
+        "token in LABEL_STUDIO_API_KEY. It is not stored.",
+    ),
 ]
 CountOption = Annotated[
     int, typer.Option("-n", metavar="N", help="Number of unanswered items to keep in Label Studio.")
-]
-TrainOption = Annotated[
-    bool,
-    typer.Option("--train/--no-train", help="Train a model on new answers before picking items."),
-]
-ImagesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PREFIX",
-        help="URL prefix under which the images are served. Without it, the images are uploaded.",
-    ),
 ]
 SuggestionsOption = Annotated[
     bool,
@@ -78,7 +79,6 @@ NewProjectOption = Annotated[
         help="Create a new project in Label Studio. Imported answers stay in the campaign.",
     ),
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="Sync once (the default).")]
 WatchOption = Annotated[
     float | None,
     typer.Option(
@@ -93,14 +93,10 @@ def sync(
     file: CampaignArgument,
     *,
     url: UrlOption = None,
-    token: TokenOption = None,
     token_file: TokenFileOption = None,
     n: CountOption = 20,
-    train: TrainOption = True,
-    images: ImagesOption = None,
     new_project: NewProjectOption = False,
     suggestions: SuggestionsOption = False,
-    once: OnceOption = False,
     watch: WatchOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -113,10 +109,8 @@ def sync(
     """
     from teeter.campaigns.integrations.label_studio import LabelStudio
 
-    if once and watch is not None:
-        raise InputError("Pass --once or --watch, not both.")
     # Before the campaign is opened, so that a missing token is reported at once.
-    token = _read_token(token, token_file)
+    token = _read_token(token_file)
 
     with (
         open_campaign(file) as campaign,
@@ -125,8 +119,6 @@ def sync(
             token,
             url,
             n=n,
-            train=train,
-            images=images,
             new_project=new_project,
             suggestions=suggestions,
         ) as label_studio,
@@ -137,10 +129,12 @@ def sync(
             _sync_repeatedly(label_studio, watch, as_json)
 
 
-def _read_token(token: str | None, token_file: Path | None) -> str:
-    """Return the token of the option or the environment, or that of a file if one is given."""
+def _read_token(token_file: Path | None) -> str:
+    """Return the token in a file, or else that of the environment."""
     if token_file is not None:
         return _read_token_file(token_file)
+
+    token = os.environ.get(_TOKEN_VARIABLE)
     if not token:
         raise InputError(
             "Label Studio needs a token: set LABEL_STUDIO_API_KEY or pass --token-file."
@@ -236,98 +230,185 @@ def _describe_imports(result: SyncResult) -> str:
     return ", ".join(parts)
 
 
-webhook = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    help="Send signed events to other systems: labelled, trained, promise_reached, finished.",
-    rich_markup_mode=None,
-)
+FromArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FROM",
+        help="Predictions of another model (.csv, .jsonl, .parquet) with id, label and optionally "
+        "probability; or the address of an OpenAI-compatible interface, such as "
+        "http://127.0.0.1:8080/v1.",
+    ),
+]
+ModelOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the language model at an address.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("-n", metavar="N", min=1, help="Ask about at most N items.")
+]
+InputPriceOption = Annotated[
+    float, typer.Option(metavar="AMOUNT", min=0, help="Price per million input tokens.")
+]
+OutputPriceOption = Annotated[
+    float, typer.Option(metavar="AMOUNT", min=0, help="Price per million output tokens.")
+]
+ModelBudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="AMOUNT",
+        min=0,
+        help="Stop before the total cost exceeds this amount. Needs both prices.",
+    ),
+]
 
 
-@webhook.command("add")
-def add(
+def suggest(
     file: CampaignArgument,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Address to send events to.")],
-    events: Annotated[
-        str, typer.Option(metavar="NAMES", help="Comma-separated events. Default: all.")
-    ] = "",
-    allow_private: Annotated[
+    source: FromArgument,
+    *,
+    model: ModelOption = None,
+    n: LimitOption = None,
+    input_price: InputPriceOption = 0,
+    output_price: OutputPriceOption = 0,
+    budget: ModelBudgetOption = None,
+    again: Annotated[
         bool,
         typer.Option(
-            "--allow-private", help="Allow an address in your own network, such as localhost."
+            "--again",
+            help="If descriptions or instructions have changed, ask again about the same items.",
         ),
     ] = False,
 ) -> None:
-    """Send events to an address from now on, and print the secret that they are signed with.
+    """Add suggestions: predictions in a file, or answers of a language model.
 
-    A running server delivers events within seconds. Without a server, run teeter campaign webhook
-    deliver.
+    Suggestions never become labels. Annotators see them on picked items, and their accuracy is
+    measured on control items, where annotators do not see them. Models learn from them as long as
+    that helps.
+
+    The suggestions of a file have its name, and replace those of an earlier file of that name.
+    Instead of a label, a row may have the probability of every class, in columns named after the
+    classes.
+
+    With --model, the texts of the items are sent to the server of the language model. The
+    instructions and the descriptions of the classes are the prompt. Each text is sent in a
+    separate request, so no text can influence the label of another. Items that annotators get next
+    and labelled control items come first. Every reply is stored at once, so the same command
+    resumes an interrupted run, and no text is paid for twice. The server's key is read from
+    TEETER_SUGGEST_KEY and is never stored.
 
     \b
     Examples:
-      teeter campaign webhook add reviews.teeter https://example.org/labels
-      teeter campaign webhook add a.teeter http://localhost:9000 --allow-private
+      teeter campaign suggest sms.teeter old_model.csv
+      teeter campaign suggest sms.teeter http://127.0.0.1:8080/v1 --model qwen3
+      teeter campaign suggest sms.teeter https://llm.example.org/v1 --model big \\
+        --input-price 0.5 --output-price 1.5 --budget 2
     """
-    from teeter.campaigns.integrations.webhooks import WebhookEvent, add_webhook
-
-    names = split_names(events) if events else list(WebhookEvent)
-    with open_campaign(file) as opened:
-        added = add_webhook(opened, url, names, allow_private=allow_private)
-
-    typer.echo(f"Added webhook {added.row_id}. Its secret, which is not shown again:")
-    typer.echo(added.secret)
-
-
-@webhook.command("list")
-def show(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """List the webhooks and their latest deliveries."""
-    from teeter.campaigns.integrations.webhooks import list_deliveries, list_webhooks
-
-    with open_campaign(file) as opened:
-        webhooks = list_webhooks(opened)
-        deliveries = list_deliveries(opened)
-
-    rows = [[str(hook.row_id), hook.url, ", ".join(sorted(hook.events))] for hook in webhooks]
-    if as_json:
-        echo_json(
-            [
-                {"id": hook.row_id, "url": hook.url, "events": sorted(hook.events)}
-                for hook in webhooks
-            ]
-        )
+    if model is None:
+        if "://" in source:
+            raise InputError("A language model needs its name: add --model NAME.")
+        if n is not None or input_price or output_price or budget is not None or again:
+            raise InputError(
+                "-n, --input-price, --output-price, --budget and --again are for a language model: "
+                "leave them out, or add --model NAME."
+            )
+        _add_predictions(file, Path(source))
         return
 
-    print_table(["id", "url", "events"], rows)
-    for delivery in deliveries:
-        outcome = delivery.error or "waits"
-        if delivery.delivered is not None:
-            outcome = f"delivered {delivery.delivered}"
-        typer.echo(f"{delivery.row_id}  {delivery.event}  {delivery.created}  {outcome}")
+    from teeter.campaigns.suggestions.chat_client import ChatClient
+    from teeter.campaigns.suggestions.language_model import LanguageModel
 
-
-@webhook.command("remove")
-def remove(
-    file: CampaignArgument,
-    number: Annotated[int, typer.Argument(metavar="ID", help="Number of the webhook.")],
-) -> None:
-    """Remove a webhook. Events that have not been delivered to it yet are never sent."""
-    from teeter.campaigns.integrations.webhooks import remove_webhook
-
-    with open_campaign(file) as opened:
-        remove_webhook(opened, number)
-
-    typer.echo(f"Removed webhook {number}.")
-
-
-@webhook.command("deliver")
-def deliver(file: CampaignArgument) -> None:
-    """Deliver the events that are due now, for campaigns without a running server."""
-    from teeter.campaigns.integrations.webhooks import deliver_due
-
-    with open_campaign(file) as opened:
-        counts = deliver_due(opened)
-
-    typer.echo(
-        f"Delivered {pluralize(counts.delivered, 'event')}. "
-        f"{pluralize(counts.failed, 'webhook')} failed."
+    language_model = LanguageModel(
+        source, model, input_price=input_price, output_price=output_price, budget=budget
     )
+    # Refuses an address that cannot be used before anything is said or sent.
+    ChatClient(source, model)
+    typer.echo(f"The texts of the items are sent to {language_model.url}.", err=True)
+    with open_campaign(file) as opened, progress("Asking") as show_progress:
+        run = opened.suggest(language_model, limit=n, again=again, progress=show_progress)
+    _print_run(run)
+
+
+def _add_predictions(file: str, predictions: Path) -> None:
+    with open_campaign(file) as opened, spinner("Reading"):
+        result = opened.add_predictions(predictions, predictions.stem)
+
+    typer.echo(f"Added {pluralize(result.stored, 'suggestion')} by {result.source}.")
+    if result.unknown_items:
+        count = pluralize(result.unknown_items, "prediction")
+        typer.echo(f"Left out {count} for items that the campaign does not have.")
+    if result.unknown_labels:
+        count = pluralize(sum(result.unknown_labels.values()), "prediction")
+        listed = list_some([repr(name) for name in result.unknown_labels], _NAMED_LABELS)
+        echo_wrapped(f"Left out {count} of classes that the campaign does not have: {listed}.")
+    if result.missing:
+        typer.echo(f"{pluralize(result.missing, 'item')} without a prediction.")
+
+
+def _print_run(run: SuggestionRun) -> None:
+    """Print what a language model said, and what it cost."""
+    typer.echo(
+        f"{run.source} was asked about {pluralize(run.paid, 'text')} and gave "
+        f"{pluralize(run.suggested, 'suggestion')}; {run.cached:,} came from stored replies."
+    )
+    if run.invalid:
+        typer.echo(f"{pluralize(run.invalid, 'item')} got a reply that names no class.")
+    if run.refused:
+        typer.echo(f"The server refused the text of {pluralize(run.refused, 'item')}.")
+
+    usage = run.usage
+    tokens = usage.input_tokens + usage.output_tokens
+    cost = f"So far: {pluralize(tokens, 'token')}"
+    if usage.cost:
+        cost += f", cost {usage.cost:.4g}"
+    if run.remaining_budget is not None:
+        cost += f", {run.remaining_budget:.4g} of the budget left"
+    typer.echo(f"{cost}.")
+    if run.stop_reason == "budget":
+        typer.echo("Stopped, because the next request might exceed the budget.")
+
+
+def sources(
+    file: CampaignArgument,
+    remove: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Remove a source and its suggestions.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sources of suggestions, and how often annotators agree with each.
+
+    The accuracy is measured on control and audit items, where annotators see no suggestion. The
+    last two columns compare labels of picked items with the suggestion, where it was shown and
+    where it was not: a large difference means that suggestions influence annotators.
+    """
+    with open_campaign(file) as opened, spinner("Reading"):
+        if remove is not None:
+            opened.remove_source(remove)
+        reports = opened.sources()
+
+    if as_json:
+        echo_json(reports)
+        return
+    if not reports:
+        typer.echo("There are no suggestions.")
+        return
+
+    rows = [_source_cells(report) for report in reports]
+    heads = ["source", "kind", "items", "accuracy", "agreement, shown", "agreement, blind"]
+    print_table(heads, rows)
+
+
+def _source_cells(report: SourceReport) -> list[str]:
+    """Return the row of a source in the table."""
+    return [
+        report.name,
+        str(report.kind),
+        f"{report.items:,}",
+        _format_share(report.accuracy),
+        _format_share(report.shown),
+        _format_share(report.blind),
+    ]
+
+
+def _format_share(estimate: AccuracyEstimate | None) -> str:
+    if estimate is None:
+        return _UNKNOWN
+    return f"{estimate.share:.0%} of {estimate.total:,}"

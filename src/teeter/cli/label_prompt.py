@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Keyboard",
-    "explain_empty_queue",
     "find_classes",
     "label_rounds",
     "make_keyboard",
@@ -189,7 +188,7 @@ def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
     with spinner("Picking"):
         questions = opened.ask(n, annotator)
     if not questions:
-        typer.echo(explain_empty_queue(opened))
+        typer.echo(_explain_empty_queue(opened))
         return False
 
     answered: set[str] = set()
@@ -217,19 +216,16 @@ def _label_round(opened: Campaign, keyboard: Keyboard, n: int, annotator: str) -
 
 
 def review_suspects(
-    opened: Campaign, keyboard: Keyboard, n: int, annotator: str, *, again: bool
+    opened: Campaign, suspects: Sequence[SuspectLabel], keyboard: Keyboard, annotator: str
 ) -> None:
-    """Show n labels that may be wrong, to be confirmed or changed.
+    """Show labels that may be wrong, to be confirmed or changed.
 
     Args:
         opened: the campaign.
+        suspects: the labels, in the order in which they are shown.
         keyboard: what keys mean.
-        n: number of labels.
         annotator: whose answers they are.
-        again: whether to show labels that were confirmed before.
     """
-    with spinner("Looking"):
-        suspects = opened.suspects(n, again=again)
     if not suspects:
         typer.echo("No suspect labels.")
         return
@@ -315,7 +311,7 @@ def resolve_disagreements(
     return len(decided)
 
 
-def explain_empty_queue(opened: Campaign) -> str:
+def _explain_empty_queue(opened: Campaign) -> str:
     """Return a sentence on why no item is left to label."""
     status = opened.status()
     other_states = {

@@ -17,7 +17,6 @@ __all__ = [
     "DescribeOption",
     "DeviceOption",
     "JsonOption",
-    "NamesOption",
     "SeedOption",
     "TextOption",
     "split_names",
@@ -41,13 +40,6 @@ DescribeOption = Annotated[
         "--describe",
         metavar="FILE",
         help="TOML or CSV file that says what the classes mean, for annotators and models.",
-    ),
-]
-NamesOption = Annotated[
-    bool,
-    typer.Option(
-        "--names/--no-names",
-        help="Let models learn from the names and descriptions of the classes.",
     ),
 ]
 AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Annotator name.")]

@@ -286,10 +286,11 @@ class Panel(StrEnum):
 
     START = "Start"
     LABEL = "Label"
-    SUGGESTIONS = "Suggestions"
     TEAM = "Team"
+    SUGGESTIONS = "Suggestions"
+    RESULTS = "Results"
     FILES = "Files"
-    RESEARCH = "Research"
+    MORE = "More"
 
 
 def write_panels(group: TyperGroup, context: Any, formatter: Any) -> None:

@@ -1,4 +1,4 @@
-"""teeter campaign people, decide and agreement: several annotators in one campaign.
+"""``teeter campaign people`` and ``agreement``: several annotators in one campaign.
 
 A campaign without members is open to everyone who can open its file. The first member makes it a
 team: from then on the server asks for tokens, and roles decide who may do what.
@@ -11,67 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.campaign import open_campaign, require_member
-from teeter.cli.errors import Commands
-from teeter.cli.options import DEFAULT_ANNOTATOR, AnnotatorOption, CampaignArgument, JsonOption
+from teeter.cli.campaign import open_campaign
+from teeter.cli.options import CampaignArgument, JsonOption
 from teeter.cli.output import echo_json, pluralize, print_table, spinner
+from teeter.errors import InputError
 
 if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.people import Person
     from teeter.campaigns.review.agreement import AgreementScore
     from teeter.campaigns.review.annotator_stats import AnnotatorStats
 
-__all__ = ["agreement", "decide", "people"]
+__all__ = ["agreement", "people"]
 
 _UNKNOWN = "–"
-
-people = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    help="Add and remove annotators, and list their pace and accuracy.",
-    rich_markup_mode=None,
-)
-
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Annotator name.")]
-RoleOption = Annotated[str, typer.Option(metavar="ROLE", help="annotator, reviewer or owner.")]
-
-
-def decide(
-    file: CampaignArgument,
-    n: Annotated[
-        int | None,
-        typer.Option("-n", metavar="N", help="Number of items to decide on. Default: all."),
-    ] = None,
-    reviewer: AnnotatorOption = DEFAULT_ANNOTATOR,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the disagreements as JSON and exit.")
-    ] = False,
-) -> None:
-    """Decide on items about which annotators disagree, with one key per class.
-
-    Items whose label is least certain come first. Space leaves an item for later, Backspace undoes
-    the last decision, f decides that the item does not belong in the campaign, and Esc stops.
-
-    A decision overrides all answers, stays in the history and can be undone. In a campaign with
-    members, only reviewers and owners may decide.
-    """
-    from teeter.cli.label_prompt import make_keyboard, print_legend, resolve_disagreements
-
-    with open_campaign(file) as opened:
-        with spinner("Reading"):
-            # Read once: a decision that another reviewer makes meanwhile is overridden.
-            disagreements = opened.disagreements()[:n]
-        if as_json:
-            echo_json(disagreements)
-            return
-
-        require_member(opened, reviewer, "decide")
-        keyboard = make_keyboard(opened.classes, opened.settings.keys)
-        print_legend(keyboard)
-        count = resolve_disagreements(opened, disagreements, keyboard, reviewer)
-
-    typer.echo(f"Decided on {pluralize(count, 'item')}. Run the same command to continue.")
 
 
 def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
@@ -103,84 +57,88 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
     print_table(["measure", "value", "95% interval", "items"], rows)
 
 
-@people.command("add")
-def add_person(
+def people(
     file: CampaignArgument,
-    name: NameArgument,
-    role: RoleOption = "annotator",
+    *,
+    add: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Add an annotator, and print their token.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROLE",
+            help="With --add: annotator, reviewer or owner. Default: annotator.",
+        ),
+    ] = None,
     no_token: Annotated[
         bool,
         typer.Option(
             "--no-token",
-            help="Do not create a token. Use this if the annotator logs in with an account.",
+            help="With --add: create no token, because the annotator logs in with an account.",
         ),
     ] = False,
+    new_token: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Replace an annotator's token, and print the new one."),
+    ] = None,
+    remove: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Remove an annotator. Their token stops working, their answers stay, and their "
+            "open items go to others.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Add an annotator and print their token.
+    """List the annotators with their pace and accuracy; add or remove one.
 
-    The token is not shown again, because only its hash is stored. Annotators label items, reviewers
+    A token is not shown again, because only its hash is stored. Annotators label items, reviewers
     also decide and export, and owners also manage annotators. In a campaign without members,
     everyone may do anything.
-
-    \b
-    Examples:
-      teeter campaign people add reviews.teeter ann --role owner
-    """
-    with open_campaign(file) as opened:
-        token = opened.people.add(name, role, has_token=not no_token)
-
-    # Only the token goes to stdout, so that a script can send it on.
-    if no_token:
-        typer.echo(f"Added {name} without a token.", err=True)
-    else:
-        typer.echo(f"Added {name}. To log in on the page, {name} needs this token:", err=True)
-        typer.echo(token)
-
-
-@people.command("token")
-def token(
-    file: CampaignArgument,
-    name: NameArgument,
-    revoke: Annotated[
-        bool, typer.Option("--revoke", help="Revoke the token without creating a new one.")
-    ] = False,
-) -> None:
-    """Replace an annotator's token and print the new one.
-
-    The new token is not shown again, because only its hash is stored.
-    """
-    with open_campaign(file) as opened:
-        if revoke:
-            opened.people.revoke(name)
-            typer.echo(f"{name} has no token.")
-        else:
-            typer.echo(opened.people.new_token(name))
-
-
-@people.command("remove")
-def remove(file: CampaignArgument, name: NameArgument) -> None:
-    """Remove an annotator.
-
-    The annotator's token stops working, their answers are kept, and their open items go to other
-    annotators.
-    """
-    with open_campaign(file) as opened:
-        count = opened.people.remove(name)
-
-    typer.echo(f"Removed {name} and released {pluralize(count, 'open item')}.")
-
-
-@people.command("list")
-def list_people(file: CampaignArgument, as_json: JsonOption = False) -> None:
-    """List the annotators with their pace and accuracy.
 
     The pace is the median time between two answers, not counting breaks. The accuracy is shown in
     three ways: as agreement with the consensus of items that two or more annotators labelled, as
     agreement with the decisions of reviewers, and as agreement on items drawn at random. On items
     drawn at random, an answer is compared with the decision, or with the consensus if there is no
     decision. A tie that no reviewer decided counts for nobody.
+
+    \b
+    Examples:
+      teeter campaign people reviews.teeter
+      teeter campaign people reviews.teeter --add ann --role owner
+      teeter campaign people reviews.teeter --remove ann
     """
-    with open_campaign(file) as opened, spinner("Reading"):
+    if sum(name is not None for name in (add, new_token, remove)) > 1:
+        raise InputError("Give only one of --add, --new-token and --remove.")
+    if add is None and (role is not None or no_token):
+        raise InputError(f"{'--no-token' if role is None else '--role'} needs --add NAME.")
+
+    with open_campaign(file) as opened:
+        if add is not None:
+            _add_person(opened, add, role or "annotator", has_token=not no_token)
+        elif new_token is not None:
+            typer.echo(opened.people.new_token(new_token))
+        elif remove is not None:
+            count = opened.people.remove(remove)
+            typer.echo(f"Removed {remove} and released {pluralize(count, 'open item')}.")
+        else:
+            _list_people(opened, as_json=as_json)
+
+
+def _add_person(opened: Campaign, name: str, role: str, *, has_token: bool) -> None:
+    token = opened.people.add(name, role, has_token=has_token)
+
+    # Only the token goes to stdout, so that a script can send it on.
+    if has_token:
+        typer.echo(f"Added {name}. To log in on the page, {name} needs this token:", err=True)
+        typer.echo(token)
+    else:
+        typer.echo(f"Added {name} without a token.", err=True)
+
+
+def _list_people(opened: Campaign, *, as_json: bool) -> None:
+    with spinner("Reading"):
         members = {member.name: member for member in opened.people.list()}
         stats = {stat.name: stat for stat in opened.team()}
 

@@ -30,7 +30,6 @@ __all__ = [
     "find_sample",
     "make_sample",
     "read_items",
-    "remove_sample",
     "sample_file",
 ]
 
@@ -155,7 +154,7 @@ def _cut_images(labels: Sequence[str], folder: Path) -> list[SampleItem]:
         from PIL import Image
     except ImportError:
         raise MissingExtraError(
-            "The sample of images needs Pillow: pip install 'teeter[images]'."
+            "The sample of images needs Pillow: pip install 'teeter[label]'."
         ) from None
 
     folder.mkdir(exist_ok=True)
@@ -190,9 +189,6 @@ _SLIPS = (12, 53)
 
 _SECONDS_PER_ANSWER = 6
 """The pace of the answers in the history, so that they do not seem to come all at once."""
-
-_FILE_SUFFIXES = ("", "-journal", "-wal", "-shm")
-"""What SQLite adds to the name of a database for its logs; nothing for the database itself."""
 
 _ENCODERS = {"text": "tfidf", "image": "pixels"}
 """The encoder of each kind of sample. These encoders need no weights."""
@@ -256,19 +252,6 @@ def make_sample(
             campaign.database.close()
 
     return path
-
-
-def remove_sample(sample: Sample, folder: Path) -> None:
-    """Remove the files of a sample. Other files in the folder stay."""
-    path = sample_file(sample, folder)
-    for suffix in _FILE_SUFFIXES:
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-    image_folder = folder / path.stem
-    for image in image_folder.glob("[0-9][0-9][0-9].png"):
-        image.unlink()
-    if image_folder.is_dir() and not any(image_folder.iterdir()):
-        image_folder.rmdir()
 
 
 class _PastClock:

@@ -170,7 +170,7 @@ def test_too_much_that_is_there_is_started_again(site: Site, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_reached_is_one_sentence(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: run teeter datasets"):
+    with pytest.raises(FileError, match=r"/none\.bin answered 404 Not Found: run teeter bench"):
         fetch_file(Remote(f"{site.url}/none.bin", None), tmp_path)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # the port is ours, and nothing listens

@@ -97,7 +97,7 @@ def test_the_folder_comes_before_the_environment_and_that_before_the_cache(
     assert load_first_label(tmp_path / "mine") == 3
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        FileError, match=r"There is no mnist in .*empty: run teeter datasets get mnist"
+        FileError, match=r"There is no mnist in .*empty: run teeter bench datasets mnist"
     ):
         load_first_label(tmp_path / "empty")
 

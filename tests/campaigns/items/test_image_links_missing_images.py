@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import invoke_campaign, run_campaign
+from cli.commands import run_campaign, run_teeter
 from teeter.campaigns import Campaign
 from teeter.campaigns.items.image_links import describe_missing_images
 
@@ -32,7 +32,7 @@ def describe(path: Path) -> str | None:
 
 def test_images_that_are_there_are_not_mentioned(photo_campaign: Path) -> None:
     assert describe(photo_campaign) is None
-    assert invoke_campaign("status", photo_campaign).stderr == ""
+    assert run_teeter("status", photo_campaign).stderr == ""
 
 
 def test_a_deleted_image_is_counted_and_named(photo_campaign: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_deleted_image_is_counted_and_named(photo_campaign: Path) -> None:
 def test_a_renamed_folder_is_named_where_the_status_is_shown(photo_campaign: Path) -> None:
     folder = photo_campaign.with_suffix("")
     folder.rename(folder.with_name("pictures"))
-    result = invoke_campaign("status", photo_campaign)
+    result = run_teeter("status", photo_campaign)
     assert result.exit_code == 0
     assert result.stderr == (
         f"The folder of the images is missing: 4 image files are expected in {folder}. If the "

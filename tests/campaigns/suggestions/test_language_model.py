@@ -472,7 +472,7 @@ def test_a_killed_command_is_resumed_by_the_same_command(
     make_campaign(path).database.close()
     command = [
         *(sys.executable, "-c", "from teeter.cli import main; main()", "campaign", "suggest"),
-        *(str(path), server.url, "--model", "tiny", "--parallel", "2", "--json"),
+        *(str(path), server.url, "--model", "tiny"),
     ]
 
     # The first replies come, the next ones are held back until the process is dead.
@@ -492,7 +492,6 @@ def test_a_killed_command_is_resumed_by_the_same_command(
     assert len(stored) <= 3
 
     completed = subprocess.run(command, capture_output=True, text=True, check=True)
-    run = json.loads(completed.stdout)
-    assert run["paid"] == 12 - len(stored)
+    assert f"asked about {12 - len(stored)} text" in completed.stdout
     assert server.charged == dict.fromkeys(TEXTS, 1)
     assert len(stored_suggestions(campaign)) == 12

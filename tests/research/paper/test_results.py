@@ -40,7 +40,7 @@ def divide_by_zero(config: StudyConfig) -> Measurement:
 
 
 def miss_a_dataset(config: StudyConfig) -> Measurement:
-    raise FileError("There is no mnist in /data: run teeter datasets get mnist.")
+    raise FileError("There is no mnist in /data: run teeter bench datasets mnist.")
 
 
 class CallCounter:
@@ -129,12 +129,12 @@ def test_a_failed_item_does_not_stop_the_others_and_is_tried_again(tmp_path: Pat
     ]
     first, second, third = compute_items(items, StudyConfig(), tmp_path)
     assert first.error == "ZeroDivisionError: division by zero"
-    assert second.error == "There is no mnist in /data: run teeter datasets get mnist."
+    assert second.error == "There is no mnist in /data: run teeter bench datasets mnist."
     assert third.verdict == HOLDS
 
     text = write_page(items, tmp_path).read_text()
     assert "It could not be computed: ZeroDivisionError: division by zero" in text
-    assert "run teeter datasets get mnist" in text
+    assert "run teeter bench datasets mnist" in text
 
     (result,) = compute_items([make_item("one")], StudyConfig(), tmp_path)
     assert result.verdict == HOLDS
@@ -147,7 +147,7 @@ def test_a_failure_does_not_replace_an_earlier_measurement(tmp_path: Path) -> No
 
     reading_runs = make_item("one", miss_a_dataset, always_recompute=True)
     (failed,) = compute_items([reading_runs], StudyConfig(), tmp_path)
-    assert failed.error == "There is no mnist in /data: run teeter datasets get mnist."
+    assert failed.error == "There is no mnist in /data: run teeter bench datasets mnist."
     assert path.read_bytes() == before
 
     broken = make_item("one", divide_by_zero)

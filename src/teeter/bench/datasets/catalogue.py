@@ -311,7 +311,7 @@ _FASHION_MNIST = DatasetSpec(
 
 _PICKLE_ADVICE = (
     "a pickle, which teeter never loads: get the binary version of CIFAR, {archive}, or run "
-    "teeter datasets get {name}"
+    "teeter bench datasets {name}"
 )
 
 _CIFAR10 = DatasetSpec(

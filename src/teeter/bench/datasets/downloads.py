@@ -215,13 +215,13 @@ def _request(url: str, start: int = 0) -> Any:
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return _request(url)
         raise FileError(
-            f"{url} answered {error.code} {error.reason}: run teeter datasets to see other ways "
-            f"to get the dataset."
+            f"{url} answered {error.code} {error.reason}: run teeter bench datasets to see other "
+            f"ways to get the dataset."
         ) from None
     except (URLError, OSError, HTTPException) as error:
         raise FileError(
             f"Cannot reach {urlsplit(url).hostname} ({_reason(error)}): check the network, or "
-            f"put the files in place by hand (run teeter datasets to see how)."
+            f"put the files in place by hand (run teeter bench datasets to see how)."
         ) from None
 
 

@@ -306,8 +306,8 @@ def _require_files(spec: DatasetSpec, folder: str | Path | None) -> LocatedFiles
     folders = [str(root) for root in search_folders(folder)]
     searched = " or ".join(folders)
     raise FileError(
-        f"There is no {spec.name} in {searched}: run teeter datasets get {spec.name}, or run "
-        f"teeter datasets to see other ways."
+        f"There is no {spec.name} in {searched}: run teeter bench datasets {spec.name}, or run "
+        f"teeter bench datasets to see other ways."
     )
 
 

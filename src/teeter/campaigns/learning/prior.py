@@ -316,7 +316,7 @@ def explain_names(campaign: Campaign) -> str:
     if len(campaign.classes) - len(silent) < 2:
         return (
             f"The class names are not used, because too few of them say anything about their "
-            f"items. Describe {listed} with teeter campaign describe."
+            f"items. Describe {listed} with teeter campaign classes --describe."
         )
     if silent:
         subject = "its name says" if len(silent) == 1 else "their names say"

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import Result
 
 import teeter as library
-from teeter.cli import listings
+from teeter.cli import installation
 from teeter.strategies.base import registry
 
 Teeter = Callable[..., Result]
@@ -56,7 +56,7 @@ def test_a_broken_plugin_does_not_hide_the_others(
     teeter: Teeter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {"mine": EntryPoint("mine", "no_such_module:Mine", registry.group)}
-    monkeypatch.setattr(listings, "entry_points_by_name", {registry.group: broken}.get)
+    monkeypatch.setattr(installation, "entry_points_by_name", {registry.group: broken}.get)
     monkeypatch.setitem(registry.__dict__, "_plugins", broken)
 
     entries = json.loads(teeter("strategies", "--json").stdout)

@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from teeter.cli import listings
-from teeter.cli.listings import STRATEGY_LIST, describe_built_in_strategies, list_strategies
+from teeter.cli import installation
+from teeter.cli.installation import STRATEGY_LIST, describe_built_in_strategies, list_strategies
 from teeter.strategies import names
 from teeter.strategies.base import registry
 
@@ -24,7 +24,7 @@ def test_strategies_of_other_packages_are_described_among_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     points = {"mine": EntryPoint("mine", "teeter.strategies.uncertainty:Margin", registry.group)}
-    monkeypatch.setattr(listings, "entry_points_by_name", {registry.group: points}.get)
+    monkeypatch.setattr(installation, "entry_points_by_name", {registry.group: points}.get)
     monkeypatch.setitem(registry.__dict__, "_plugins", points)
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 

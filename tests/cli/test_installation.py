@@ -6,8 +6,8 @@ from importlib.metadata import requires
 
 import pytest
 
-from teeter.cli import diagnosis
-from teeter.cli.diagnosis import EncoderCheck, Extra, diagnose
+from teeter.cli import installation
+from teeter.cli.installation import EncoderCheck, diagnose
 
 REQUIREMENTS = [
     "numpy>=2.0",
@@ -21,14 +21,13 @@ REQUIREMENTS = [
 
 
 def test_extras_say_what_is_missing() -> None:
-    extras = diagnosis._check_extras(REQUIREMENTS)
-    assert extras == [Extra("arrays", ()), Extra("tables", ("no-such-package",))]
-    assert [extra.is_installed for extra in extras] == [True, False]
+    extras = installation._check_extras(REQUIREMENTS)
+    assert extras == {"arrays": (), "tables": ("no-such-package",)}
 
 
 def test_the_extras_of_this_installation_are_found() -> None:
-    names = {extra.name for extra in diagnosis._check_extras(requires("teeter") or [])}
-    assert {"hf", "images", "label-studio", "store", "web"} <= names
+    names = set(installation._check_extras(requires("teeter") or []))
+    assert {"hf", "label", "ray"} <= names
     assert not names & {"all", "dev", "docs", "oracles"}, "these are not for users"
 
 

@@ -1,4 +1,4 @@
-"""teeter predict, teeter campaign predict and teeter campaign model."""
+"""teeter predict and teeter campaign model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.learning.test_saved_models_classifier import label_texts
-from cli.commands import refuse_campaign, run_campaign, run_teeter
+from cli.commands import refuse_teeter, run_campaign, run_teeter
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def read_predicted_labels(path: Path) -> list[str]:
 
 
 def test_a_model_outlives_its_campaign(campaign: Path, new_file: Path, tmp_path: Path) -> None:
-    printed = run_campaign("predict", campaign, new_file, tmp_path / "first.csv")
+    printed = run_teeter("predict", campaign, new_file, tmp_path / "first.csv").stdout
     assert printed.startswith("Wrote 2 predictions of model 1 to ")
     assert "Wrote model 1, trained on 40 labels" in run_campaign(
         "model", campaign, tmp_path / "model"
@@ -47,11 +47,11 @@ def test_a_model_outlives_its_campaign(campaign: Path, new_file: Path, tmp_path:
 
 def test_mistakes_are_explained(campaign: Path, new_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    assert "none.csv" in refuse_campaign("predict", campaign, tmp_path / "none.csv", out)
+    assert "none.csv" in refuse_teeter("predict", campaign, tmp_path / "none.csv", out)
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
-    refused = refuse_campaign("predict", campaign, tmp_path / "numbers.csv", out)
+    refused = refuse_teeter("predict", campaign, tmp_path / "numbers.csv", out)
     assert "Which column" in refused
     assert "--text" in refused
-    result = run_teeter("predict", campaign, new_file, out, fails=2)
-    assert "is not a model" in result.output
+    assert "is not a model" in refuse_teeter("predict", tmp_path, new_file, out)
+    assert "There is no campaign" in refuse_teeter("predict", tmp_path / "lost", new_file, out)
     assert not out.exists()

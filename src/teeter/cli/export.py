@@ -1,0 +1,476 @@
+"""What comes out of a campaign: labels, predictions, models, and the promise of ``finish``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from teeter.cli.campaign import open_campaign, report_left_out_files, require_member
+from teeter.cli.options import (
+    DEFAULT_ANNOTATOR,
+    AnnotatorOption,
+    CampaignArgument,
+    JsonOption,
+    TextOption,
+)
+from teeter.cli.output import (
+    atomic_text_file,
+    echo_json,
+    echo_wrapped,
+    list_some,
+    pluralize,
+    print_table,
+    progress,
+    require_writable,
+    spinner,
+)
+from teeter.errors import InputError
+
+if TYPE_CHECKING:
+    from teeter.campaigns.finish.report import FinishReport
+    from teeter.classifier import Classifier
+
+__all__ = ["export", "export_model", "finish", "predict"]
+
+_CERTIFICATE_SUFFIXES = (".html", ".json")
+
+# Rows that cannot be read, named one by one.
+_NAMED_PROBLEMS = 3
+
+
+def export(
+    file: CampaignArgument,
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="A .csv, .jsonl or .parquet file to write, or a folder."
+        ),
+    ],
+    format_name: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="csv, spreadsheet, jsonl, parquet, datasets, prodigy, doccano, label-studio, "
+            "spacy, image-folder or cleanlab. Default: determined by the suffix of OUT.",
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write the history of all changes to this file, as JSONL."
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+) -> None:
+    """Export the labels, and a prediction with its confidence for every item.
+
+    The column labelled_by says who gave the final label: a person, the model under a certificate
+    of teeter campaign finish, or no one yet (undecided). Images that cannot be read are
+    unreadable and have no prediction.
+
+    The format csv writes every value unchanged. Choose the format spreadsheet if you will open the
+    file in a spreadsheet program, because such programs treat text that begins with = as a formula.
+
+    \b
+    Examples:
+      teeter export reviews.teeter labels.csv
+      teeter export reviews.teeter labels.jsonl --format prodigy
+    """
+    # All paths are checked first: an error must not leave half of the files behind.
+    _require_new_output(out, file, overwrite)
+    if history is not None:
+        _require_history_path(history, out)
+        _require_new_output(history, file, overwrite)
+
+    with open_campaign(file) as opened, spinner("Writing"):
+        labelled = opened.export(out, format_name)
+        with opened.database.reading() as connection:
+            items = opened.repository.items
+            count = items.count(connection) - items.count_withdrawn(connection)
+        if history is not None:
+            with atomic_text_file(history) as stream:
+                for event in opened.history():
+                    stream.write(json.dumps(event) + "\n")
+        # No one can see in a file that its predictions are older than its labels.
+        notes = [opened.certificate_note(), opened.prediction_note()]
+
+    have = "has" if labelled == 1 else "have"
+    typer.echo(f"Wrote {out}: {labelled:,} of {pluralize(count, 'item')} {have} a label.")
+    for note in notes:
+        if note is not None:
+            echo_wrapped(note)
+
+
+def _require_new_output(path: Path, file: str, overwrite: bool) -> None:
+    """Check that an export to ``path`` replaces nothing by accident.
+
+    People often export over the file that the campaign was created from.
+
+    Args:
+        path: the file or folder to write.
+        file: the campaign, which an export must never replace.
+        overwrite: whether another file may be replaced.
+
+    Raises:
+        InputError: if ``path`` exists.
+    """
+    from teeter.campaigns.store.database import split_location
+
+    if path.is_dir():
+        is_free = not any(path.iterdir())
+    else:
+        require_writable(path, Path(split_location(file)[0]))
+        is_free = not path.exists()
+
+    if not is_free and not overwrite:
+        raise InputError(
+            f"{path} already exists: choose another path, or replace it with --overwrite."
+        )
+
+
+def _require_history_path(history: Path, out: Path) -> None:
+    """Check that the history goes to a file of its own, outside of the exported folder."""
+    if history.resolve() == out.resolve():
+        raise InputError(
+            f"Cannot write both the labels and the history to {out}: choose two different files."
+        )
+    if history.is_dir():
+        raise InputError(
+            f"Cannot write the history to {history}, which is a folder: choose a file."
+        )
+    if out.resolve() in history.resolve().parents:
+        raise InputError(f"Cannot write the history to {history}: choose a file outside {out}.")
+
+
+def predict(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Campaign, or model folder as written by the command teeter campaign model.",
+        ),
+    ],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Table (.csv, .parquet) or JSON lines (.jsonl) of texts, or a folder of images.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A .csv, .jsonl or .parquet file to write.")
+    ],
+    *,
+    text: TextOption = None,
+    spreadsheet: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet",
+            help="Write a .csv file for spreadsheet programs: texts that would run as formulas "
+            "begin with an apostrophe.",
+        ),
+    ] = False,
+    allow_encoder: Annotated[
+        bool,
+        typer.Option(
+            "--allow-encoder",
+            help="Also load an encoder that may run code or contact a server. Use this only for "
+            "model folders that you trust.",
+        ),
+    ] = False,
+) -> None:
+    """Label new data with the newest model of a campaign, or with a model folder.
+
+    Nothing is added to the campaign. The output has all columns of the input plus the predicted
+    class, its calibrated probability and the model number.
+
+    A .csv file has every value unchanged, class names too. Add --spreadsheet if you open it in a
+    spreadsheet program, where a value that begins with = would run as a formula.
+
+    \b
+    Examples:
+      teeter predict reviews.teeter new.csv labelled.csv
+      teeter predict reviews-model new.csv labelled.csv
+    """
+    with spinner("Loading the model"):
+        classifier = _load_classifier(source, allow_encoder=allow_encoder)
+    _label_file(classifier, file, out, text, spreadsheet=spreadsheet)
+
+
+def _load_classifier(source: str, *, allow_encoder: bool) -> Classifier:
+    """Return the newest model of a campaign, or the model in a folder."""
+    from teeter.classifier import load_classifier
+
+    # A campaign is a file or a URL, and a model is a folder.
+    if "://" not in source and Path(source).is_dir():
+        return load_classifier(source, allow_encoder=allow_encoder)
+
+    # Closed before labelling, which may take long and needs the classifier only.
+    with open_campaign(source) as opened:
+        return opened.classifier()
+
+
+def _label_file(
+    classifier: Classifier, source: Path, out: Path, text: str | None, *, spreadsheet: bool
+) -> None:
+    from teeter.classifier import label_file
+
+    with progress("Labelling") as update:
+        result = label_file(
+            classifier, source, out, text=text, spreadsheet=spreadsheet, progress=update
+        )
+
+    info = classifier.info
+    typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")
+    report_left_out_files(source)
+    if info.accuracy is not None:
+        share, low, high = info.accuracy
+        echo_wrapped(
+            f"The accuracy of this model on random items of its campaign is about {share:.0%}, "
+            f"between {low:.0%} and {high:.0%} with 95% confidence. It may be different on other "
+            f"kinds of data."
+        )
+    if result.problems:
+        rows = pluralize(len(result.problems), "row")
+        echo_wrapped(f"{rows} could not be read: {list_some(result.problems, _NAMED_PROBLEMS)}")
+
+
+def export_model(
+    file: CampaignArgument,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A folder to create, or a .onnx file.")
+    ],
+) -> None:
+    """Save the newest model, so that it can be used without the campaign.
+
+    A folder holds the model with its encoder, for teeter predict and teeter.load_classifier. An
+    ONNX file holds the model without its encoder, so its inputs are features.
+
+    \b
+    Examples:
+      teeter campaign model reviews.teeter reviews-model
+      teeter predict reviews-model new.csv labelled.csv
+    """
+    from teeter.classifier import save_classifier
+    from teeter.classifier.model_folder import write_onnx_head
+
+    with open_campaign(file) as opened, spinner("Writing"):
+        classifier = opened.classifier()
+        if out.suffix.lower() == ".onnx":
+            write_onnx_head(classifier, out)
+        else:
+            save_classifier(classifier, out)
+
+    labels = pluralize(classifier.info.labels, "label")
+    typer.echo(f"Wrote model {classifier.info.model}, trained on {labels}, to {out}.")
+    # teeter predict cannot use an ONNX file, which has no encoder.
+    if out.suffix.lower() != ".onnx":
+        echo_wrapped(f"Use it with: teeter predict {shlex.quote(str(out))} FILE OUT")
+
+
+def finish(
+    file: CampaignArgument,
+    *,
+    error: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Share of the labels that may be wrong. Default: 5%."),
+    ] = None,
+    confidence: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Confidence of the promise. Default: 95%."),
+    ] = None,
+    per_class: Annotated[
+        bool, typer.Option("--per-class", help="Make the promise for each predicted class.")
+    ] = False,
+    start: Annotated[
+        bool,
+        typer.Option("--start", help="Freeze the model, and ask about random items next."),
+    ] = False,
+    ask: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Ask about N random items next; 0 returns to the picks of the strategy.",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT", help="Certify the promise and write it to a .html or .json file."
+        ),
+    ] = None,
+    annotator: AnnotatorOption = DEFAULT_ANNOTATOR,
+    as_json: JsonOption = False,
+) -> None:
+    """Find out which items the model may label, and promise how many labels are wrong.
+
+    Without --start, the command shows a plan: how many items the model could label after how many
+    random labels. With --start, the model is frozen, and the next items are drawn at random. Run
+    the command again at any time to see what the model may label by now. Looking often does not
+    weaken the promise. After --certificate, teeter export includes the model's labels.
+
+    \b
+    Examples:
+      teeter campaign finish reviews.teeter --error 5%
+      teeter campaign finish reviews.teeter --error 5% --start
+      teeter campaign finish reviews.teeter --certificate promise.html
+    """
+    error_share = None if error is None else parse_share(error, "--error")
+    confidence_share = None if confidence is None else parse_share(confidence, "--confidence")
+    has_terms = error is not None or confidence is not None or per_class
+    if start and certificate is not None:
+        raise InputError(
+            "--start and --certificate cannot be combined: start, answer the random items, then "
+            "certify."
+        )
+    if ask is not None and has_terms and not start:
+        raise InputError(
+            "--ask continues the promise that was started, so it takes no --error, --confidence or "
+            "--per-class: leave these options out, or start another promise with --start."
+        )
+    if certificate is not None:
+        _require_certificate_path(certificate)
+
+    with open_campaign(file) as opened:
+        if start or ask is not None or certificate is not None:
+            require_member(opened, annotator, "manage")
+
+        with spinner("Training" if start else "Reading"):
+            if start:
+                report = opened.start_finish(
+                    0.05 if error_share is None else error_share,
+                    0.95 if confidence_share is None else confidence_share,
+                    per_class=per_class,
+                    draws=ask,
+                    who=annotator,
+                )
+            elif ask is not None:
+                report = opened.request_draws(ask, who=annotator)
+            else:
+                report = opened.finish(error_share, confidence_share, per_class or None)
+            issued = None
+            if certificate is not None:
+                issued = opened.certify(who=annotator)
+
+    if issued is not None and certificate is not None:
+        _write_certificate(issued.content, certificate)
+
+    if as_json:
+        echo_json(report if issued is None else issued.content)
+        return
+
+    _print_report(report)
+    if issued is not None:
+        typer.echo(f"Wrote certificate {issued.code} to {certificate}.")
+    elif not report.is_started:
+        options = _repeat_terms(error, confidence, per_class=per_class)
+        typer.echo(f"To begin, run: teeter campaign finish {shlex.quote(file)}{options} --start")
+    elif report.waiting_draws and not report.covered:
+        typer.echo(f"To answer them, run: teeter serve {shlex.quote(file)}")
+    elif report.covered:
+        typer.echo(
+            f"To use it, run: teeter campaign finish {shlex.quote(file)} --certificate promise.html"
+        )
+
+
+def _repeat_terms(error: str | None, confidence: str | None, *, per_class: bool) -> str:
+    """Return the given terms as options for the next command: starting must not change them."""
+    options = ""
+    if error is not None:
+        options += f" --error {shlex.quote(error)}"
+    if confidence is not None:
+        options += f" --confidence {shlex.quote(confidence)}"
+    return options + (" --per-class" if per_class else "")
+
+
+def parse_share(text: str, option: str) -> float:
+    """Return a share that is written as a number or in percent.
+
+    Args:
+        text: what the user wrote.
+        option: the name of the option, for the error.
+
+    Raises:
+        InputError: it is neither.
+
+    Example:
+        >>> parse_share("5%", "--error"), parse_share("0.05", "--error")
+        (0.05, 0.05)
+    """
+    number = text.strip()
+    is_percent = number.endswith("%")
+    try:
+        share = float(number.removesuffix("%"))
+    except ValueError:
+        raise InputError(f"{option} is {text!r}: write a share such as 5% or 0.05.") from None
+
+    if is_percent:
+        share /= 100
+    # A plain 5 could mean 5% or 500%, so it is not guessed.
+    if not 0 < share < 1:
+        raise InputError(
+            f"{option} is {text!r}: it must be above 0% and below 100%, such as 5% or 0.05."
+        )
+    return share
+
+
+def _require_certificate_path(path: Path) -> None:
+    if path.suffix.lower() not in _CERTIFICATE_SUFFIXES:
+        raise InputError(f"Cannot write a certificate to {path}: use the suffix .html or .json.")
+    require_writable(path)
+
+
+def _write_certificate(content: dict[str, object], path: Path) -> None:
+    from teeter.campaigns.finish.certificate import certificate_page
+
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if path.suffix.lower() == ".html":
+        text = certificate_page(content)
+    with atomic_text_file(path) as stream:
+        stream.write(text)
+
+
+def _print_report(report: FinishReport) -> None:
+    for sentence in report.describe():
+        echo_wrapped(sentence)
+
+    if report.per_class:
+        rows = [
+            [
+                str(promise.label),
+                f"{promise.items:,}",
+                f"{promise.left:,}",
+                f"{promise.wrong} of {promise.drawn}",
+            ]
+            for promise in report.promises
+        ]
+        print_table(["class", "model may label", "items left", "wrong draws"], rows)
+
+    if report.plan:
+        typer.echo("")
+        more = "more random labels" if report.draws else "random labels"
+        rows = [
+            [f"{step.labels:,}", f"{step.items:,}", f"{step.coverage:.0%}"] for step in report.plan
+        ]
+        print_table([more, "items the model could label", "share"], rows)
+
+    if report.class_shares:
+        typer.echo("")
+        rows = [
+            [share.label, f"{share.share:.1%}", f"{share.low:.1%} to {share.high:.1%}"]
+            for share in report.class_shares
+        ]
+        print_table(["class", "share of items", "95% interval"], rows)
+        echo_wrapped(report.describe_shares())
+
+    if report.is_started:
+        drawn = pluralize(report.draws, "random item")
+        typer.echo(
+            f"Model {report.model_version}, attempt {report.attempt}: {drawn} answered, "
+            f"{report.wrong} of them predicted wrong."
+        )
