@@ -158,7 +158,10 @@ def main(out: Path, answers: int = 160) -> None:
         create_campaigns(folder, messages)
 
         environment = {**os.environ, "TEETER_HOME": str(folder / "home")}
-        command = [*TEETER, "serve", "--folder", str(folder), "--no-open", "--batch", str(BATCH)]
+        settings = folder / "server.toml"
+        settings.write_text(f"batch = {BATCH}\n", encoding="utf-8")
+        command = [*TEETER, "serve", "--folder", str(folder), "--no-open"]
+        command += ["--settings", str(settings)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert server.stdout is not None
         try:

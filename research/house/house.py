@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "src" / "teeter"
@@ -267,10 +267,21 @@ def count_commands() -> dict[str, int]:
     from typer.main import get_command
 
     from teeter.cli import app
+    from teeter.server.access import ServerSettings
 
     commands = list(walk_commands(get_command(app)))
     kinds = [parameter.param_type_name for command in commands for parameter in command.params]
-    return {"commands": len(commands), "options": kinds.count("option")}
+    options = kinds.count("option") + count_keys(ServerSettings)
+    return {"commands": len(commands), "options": options}
+
+
+def count_keys(kind: Any) -> int:
+    """Return the number of keys of a settings file, with those of its tables."""
+    keys = 0
+    for field in kind.model_fields.values():
+        tables = [part for part in get_args(field.annotation) if hasattr(part, "model_fields")]
+        keys += sum(count_keys(table) for table in tables) or 1
+    return keys
 
 
 def walk_commands(command: Any) -> Iterator[Any]:

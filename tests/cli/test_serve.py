@@ -25,7 +25,7 @@ from server.servers import (
 )
 from teeter.campaigns import Campaign
 from teeter.cli.serve import _security_config, _uvicorn_options
-from teeter.server.access import Authenticator
+from teeter.server.access import Authenticator, ServerSettings
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -89,12 +89,19 @@ def test_a_broken_file_of_items_leaves_nothing(teeter: Teeter, tmp_path: Path) -
 # ---- tokens
 
 
-def test_tokens_are_needed_beyond_this_machine(teeter: Teeter, tmp_path: Path) -> None:
+def test_tokens_are_needed_beyond_this_machine(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
     public = ("serve", file, "--host", "0.0.0.0")
     assert "--make-token" in teeter(*public, fails=2).stderr
-    assert "16 or more" in teeter(*public, "--token", "ann=short", fails=2).stderr
-    assert "NAME=TOKEN" in teeter("serve", file, "--token", "ann", fails=2).stderr
+
+    monkeypatch.setenv("TEETER_TOKEN", "ann=short")
+    assert "16 or more" in teeter(*public, fails=2).stderr
+    monkeypatch.setenv("TEETER_TOKEN", "a-secret-without-a-name")
+    message = teeter("serve", file, fails=2).stderr
+    assert "NAME=TOKEN" in message
+    assert "a-secret" not in message
 
 
 def test_a_token_is_printed_once_and_stored_as_a_hash(teeter: Teeter, home: Path) -> None:
@@ -108,39 +115,120 @@ def test_a_token_is_printed_once_and_stored_as_a_hash(teeter: Teeter, home: Path
 
 
 def test_tokens_are_checked_on_this_machine_too_if_there_are_any(
-    teeter: Teeter, tmp_path: Path
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings = write_settings(tmp_path, 'tokens = "tokens.json"')
+    token = teeter("serve", "--settings", settings, "--make-token", "ann").stdout.strip()
     tokens = tmp_path / "tokens.json"
-    token = teeter("serve", "--tokens", tokens, "--make-token", "ann").stdout.strip()
+    assert tokens.exists(), "paths are relative to the settings"
 
-    open_to_all = _security_config("127.0.0.1", 8765, [], None, 1)
+    open_to_all = _security_config("127.0.0.1", 8765, ServerSettings())
     assert not Authenticator(open_to_all).requires_login()
-    by_file = _security_config("127.0.0.1", 8765, [], tokens, 1)
-    by_option = _security_config("127.0.0.1", 8765, ["ann=" + "x" * 16], None, 1)
+    by_file = _security_config("127.0.0.1", 8765, ServerSettings(tokens=tokens))
+    monkeypatch.setenv("TEETER_TOKEN", "ann=" + "x" * 16)
+    by_environment = _security_config("127.0.0.1", 8765, ServerSettings())
     assert by_file.tokens.find_annotator(token) == "ann"
-    for config in (by_file, by_option):
+    for config in (by_file, by_environment):
         assert Authenticator(config).requires_login()
         assert config.allowed_hosts is None, "a proxy has a host name of its own"
 
+    monkeypatch.delenv("TEETER_TOKEN")
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
-    empty = tmp_path / "none.json"
-    message = teeter("serve", file, "--tokens", empty, fails=2).stderr
-    assert f"serve --tokens {empty} --make-token NAME." in message
+    write_settings(tmp_path, 'tokens = "none.json"')
+    message = teeter("serve", file, "--settings", settings, fails=2).stderr
+    assert f"serve --settings {settings} --make-token NAME." in message
+
+
+# ---- settings in a file
+
+
+def write_settings(folder: Path, content: str) -> Path:
+    path = folder / "server.toml"
+    path.write_text(content)
+    return path
+
+
+def test_the_settings_reach_the_server(
+    teeter: Teeter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
+    settings = write_settings(
+        tmp_path,
+        """
+        proxy = "192.0.2.0/24"
+        upload_megabytes = 5
+        batch = 7
+        [language_model]
+        url = "http://127.0.0.1:1/v1"
+        model = "tiny"
+        input_price = 0.5
+        output_price = 1
+        budget = 2
+        """,
+    )
+    arguments = (file, "--settings", settings)
+    workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
+    assert workspace.auth.config.proxy == "192.0.2.0/24"
+    assert workspace.auth.config.upload_limit == 5_000_000
+    assert workspace.batch == 7
+    assert workspace.suggester.model.url == "http://127.0.0.1:1/v1"
+    assert workspace.suggester.model.budget == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('prxy = "127.0.0.1"', "prxy: there is no such setting."),
+        ('[proxy]\nhost = "a-secret"', "proxy: it must be a valid string."),
+        ('proxy = "ann:a-secret@*"', "proxy: it must be an IP address or network, such as"),
+        ('batch = "a-secret"', "batch: it must be a valid integer."),
+        ("batch = 1", "batch: it must be greater than or equal to 2."),
+        ("upload_megabytes = 0.5", "upload_megabytes: it must be a valid integer."),
+        ('login = ["a-secret"]', "login: it must be a path"),
+        ("language_model = 1", "language_model: it must be"),
+        ('[language_model]\nurl = "a-secret"', "language_model.model: it is missing."),
+        ('key = "a-secret', "is not a TOML file: "),
+        ('login = "none.toml"', "none.toml: No such file or directory."),
+        (
+            '[language_model]\nurl = "http://me:a-secret@127.0.0.1/v1"\nmodel = "m"',
+            "may contain only a host and a path",
+        ),
+        (
+            '[language_model]\nurl = "http://127.0.0.1/v1"\nmodel = "m"\nbudget = 1',
+            "A budget needs the input and output prices",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence_without_its_value(
+    teeter: Teeter, tmp_path: Path, content: str, sentence: str
+) -> None:
+    file = make_text_campaign(tmp_path / "texts.teeter", 10)
+    settings = write_settings(tmp_path, content)
+    message = teeter("serve", file, "--settings", settings, "--no-open", fails=2).stderr
+    assert sentence in message
+    assert "a-secret" not in message
+    assert len(message.splitlines()) == 1
+
+
+def test_settings_that_are_not_there_are_reported(teeter: Teeter, tmp_path: Path) -> None:
+    message = teeter("serve", "--settings", tmp_path / "none.toml", fails=2).stderr
+    assert "none.toml: No such file or directory." in message
 
 
 # ---- the proxy
 
 
 @pytest.mark.parametrize(
-    ("options", "says_so"),
+    ("host", "server", "says_so"),
     [
-        (("--host", "127.0.0.1"), False),
-        (("--host", "0.0.0.0"), True),
-        (("--host", "0.0.0.0", "--proxy", "127.0.0.1"), False),
+        ("127.0.0.1", "", False),
+        ("0.0.0.0", "", True),
+        ("0.0.0.0", 'proxy = "127.0.0.1"', False),
     ],
 )
 def test_beyond_this_machine_a_proxy_must_close_slow_connections(
-    options: tuple[str, ...],
+    host: str,
+    server: str,
     says_so: bool,
     teeter: Teeter,
     tmp_path: Path,
@@ -151,22 +239,20 @@ def test_beyond_this_machine_a_proxy_must_close_slow_connections(
 
     monkeypatch.setattr(uvicorn.Server, "run", stop_at_once)
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
+    settings = tmp_path / "server.toml"
+    settings.write_text(server)
 
-    printed = teeter("serve", file, *options, "--token", "ann=" + 20 * "a", "--no-open").stderr
+    options = ("--host", host, "--settings", settings, "--token", "ann=" + 20 * "a", "--no-open")
+    printed = teeter("serve", file, *options).stderr
 
     assert ("put a reverse proxy in front of it that closes slow connections" in printed) == says_so
 
 
 def test_the_application_alone_believes_forwarded_addresses() -> None:
     """uvicorn would forget the address of the proxy, which may send other trusted headers."""
-    assert _uvicorn_options("127.0.0.1")["proxy_headers"] is False
-    security = _security_config("127.0.0.1", 8765, [], None, 1, proxy="192.0.2.9")
+    assert _uvicorn_options()["proxy_headers"] is False
+    security = _security_config("127.0.0.1", 8765, ServerSettings(proxy="192.0.2.9"))
     assert security.proxy == "192.0.2.9"
-
-
-def test_a_proxy_is_an_address(teeter: Teeter, tmp_path: Path) -> None:
-    file = make_text_campaign(tmp_path / "texts.teeter", 10)
-    assert "--proxy needs" in teeter("serve", file, "--proxy", "*", fails=2).stderr
 
 
 # ---- logins by accounts
@@ -180,12 +266,10 @@ def test_a_file_of_logins_takes_the_place_of_tokens(
     login.write_text(
         '[header]\nname = "X-User"\nfrom = ["10.0.0.2"]\n[access]\ndomains = ["example.org"]\n'
     )
-    public = (file, "--host", "0.0.0.0")
-    workspace = start_and_stop(*public, "--login", login, teeter=teeter, monkeypatch=monkeypatch)
-    assert workspace.auth.config.login.header.name == "X-User"
-
-    monkeypatch.setenv("TEETER_LOGIN", str(login))
+    settings = write_settings(tmp_path, 'login = "login.toml"')
+    public = (file, "--host", "0.0.0.0", "--settings", settings)
     workspace = start_and_stop(*public, teeter=teeter, monkeypatch=monkeypatch)
+    assert workspace.auth.config.login.header.name == "X-User"
     assert workspace.auth.requires_login()
 
     login.write_text("")
@@ -273,7 +357,7 @@ def test_an_existing_campaign_with_other_classes_is_not_served(
     message = serve_again("--classes", "urgent,spam", fails=2)
     assert "mail.teeter already exists and has the classes spam, ham, but not urgent" in message
     assert "open it with teeter serve" in message
-    assert "teeter campaign add-class" in message
+    assert "teeter campaign classes --add" in message
     assert "--file FILE" in message
 
     campaign = Campaign.open(tmp_path / "mail.teeter")
@@ -312,17 +396,13 @@ def test_a_file_that_is_older_than_the_campaign_is_not_read(
     assert serve_again("--classes", "spam,ham") == ""
 
 
-def test_other_settings_of_an_existing_campaign_are_reported(
-    serve_again: Callable[..., str], tmp_path: Path
+def test_another_encoder_of_an_existing_campaign_is_reported(
+    serve_again: Callable[..., str],
 ) -> None:
-    (tmp_path / "classes.toml").write_text('spam = "Unwanted advertising."\n')
-    describe = ("--describe", tmp_path / "classes.toml")
-    message = serve_again("--classes", "spam,ham", "--encoder", "minilm", "--no-names", *describe)
+    message = serve_again("--classes", "spam,ham", "--encoder", "minilm")
     assert "features of the encoder" in message
     assert "encode " in message
     assert "--encoder minilm" in message
-    assert "--no-names" in message
-    assert "has other descriptions than" in message
 
 
 @pytest.mark.parametrize(

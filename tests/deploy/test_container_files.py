@@ -15,7 +15,8 @@ import pytest
 
 from cli.commands import build_command
 from teeter.cli import app
-from teeter.server.access import HEALTH_PATH
+from teeter.cli.serve import _read_tokens
+from teeter.server.access import HEALTH_PATH, read_login_config, read_server_settings
 
 yaml = pytest.importorskip("yaml")
 
@@ -48,7 +49,7 @@ def test_the_image_installs_extras_that_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = extras.removeprefix("EXTRAS=").split(",")
     assert set(names) <= set(project["optional-dependencies"])
-    assert {"web", "store", "postgres", "login"} <= set(names)
+    assert names == ["team"]
 
 
 def test_what_is_copied_exists_and_is_not_ignored() -> None:
@@ -88,9 +89,15 @@ def test_the_commands_of_the_services_are_accepted(name: str) -> None:
     parse_command(SERVICES[name]["command"])
 
 
+def test_the_settings_of_the_server_are_where_its_command_looks() -> None:
+    settings = parse_command(SERVICES["teeter"]["command"])["settings"]
+    assert f"./settings:{settings.parent}:ro" in SERVICES["teeter"]["volumes"]
+    assert (DEPLOY / "settings" / settings.name).exists()
+
+
 def test_the_server_trusts_the_address_of_the_proxy_only() -> None:
     address = SERVICES["proxy"]["networks"]["front"]["ipv4_address"]
-    assert SERVICES["teeter"]["environment"]["TEETER_PROXY"] == address
+    assert read_server_settings(DEPLOY / "settings" / "server.toml").proxy == address
     (subnet,) = COMPOSE["networks"]["front"]["ipam"]["config"]
     network = ipaddress.ip_network(subnet["subnet"])
     assert ipaddress.ip_address(address) in network
@@ -128,25 +135,21 @@ def test_no_secret_is_in_the_files() -> None:
 def test_variables_of_the_server_are_those_of_its_options() -> None:
     command: Any = build_command(app).commands["serve"]
     variables = {parameter.envvar for parameter in command.params if parameter.envvar}
-    variables |= {"TEETER_OIDC_CLIENT_SECRET", "PGPASSWORD"}
+    variables |= {"TEETER_TOKEN", "TEETER_OIDC_CLIENT_SECRET", "PGPASSWORD"}
     assert set(SERVICES["teeter"]["environment"]) <= variables
 
 
 def test_empty_variables_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compose file passes on variables that are not set, as empty ones."""
-    for variable in ("TEETER_TOKEN", "TEETER_LOGIN", "TEETER_DATABASE"):
+    for variable in ("TEETER_TOKEN", "TEETER_DATABASE"):
         monkeypatch.setenv(variable, "")
-    parameters = parse_command(["serve", "--folder", "x"])
-    assert not parameters["token"]
-    assert parameters["login"] is None
-    assert parameters["database"] is None
+    assert parse_command(["serve", "--folder", "x"])["database"] is None
+    assert len(_read_tokens(None)) == 0
 
 
 def test_the_example_of_a_login_file_is_valid(tmp_path: Path) -> None:
-    from teeter.server.access import read_login_config
-
     copy = tmp_path / "login.toml"
-    shutil.copy(DEPLOY / "login" / "login.example.toml", copy)
+    shutil.copy(DEPLOY / "settings" / "login.example.toml", copy)
     assert read_login_config(copy).oidc is not None
 
 

@@ -70,7 +70,11 @@ def serve(port: str, campaign: str) -> None:
     from teeter.cli import main as teeter_main
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.argv = ["teeter", "serve", campaign, "--port", port, "--no-open", "--batch", "10"]
+    settings = Path(os.environ["TEETER_HOME"]) / "server.toml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text("batch = 10\n")
+    sys.argv = ["teeter", "serve", campaign, "--port", port, "--no-open"]
+    sys.argv += ["--settings", str(settings)]
     teeter_main()
 
 

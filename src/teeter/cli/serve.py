@@ -7,7 +7,7 @@ As soon as other machines can connect, everyone needs a token.
 
 from __future__ import annotations
 
-import re
+import os
 import shlex
 import socket
 import sys
@@ -16,21 +16,24 @@ import webbrowser
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.campaign import campaign_location, create_campaign, open_campaign, parse_classes
-from teeter.cli.options import DescribeOption, NamesOption
+from teeter.cli.campaign import (
+    campaign_location,
+    create_campaign,
+    open_campaign,
+    parse_classes,
+)
 from teeter.cli.output import echo_wrapped, list_some, pluralize, progress, spinner
 from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.suggestions.language_model import LanguageModel
-    from teeter.server.access import SecurityConfig
+    from teeter.server.access import SecurityConfig, ServerSettings
     from teeter.server.access.tokens import Tokens
     from teeter.server.workspace import Workspace
 
@@ -46,15 +49,13 @@ __all__ = [
 
 FIRST_PORT = 8765
 
-# What a header can hold: no spaces, semicolons or further directives.
-_ORIGIN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
-
 # Ports that are tried one after the other, unless one is given.
 _PORTS_TRIED = 20
 
 _LOOPBACK = "127.0.0.1"
-_BATCH = 20
-_UPLOAD_MEGABYTES = 200
+
+# A secret: it has no option, because all users of a machine see the arguments of its processes.
+_TOKEN_VARIABLE = "TEETER_TOKEN"
 
 # Connections that wait to be accepted.
 _BACKLOG = 128
@@ -62,7 +63,8 @@ _BACKLOG = 128
 _NEEDS_PROXY = (
     "Other machines can reach this server, and it waits for clients however slow they are. On a "
     "network that you do not trust, put a reverse proxy in front of it that closes slow "
-    "connections, such as Caddy with deploy/Caddyfile, and pass its address with --proxy."
+    "connections, such as Caddy with deploy/Caddyfile, and set its address as proxy in the "
+    "file of --settings."
 )
 
 # The browser opens this many seconds after the server starts, when it accepts connections.
@@ -107,31 +109,11 @@ EncoderOption = Annotated[
         help="With --classes: encoder that computes the features; see teeter encoders.",
     ),
 ]
-SuggestOption = Annotated[
-    str | None,
+SettingsOption = Annotated[
+    Path | None,
     typer.Option(
-        metavar="URL",
-        help="Address of an OpenAI-compatible interface, whose language model suggests labels. The "
-        "texts of items are sent there.",
-    ),
-]
-ModelOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="With --suggest: name of the language model.")
-]
-InputPriceOption = Annotated[
-    float,
-    typer.Option(metavar="AMOUNT", min=0, help="With --suggest: price per million input tokens."),
-]
-OutputPriceOption = Annotated[
-    float,
-    typer.Option(metavar="AMOUNT", min=0, help="With --suggest: price per million output tokens."),
-]
-SuggestBudgetOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="AMOUNT",
-        min=0,
-        help="With --suggest: maximum cost of the language model for each campaign.",
+        metavar="FILE",
+        help="TOML file with settings for a proxy, logins, tokens, uploads and a language model.",
     ),
 ]
 HostOption = Annotated[
@@ -150,20 +132,6 @@ PortOption = Annotated[
         help=f"Port to listen on. Default: {FIRST_PORT}, or the next free one.",
     ),
 ]
-BatchOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=2, max=1000, help="Items per batch; a model is trained after each batch."
-    ),
-]
-TokenOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=TOKEN",
-        envvar="TEETER_TOKEN",
-        help="Accept this token (at least 16 characters) for an annotator. May be repeated.",
-    ),
-]
 MakeTokenOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Create a token for an annotator, print it once and exit."),
@@ -172,29 +140,6 @@ RemoveTokenOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Remove an annotator's token, end their sessions and exit."),
 ]
-TokensOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="File of token hashes. If given, tokens are required on 127.0.0.1 too.",
-    ),
-]
-LoginOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        envvar="TEETER_LOGIN",
-        help="TOML file that configures logins by OpenID Connect or by a trusted proxy.",
-    ),
-]
-ProxyOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        envvar="TEETER_PROXY",
-        help="Trust X-Forwarded-For and X-Forwarded-Proto from the proxy at this address.",
-    ),
-]
 TrustOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -202,17 +147,6 @@ TrustOption = Annotated[
         help="Let the campaigns read images in this folder, or send events to this address in your "
         "own network, although they were not created here. Remembered. May be repeated.",
     ),
-]
-FrameOriginOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ORIGIN",
-        help="Allow pages from this origin, such as http://localhost:8888, to show the page in a "
-        "frame.",
-    ),
-]
-UploadOption = Annotated[
-    int, typer.Option(metavar="MB", min=1, help="Maximum upload size in megabytes.")
 ]
 OpenOption = Annotated[
     bool | None,
@@ -226,54 +160,42 @@ OpenOption = Annotated[
 def serve(
     locations: CampaignsArgument = None,
     *,
-    folder: FolderOption = None,
-    database: DatabaseOption = None,
     classes: ClassesOption = None,
     encoder: EncoderOption = "auto",
-    describe: DescribeOption = None,
-    names: NamesOption = True,
-    suggest: SuggestOption = None,
-    model: ModelOption = None,
-    input_price: InputPriceOption = 0,
-    output_price: OutputPriceOption = 0,
-    suggest_budget: SuggestBudgetOption = None,
+    folder: FolderOption = None,
+    database: DatabaseOption = None,
     host: HostOption = _LOOPBACK,
     port: PortOption = None,
-    batch: BatchOption = _BATCH,
-    token: TokenOption = None,
+    settings: SettingsOption = None,
     make_token: MakeTokenOption = None,
     remove_token: RemoveTokenOption = None,
-    tokens: TokensOption = None,
-    login: LoginOption = None,
-    proxy: ProxyOption = None,
     trust: TrustOption = None,
-    frame_origin: FrameOriginOption = None,
-    upload: UploadOption = _UPLOAD_MEGABYTES,
     open_page: OpenOption = None,
 ) -> None:
     """Label on a page in your browser.
 
     Prints the address of the page. The page needs pip install 'teeter[label]'. It needs no internet
-    access, and all data stays on this machine. The only exception is --suggest: it sends the texts
-    of items to the language model at that address, which suggests labels (see teeter campaign
-    suggest).
+    access, and all data stays on this machine. The only exception is a language model that you name
+    in the file of --settings: it gets the texts of items, and suggests labels.
 
-    Token hashes are stored in tokens.json in teeter's configuration folder, unless --tokens names
-    another file.
+    Hashes of tokens are stored in tokens.json in teeter's configuration folder, unless the settings
+    name another file. A token can also come from the environment, as TEETER_TOKEN=NAME=TOKEN.
 
     \b
     Examples:
       teeter serve reviews.teeter
       teeter serve reviews.csv --classes good,bad
-      teeter serve --folder campaigns --host 0.0.0.0
+      teeter serve --folder campaigns --host 0.0.0.0 --settings server.toml
     """
     require_web_packages()
+    from teeter.server.access import ServerSettings, read_server_settings
 
+    server = ServerSettings() if settings is None else read_server_settings(settings)
     if make_token is not None:
-        _make_token(make_token, tokens)
+        _make_token(make_token, server.tokens)
         return
     if remove_token is not None:
-        _remove_token(remove_token, tokens)
+        _remove_token(remove_token, server.tokens)
         return
     if not locations and folder is None and database is None:
         raise InputError(
@@ -281,41 +203,22 @@ def serve(
             "with --database."
         )
 
-    # Wrong options are reported before a port is opened.
-    options = _uvicorn_options(proxy)
-    if frame_origin is not None and not _ORIGIN.fullmatch(frame_origin):
-        raise InputError(
-            f"--frame-origin needs a scheme, a host and a port, such as http://localhost:8888, not "
-            f"{frame_origin!r}."
-        )
-    language_model = _make_language_model(suggest, model, input_price, output_price, suggest_budget)
+    # Wrong settings are reported before a port is opened.
+    language_model = _make_language_model(server)
     listener = _listen(host, port)
     try:
         # After the port is known: the name of the cookie has it.
-        security = _security_config(
-            host,
-            listener.getsockname()[1],
-            token or [],
-            tokens,
-            upload,
-            login=login,
-            proxy=proxy,
-        )
-        security = replace(security, frame_origin=frame_origin)
-        campaigns = [
-            _find_campaign(location, classes, encoder, describe=describe, names=names)
-            for location in locations or []
-        ]
+        security = _security_config(host, listener.getsockname()[1], server)
+        campaigns = [_find_campaign(location, classes, encoder) for location in locations or []]
         _run(
             campaigns,
             security,
             listener,
             folder=folder,
             database=database,
-            batch=batch,
+            batch=server.batch,
             open_page=open_page,
-            options=options,
-            token_hint=_token_hint(host, tokens),
+            token_hint=_token_hint(host, server.tokens, settings),
             language_model=language_model,
             trusted=trust or [],
         )
@@ -330,6 +233,7 @@ def serve_on_this_machine(
     port: int | None = None,
     open_page: bool | None = None,
     path: str = "",
+    frame_origin: str | None = None,
 ) -> None:
     """Serve campaigns to this machine only, without tokens, until Ctrl-C.
 
@@ -339,23 +243,25 @@ def serve_on_this_machine(
         port: the port to listen on, or None for the first free one.
         open_page: whether to open a browser; None for a terminal.
         path: what follows the address in the browser.
+        frame_origin: the origin, such as http://localhost:8888, whose pages may show the page in a
+            frame.
     """
     require_web_packages()
-    options = _uvicorn_options(None)
-    listener = _listen(_LOOPBACK, port)
+    from teeter.server.access import ServerSettings
 
+    listener = _listen(_LOOPBACK, port)
     try:
         port = listener.getsockname()[1]
-        security = _security_config(_LOOPBACK, port, [], None, _UPLOAD_MEGABYTES)
+        server = ServerSettings()
+        security = _security_config(_LOOPBACK, port, server)
         _run(
             campaigns,
-            security,
+            replace(security, frame_origin=frame_origin),
             listener,
             folder=folder,
             database=None,
-            batch=_BATCH,
+            batch=server.batch,
             open_page=open_page,
-            options=options,
             token_hint=None,
             path=path,
         )
@@ -396,37 +302,24 @@ def _remove_token(name: str, tokens: Path | None) -> None:
     typer.echo(f"Removed the token of {name} from {file}.")
 
 
-def _security_config(
-    host: str,
-    port: int,
-    given: list[str],
-    tokens: Path | None,
-    upload: int,
-    *,
-    login: Path | None = None,
-    proxy: str | None = None,
-) -> SecurityConfig:
+def _security_config(host: str, port: int, server: ServerSettings) -> SecurityConfig:
     """Return who may log in: anyone on this machine, or only holders of a token if there are any.
 
     Args:
         host: the address to listen on.
         port: the port to listen on.
-        given: tokens as ``NAME=TOKEN``.
-        tokens: a file of token hashes. Beyond this machine, there is a default file.
-        upload: the largest upload in megabytes.
-        login: a TOML file with logins other than by tokens.
-        proxy: the address of a reverse proxy.
+        server: the settings. Beyond this machine, there is a default file of tokens.
     """
     from teeter.campaigns.trust import home
     from teeter.server.access import EndedSessions, SecurityConfig, is_loopback, read_login_config
     from teeter.server.access.tokens import server_secret
 
-    file = tokens
+    file = server.tokens
     if not is_loopback(host):
-        file = _tokens_file(tokens)
+        file = _tokens_file(server.tokens)
     # With none accepted, the server asks for none: ``_require_login`` checks that this is meant.
-    accepted = _read_tokens(given, file)
-    login_config = None if login is None else read_login_config(login)
+    accepted = _read_tokens(file)
+    login_config = None if server.login is None else read_login_config(server.login)
 
     # A page of another site could reach a server without tokens under a name of its own (DNS
     # rebinding). With a login it could not get in, and a proxy may use any name.
@@ -442,25 +335,25 @@ def _security_config(
         cookie_name=f"teeter_session_{port}",
         ended_sessions=EndedSessions(home() / "ended_sessions"),
         login=login_config,
-        proxy=proxy,
-        upload_limit=upload * 1_000_000,
+        proxy=server.proxy,
+        upload_limit=server.upload_megabytes * 1_000_000,
     )
 
 
-def _read_tokens(given: list[str], file: Path | None) -> Tokens:
-    """Return the tokens of ``--token`` and of a file of hashes."""
+def _read_tokens(file: Path | None) -> Tokens:
+    """Return the tokens of a file of hashes, and that of the environment."""
     from teeter.server.access.tokens import Tokens
 
     tokens = Tokens() if file is None else Tokens.read(file)
-    for text in given:
+    for text in os.environ.get(_TOKEN_VARIABLE, "").split():
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError("--token must have the form NAME=TOKEN.")
+            raise InputError(f"{_TOKEN_VARIABLE} must have the form NAME=TOKEN.")
         tokens.add(name.strip(), value)
     return tokens
 
 
-def _token_hint(host: str, tokens: Path | None) -> str | None:
+def _token_hint(host: str, tokens: Path | None, settings: Path | None) -> str | None:
     """Return why tokens are needed and how to create one; None if they are not needed."""
     from teeter.server.access import is_loopback
 
@@ -472,8 +365,8 @@ def _token_hint(host: str, tokens: Path | None) -> str | None:
         reason = f"Listening on {host} lets other machines connect"
 
     command = "teeter serve"
-    if tokens is not None:
-        command += f" --tokens {tokens}"
+    if settings is not None:
+        command += f" --settings {shlex.quote(str(settings))}"
     return f"{reason}: create a token for each annotator with {command} --make-token NAME."
 
 
@@ -488,49 +381,37 @@ def _require_login(workspace: Workspace, token_hint: str | None) -> None:
     if campaign_tokens.is_required():
         raise InputError(
             "No annotator of this campaign has a token: create one with "
-            "teeter campaign people token CAMPAIGN NAME."
+            "teeter campaign people CAMPAIGN --new-token NAME."
         )
     if token_hint is not None:
         raise InputError(token_hint)
 
 
-def _make_language_model(
-    url: str | None,
-    model: str | None,
-    input_price: float,
-    output_price: float,
-    budget: float | None,
-) -> LanguageModel | None:
-    """Return the language model to ask for suggestions; None if no address is given.
+def _make_language_model(server: ServerSettings) -> LanguageModel | None:
+    """Return the language model to ask for suggestions, if the settings name one.
 
     Raises:
-        InputError: only one of the address and the model is given, or a value is invalid.
+        InputError: its address or a price is invalid.
     """
-    if url is None and model is None:
-        if budget is not None:
-            raise InputError("--suggest-budget needs --suggest.")
+    model = server.language_model
+    if model is None:
         return None
-    if url is None or model is None:
-        raise InputError("Give both --suggest URL and --model NAME.")
 
     from teeter.campaigns.suggestions.chat_client import ChatClient
     from teeter.campaigns.suggestions.language_model import LanguageModel
 
     # Made only to be checked: a key must not be sent unencrypted.
-    ChatClient(url, model)
+    ChatClient(model.url, model.model)
     return LanguageModel(
-        url, model, input_price=input_price, output_price=output_price, budget=budget
+        model.url,
+        model.model,
+        input_price=model.input_price,
+        output_price=model.output_price,
+        budget=model.budget,
     )
 
 
-def _find_campaign(
-    location: str,
-    classes: str | None,
-    encoder: str,
-    *,
-    describe: Path | None = None,
-    names: bool = True,
-) -> str | Path:
+def _find_campaign(location: str, classes: str | None, encoder: str) -> str | Path:
     """Return where a campaign is. Create it if ``location`` is a file or folder of items."""
     if "://" in location:
         return location
@@ -552,13 +433,13 @@ def _find_campaign(
             from teeter.campaigns import Settings
 
         # The server encodes the rest, so that the page opens within seconds.
-        settings = Settings(encoder=encoder, names=names)
-        create_campaign(path, file, classes, settings, describe=describe, encode_all=False)
+        settings = Settings(encoder=encoder)
+        create_campaign(path, file, classes, settings, encode_all=False)
         return Path(file)
 
     with open_campaign(file) as opened:
         _require_classes(opened, parse_classes(classes), path, file)
-        _report_other_settings(opened, file, encoder=encoder, describe=describe, names=names)
+        _report_other_encoder(opened, file, encoder)
         _report_other_items(opened, path, file)
     return Path(file)
 
@@ -577,7 +458,7 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
         raise InputError(
             f"{file} already exists and has the classes {list_some(campaign.classes, 10)}, but not "
             f"{list_some(missing, 10)}: open it with teeter serve {shlex.quote(file)}, add classes "
-            f"to it with teeter campaign add-class, or create another campaign with teeter "
+            f"to it with teeter campaign classes --add, or create another campaign with teeter "
             f"campaign new {shlex.quote(str(items))} --classes NAMES --file FILE."
         )
 
@@ -586,32 +467,16 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
         echo_wrapped(f"{file} also has the classes {list_some(further, 10)}.", err=True)
 
 
-def _report_other_settings(
-    campaign: Campaign, file: str, *, encoder: str, describe: Path | None, names: bool
-) -> None:
-    """Say which options would have created another campaign than the one that exists."""
-    from teeter.campaigns.classes import read_descriptions
-
+def _report_other_encoder(campaign: Campaign, file: str, encoder: str) -> None:
+    """Say so if the campaign that exists has another encoder than the one that is asked for."""
     with campaign.database.reading() as connection:
         encoding = campaign.repository.encodings.current(connection)
 
-    quoted = shlex.quote(file)
     if encoder != "auto" and encoding is not None and encoding.encoder != encoder:
         echo_wrapped(
             f"{file} already exists and has the features of the encoder {encoding.encoder}, not "
-            f"{encoder}: switch with teeter campaign encode {quoted} --encoder {encoder}.",
-            err=True,
-        )
-    if not names and campaign.settings.names:
-        echo_wrapped(
-            f"{file} already exists, and its models learn from the names of the classes: turn "
-            f"this off with teeter campaign describe {quoted} --no-names.",
-            err=True,
-        )
-    if describe is not None and read_descriptions(describe) != campaign.descriptions:
-        echo_wrapped(
-            f"{file} already exists and has other descriptions than {describe}: replace them with "
-            f"teeter campaign describe {quoted} {shlex.quote(str(describe))}.",
+            f"{encoder}: switch with teeter campaign encode {shlex.quote(file)} --encoder "
+            f"{encoder}.",
             err=True,
         )
 
@@ -637,7 +502,7 @@ def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
     if changed:
         echo_wrapped(
             f"The text of {pluralize(changed, 'item')} in {items} differs from that of the item "
-            f"with the same id in {file}: correct it with teeter campaign change.",
+            f"with the same id in {file}: correct it on the page, under Items.",
             err=True,
         )
 
@@ -744,20 +609,8 @@ def _listen(host: str, port: int | None) -> socket.socket:
     raise InputError(reason)
 
 
-def _uvicorn_options(proxy: str | None) -> dict[str, Any]:
-    """Return the options of uvicorn.
-
-    Raises:
-        InputError: the proxy is not an IP address or network.
-    """
-    if proxy is not None:
-        try:
-            ip_network(proxy)
-        except ValueError:
-            raise InputError(
-                f"--proxy needs the IP address of a proxy, such as 127.0.0.1, not {proxy!r}."
-            ) from None
-
+def _uvicorn_options() -> dict[str, Any]:
+    """Return the options of uvicorn."""
     return {
         "http": "h11",
         "ws": "none",
@@ -798,7 +651,6 @@ def _run(
     database: str | None,
     batch: int,
     open_page: bool | None,
-    options: dict[str, Any],
     token_hint: str | None,
     path: str = "",
     language_model: LanguageModel | None = None,
@@ -814,7 +666,6 @@ def _run(
         database: the URL of a database whose campaigns are served too.
         batch: items per batch.
         open_page: whether to open a browser; None for a terminal without tokens.
-        options: options of uvicorn.
         token_hint: the error if no token exists; None if none is needed.
         path: what follows the address of the page.
         language_model: the language model that suggests labels.
@@ -863,6 +714,7 @@ def _run(
     # Programs that start the server read the address from a pipe.
     sys.stdout.flush()
     try:
+        options = _uvicorn_options()
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listener])
     except KeyboardInterrupt:
         typer.echo("Stopped. Run the same command to continue.")
@@ -875,43 +727,33 @@ SampleArgument = Annotated[
 SampleFolderOption = Annotated[
     Path, typer.Option(metavar="FOLDER", help="Folder for the sample campaigns.")
 ]
-FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Remove earlier sample campaigns, and start again.")
-]
 
 
 def try_sample(
     sample: SampleArgument = "texts",
     *,
     folder: SampleFolderOption = Path("teeter-try"),
-    fresh: FreshOption = False,
-    port: PortOption = None,
     open_page: OpenOption = None,
 ) -> None:
     """Try labelling with a sample project: real data, some of it labelled, and a trained model.
 
     The samples are 480 questions from a bank's customers and 360 photographs of clothes. They come
     with teeter, so nothing is downloaded, and all data stays on this machine. Run the same command
-    again to continue, and delete the folder when you are done. The page needs pip install
+    again to continue, and delete the folder to start again. The page needs pip install
     'teeter[label]'.
 
     \b
     Examples:
       teeter try
-      teeter try images --fresh
+      teeter try images
     """
     # Before anything is loaded or written, so that a missing extra is reported at once.
     require_web_packages()
 
     with spinner("Loading"):  # importing torch takes seconds
-        from teeter.samples import SAMPLES, find_sample, make_sample, remove_sample, sample_file
+        from teeter.samples import SAMPLES, find_sample, make_sample, sample_file
 
     shown_first = find_sample(sample)
-
-    # Both samples share the folder, and each is a campaign of its own.
-    if fresh:
-        for entry in SAMPLES:
-            remove_sample(entry, folder)
 
     # Only the one that is asked for is built: the browser opens two seconds earlier.
     if not sample_file(shown_first, folder).exists():
@@ -919,12 +761,11 @@ def try_sample(
             make_sample(shown_first, folder, on_step=on_step)
         typer.echo(f"Created a sample campaign in {folder}. Delete the folder when you are done.")
 
-    # The other sample is served too if it was built by an earlier call.
+    # Both samples share the folder. The other one is served too if it was built by an earlier call.
     files = [sample_file(entry, folder) for entry in SAMPLES]
     serve_on_this_machine(
         [file for file in files if file.exists()],
         folder=folder,
-        port=port,
         open_page=open_page,
         path=f"c/{shown_first.title}",
     )

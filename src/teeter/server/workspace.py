@@ -317,7 +317,8 @@ class Workspace:
         """
         if self.suggester is None:
             raise InputError(
-                "This server has no language model: start it with --suggest URL --model NAME."
+                "This server has no language model: name one in the file of teeter serve "
+                "--settings."
             )
         return self.suggester
 

@@ -74,7 +74,7 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
         (OIDC.replace("https://login", "http://login") + ACCESS, "must begin with https://"),
         (OIDC.replace("https://label", "ftp://label") + ACCESS, "url: 'ftp://"),
         (OIDC.replace("https://login", "https://me@login") + ACCESS, "must not contain a user"),
-        (OIDC + 'clientsecret = "x"' + ACCESS, "oidc.clientsecret: Extra inputs"),
+        (OIDC + 'clientsecret = "x"' + ACCESS, "oidc.clientsecret: there is no such setting"),
         (OIDC + ACCESS + '[roles]\nann = "boss"', "roles.ann"),
         (OIDC + ACCESS + "anyone = 3", "access.anyone"),
         (HEADER.replace("127.0.0.1", "localhost") + ACCESS, "header.from.0"),

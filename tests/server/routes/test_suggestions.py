@@ -180,7 +180,7 @@ def test_a_source_is_removed(labelled: LabelledCampaign) -> None:
 def test_without_a_language_model_no_text_leaves_the_server(client: TestClient) -> None:
     response = client.post(f"{AT}/suggest", json={})
     assert response.status_code == 422
-    assert "start it with --suggest URL --model NAME" in response.json()["detail"]
+    assert "name one in the file of teeter serve --settings" in response.json()["detail"]
     assert "Send all texts" not in client.get(f"{PAGE}/classes").text
 
 

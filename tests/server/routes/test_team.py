@@ -641,7 +641,7 @@ def test_undecided_ties_count_for_nobody_on_the_page_and_on_the_command_line(
             member["name"]: member["matches_consensus"]
             for member in client.get(f"{AT}/team").json()
         }
-    listed = json.loads(run_campaign("people", "list", file, "--json"))
+    listed = json.loads(run_campaign("people", file, "--json"))
 
     for member in listed:
         by_command = member["quality"]["with_consensus"]

@@ -20,7 +20,15 @@ from teeter.errors import InputError, ServerError
 __all__ = ["NotebookPage", "find_notebook_origin", "open_notebook_page"]
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-_MAIN = "from teeter.cli import main; main()"
+_SERVE = """
+import sys
+from teeter.cli import wait_passively
+from teeter.cli.serve import serve_on_this_machine
+
+wait_passively()
+serve_on_this_machine(sys.argv[1:2], open_page=False, frame_origin=sys.argv[2])
+"""
+"""The program that serves the page, given the campaign and the origin of the notebook."""
 
 _pages: dict[tuple[str, str], NotebookPage] = {}
 """The pages that are open, by campaign and origin: a cell that runs again shows the same one."""
@@ -100,9 +108,8 @@ def open_notebook_page(location: str, *, origin: str | None = None, height: int)
         return running
 
     argument, environment = _hide_password(location)
-    arguments = ["serve", argument, "--no-open", "--frame-origin", origin]
     process = subprocess.Popen(
-        [sys.executable, "-c", _MAIN, *arguments],
+        [sys.executable, "-c", _SERVE, argument, origin],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},

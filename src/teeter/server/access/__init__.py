@@ -18,8 +18,10 @@ from teeter.server.access.authenticator import (
 from teeter.server.access.login_config import (
     LoginConfig,
     SecurityConfig,
+    ServerSettings,
     is_loopback,
     read_login_config,
+    read_server_settings,
 )
 from teeter.server.access.middlewares import (
     CALLBACK_PATH,
@@ -48,11 +50,13 @@ __all__ = [
     "EndedSessions",
     "LoginConfig",
     "SecurityConfig",
+    "ServerSettings",
     "Session",
     "TooManyLoginsError",
     "WrongTokenError",
     "is_loopback",
     "read_login_config",
+    "read_server_settings",
     "security_middleware",
 ]
 

@@ -1,6 +1,7 @@
-"""Logins by a person's account elsewhere: an OpenID Connect provider, or a proxy that knows them.
+"""The settings of a server, and those of logins by a person's account elsewhere.
 
-Both are configured in one TOML file, with who is let in and with which role:
+Logins by an OpenID Connect provider, or by a proxy that knows people, are configured in a TOML file
+of their own, with who is let in and with which role:
 
     url = "https://label.example.org"
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -35,6 +36,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -48,12 +50,15 @@ __all__ = [
     "LOOPBACK_HOSTS",
     "AccessConfig",
     "HeaderConfig",
+    "LanguageModelSettings",
     "LoginConfig",
     "OidcConfig",
     "SecurityConfig",
+    "ServerSettings",
     "is_loopback",
     "normalize_name",
     "read_login_config",
+    "read_server_settings",
     "require_tls",
 ]
 
@@ -123,6 +128,9 @@ Normalized = Annotated[str, AfterValidator(normalize_name)]
 class _Section(BaseModel):
     # A misspelt setting must not be ignored: it may be the one that keeps people out.
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_Settings = TypeVar("_Settings", bound=_Section)
 
 
 class OidcConfig(_Section):
@@ -250,6 +258,67 @@ class LoginConfig(_Section):
         return person
 
 
+class LanguageModelSettings(_Section):
+    """The language model that suggests labels. Its key is read from ``TEETER_SUGGEST_KEY``."""
+
+    url: str
+    """The address of an OpenAI-compatible interface. The texts of items are sent there."""
+    model: str
+    """The name of the language model."""
+    input_price: float = Field(default=0, ge=0)
+    """The price per million input tokens."""
+    output_price: float = Field(default=0, ge=0)
+    """The price per million output tokens."""
+    budget: float | None = Field(default=None, ge=0)
+    """The most that the language model may cost for each campaign."""
+
+
+class ServerSettings(_Section):
+    """The settings of ``teeter serve`` that an administrator writes down once.
+
+    None of them is a secret: these come from the environment.
+    """
+
+    proxy: str | None = None
+    """The IP address or network of a proxy, whose X-Forwarded-For and X-Forwarded-Proto count."""
+    login: Path | None = None
+    """The TOML file that configures logins by OpenID Connect or by a trusted proxy."""
+    tokens: Path | None = None
+    """The file of token hashes. With one, tokens are needed on 127.0.0.1, too."""
+    upload_megabytes: int = Field(default=200, ge=1, strict=True)
+    """The largest upload."""
+    batch: int = Field(default=20, ge=2, le=1000, strict=True)
+    """Items per batch. A model is trained after each batch."""
+    language_model: LanguageModelSettings | None = None
+
+    @field_validator("proxy")
+    @classmethod
+    def _require_proxy(cls, proxy: str | None) -> str | None:
+        """Refuse a host name, without repeating it: it may have a password."""
+        try:
+            if proxy is not None:
+                ip_network(proxy)
+        except ValueError:
+            raise ValueError("it must be an IP address or network, such as 127.0.0.1") from None
+        return proxy
+
+
+def read_server_settings(path: Path) -> ServerSettings:
+    """Return the settings in a TOML file. Paths in it are relative to the file.
+
+    Raises:
+        FileError: the file cannot be read.
+        InputError: a setting is missing, unknown or wrong. The error does not show its value.
+    """
+    settings = _parse(path, ServerSettings)
+    files = {
+        name: path.parent / file
+        for name, file in (("login", settings.login), ("tokens", settings.tokens))
+        if file is not None
+    }
+    return settings.model_copy(update=files)
+
+
 def read_login_config(path: Path) -> LoginConfig:
     """Return the settings in a TOML file.
 
@@ -260,14 +329,7 @@ def read_login_config(path: Path) -> LoginConfig:
         FileError: the file, or that of the secret, cannot be read.
         InputError: a setting is missing, unknown or wrong.
     """
-    content = _read_text(path)
-    try:
-        config = LoginConfig.model_validate(tomllib.loads(content))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not a TOML file: {error}.") from None
-    except ValidationError as error:
-        raise InputError(f"{path}: {_describe(error)}.") from None
-
+    config = _parse(path, LoginConfig)
     if config.oidc is None:
         return config
 
@@ -276,6 +338,17 @@ def read_login_config(path: Path) -> LoginConfig:
     return config.model_copy(
         update={"oidc": config.oidc.model_copy(update={"client_secret": secret})}
     )
+
+
+def _parse(path: Path, kind: type[_Settings]) -> _Settings:
+    """Return the content of a TOML file, checked."""
+    content = _read_text(path)
+    try:
+        return kind.model_validate(tomllib.loads(content))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not a TOML file: {error}.") from None
+    except ValidationError as error:
+        raise InputError(f"{path}: {_describe(error)}.") from None
 
 
 def _find_secret(oidc: OidcConfig, path: Path) -> SecretStr | None:
@@ -308,7 +381,13 @@ def _describe(error: ValidationError) -> str:
     problems = []
     for problem in error.errors(include_input=False, include_url=False):
         setting = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
+        message = problem["msg"].removeprefix("Value error, ").replace("Input should", "it must")
+        if problem["type"] == "extra_forbidden":
+            message = "there is no such setting"
+        elif problem["type"] == "path_type":
+            message = "it must be a path"
+        elif problem["type"] == "missing":
+            message = "it is missing"
         problems.append(f"{setting}: {message}" if setting else message)
     return "; ".join(problems)
 

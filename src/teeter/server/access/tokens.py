@@ -85,7 +85,7 @@ class Tokens:
         if len(token) < _MIN_LENGTH:
             raise InputError(
                 f"The token of {annotator} has {len(token)} characters: give {_MIN_LENGTH} or "
-                "more, or use --make-token."
+                "more, or use teeter serve --make-token."
             )
         self._given[hash_token(token)] = annotator
 
