@@ -16,8 +16,8 @@ help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
 		| while IFS='|' read -r target text; do printf '  make %-8s  %s\n' "$$target" "$$text"; done
 
-demo: $(VENV)/.ready  ## Compare strategies on handwritten digits (teeter demo)
-	$(BIN)/teeter demo
+demo: $(VENV)/.ready  ## Compare strategies on handwritten digits (teeter bench demo)
+	$(BIN)/teeter bench demo
 
 test: check  ## Check the code, then run the fast tests (minutes)
 	$(PYTEST)
@@ -47,11 +47,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
 		"teeter needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[report]'
+	$(PIP) --editable '.[bench]'
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.ready
-	$(PIP) --editable '.[dev,label,login,postgres,label-studio]'
+	$(PIP) --editable '.[dev,team,bench]'
 	@touch $@
 
 $(VENV)/.everything: $(VENV)/.tools

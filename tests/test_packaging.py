@@ -11,7 +11,6 @@ import tarfile
 import tomllib
 import urllib.request
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.parser import BytesParser
@@ -35,24 +34,14 @@ CONSTRAINTS = ROOT / "constraints.txt"
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 
 FOR_USERS = {
-    "parquet",
-    "images",
-    "store",
-    "templates",
-    "report",
-    "web",
-    "encoders",
     "label",
-    "postgres",
-    "http",
-    "links",
-    "label-studio",
-    "login",
-    "ray",
+    "team",
+    "bench",
+    "parquet",
     "hf",
     "lightning",
-    "track",
     "onnx",
+    "ray",
 }
 FOR_DEVELOPERS = {"dev", "docs", "oracles", "test-all"}
 SLOW_TO_IMPORT = {"sklearn", "matplotlib", "typer"}
@@ -284,10 +273,10 @@ def test_completion_is_part_of_the_wheel(installed: Path, tmp_path: Path) -> Non
 
 
 @builds
-def test_the_demonstration_needs_the_report_alone(wheel: Path, tmp_path: Path) -> None:
-    with empty_environment(f"{wheel}[report]") as scripts:
-        run(scripts / "teeter", "demo", "--help", cwd=tmp_path)
-        printed = run(scripts / "teeter", "demo", cwd=tmp_path, OMP_NUM_THREADS="1")
+def test_the_demonstration_needs_one_extra_alone(wheel: Path, tmp_path: Path) -> None:
+    with empty_environment(f"{wheel}[bench]") as scripts:
+        run(scripts / "teeter", "bench", "demo", "--help", cwd=tmp_path)
+        printed = run(scripts / "teeter", "bench", "demo", cwd=tmp_path, OMP_NUM_THREADS="1")
     pages = list(tmp_path.rglob("*.html"))
     assert pages, printed
     assert min(page.stat().st_size for page in pages) > 10_000
@@ -345,12 +334,29 @@ def test_all_is_every_extra_for_users() -> None:
     assert everything.extras == FOR_USERS
 
 
-def test_a_requirement_is_declared_once() -> None:
-    declared = Counter(names(PROJECT["dependencies"]))
-    for extra in FOR_USERS | FOR_DEVELOPERS:
-        declared.update(names(EXTRAS[extra]))
-    del declared["teeter"]  # an extra that takes in another
-    assert [name for name, times in declared.items() if times > 1] == []
+def test_a_requirement_has_one_bound() -> None:
+    bounds: dict[str, set[str]] = {}
+    for requirements in [PROJECT["dependencies"], *EXTRAS.values()]:
+        assert len(set(names(requirements))) == len(requirements)
+        for requirement in map(Requirement, requirements):
+            if requirement.name != "teeter":  # an extra that takes in another
+                bounds.setdefault(canonicalize_name(requirement.name), set()).add(str(requirement))
+    assert [name for name, found in bounds.items() if len(found) > 1] == []
+
+
+def test_an_extra_repeats_no_core_dependency() -> None:
+    core = set(names(PROJECT["dependencies"]))
+    assert [extra for extra, needed in EXTRAS.items() if core & set(names(needed))] == []
+
+
+def test_errors_and_pages_name_extras_that_exist() -> None:
+    tracked = run("git", "ls-files", "src", "docs", "examples", "research", cwd=ROOT).splitlines()
+    files = [ROOT / name for name in [*tracked, "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]]
+    for file in files:
+        if file.suffix not in (".py", ".md") or not file.exists():
+            continue
+        for mention in re.findall(r"teeter\[([a-z,-]+)\]", file.read_text(encoding="utf-8")):
+            assert set(mention.split(",")) <= set(EXTRAS), file
 
 
 def test_every_requirement_is_pinned_within_its_bounds() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.suggestions.language_model import LanguageModel
 
 if find_spec("sqlalchemy") is None:
-    raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[store]'.")
+    raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[label]'.")
 
 __all__ = [
     "Campaign",

@@ -303,7 +303,7 @@ def _read_image(path: str, side: int, folder: Path | None) -> Pictures:
         from PIL import Image, ImageOps
     except ImportError:
         raise MissingExtraError(
-            "Reading images needs Pillow: pip install 'teeter[images]'."
+            "Reading images needs Pillow: pip install 'teeter[label]'."
         ) from None
 
     file = Path(path)

@@ -188,7 +188,7 @@ def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
         from teeter.server.routes import login
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"Logging in with OpenID Connect needs {error.name}: pip install 'teeter[login]'."
+            f"Logging in with OpenID Connect needs {error.name}: pip install 'teeter[team]'."
         ) from None
 
     app.state.oidc_login = login.make_oidc_login(security)

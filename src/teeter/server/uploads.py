@@ -123,7 +123,7 @@ def _convert_to_png(path: Path) -> bytes:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingExtraError(
-            "Showing this image needs Pillow: pip install 'teeter[images]'."
+            "Showing this image needs Pillow: pip install 'teeter[label]'."
         ) from None
 
     png = io.BytesIO()

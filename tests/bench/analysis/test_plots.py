@@ -126,7 +126,7 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
 
 def test_drawing_without_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[report\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'teeter\[bench\]'"):
         new_figure(1, 1)
 
 

@@ -243,7 +243,7 @@ def test_without_tensorboard_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(MissingExtraError, match=r"teeter\[track\]"):
+    with pytest.raises(MissingExtraError, match=r"teeter\[bench\]"):
         run(tmp_path / "run", TensorBoardTracker(tmp_path / "board"))
 
 

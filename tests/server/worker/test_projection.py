@@ -93,7 +93,7 @@ def test_tsne_puts_a_single_row_in_the_centre() -> None:
 
 def test_tsne_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openTSNE", None)
-    with pytest.raises(MissingExtraError, match="teeter\\[report\\]"):
+    with pytest.raises(MissingExtraError, match="teeter\\[label\\]"):
         project_tsne(make_features(5))
 
 

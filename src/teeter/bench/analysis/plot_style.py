@@ -124,7 +124,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtraError("Drawing needs matplotlib: pip install 'teeter[report]'.") from None
+        raise MissingExtraError("Drawing needs matplotlib: pip install 'teeter[bench]'.") from None
 
     return Figure(figsize=(width, height), layout="constrained")
 

@@ -181,7 +181,7 @@ def _load_template() -> Template:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
-        raise MissingExtraError("Reports need Jinja2: pip install 'teeter[report]'.") from None
+        raise MissingExtraError("Reports need Jinja2: pip install 'teeter[bench]'.") from None
 
     environment = Environment(
         loader=PackageLoader("teeter.bench.analysis", "."),

@@ -107,7 +107,7 @@ def open_image(path: Path, content: bytes | None = None) -> Any:
         from PIL import Image
     except ImportError:
         raise MissingExtraError(
-            "Reading images needs Pillow: pip install 'teeter[images]'."
+            "Reading images needs Pillow: pip install 'teeter[label]'."
         ) from None
 
     with parse_errors(path, "image file"):

@@ -303,7 +303,7 @@ def _summary_writer_class() -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingExtraError(
-            "TensorBoard is not installed: pip install 'teeter[track]'."
+            "TensorBoard is not installed: pip install 'teeter[bench]'."
         ) from None
     return SummaryWriter
 

@@ -213,7 +213,7 @@ class ImageFetcher:
             import fsspec
         except ImportError:
             raise MissingExtraError(
-                "Reading s3:// and gs:// links needs fsspec: pip install 'teeter[links]'."
+                "Reading s3:// and gs:// links needs fsspec: pip install 'teeter[team]'."
             ) from None
 
         try:

@@ -394,7 +394,7 @@ def _create_engine(url: URL) -> Engine:
         ) from None
     except ImportError as error:
         raise MissingExtraError(
-            f"This database needs {error.name}: pip install 'teeter[postgres]'."
+            f"This database needs {error.name}: pip install 'teeter[team]'."
         ) from None
 
 

@@ -90,7 +90,7 @@ def project_tsne(features: FloatArray) -> FloatArray:
         from openTSNE import TSNE
     except ImportError:
         raise MissingExtraError(
-            "The t-SNE map needs openTSNE: pip install 'teeter[report]'."
+            "The t-SNE map needs openTSNE: pip install 'teeter[label]'."
         ) from None
 
     if len(features) == 1:

@@ -510,9 +510,7 @@ def _open_http_client(url: str, transport: httpx.BaseTransport | None) -> httpx.
     try:
         import httpx
     except ImportError:
-        raise MissingExtraError(
-            "Label Studio needs httpx: pip install 'teeter[label-studio]'."
-        ) from None
+        raise MissingExtraError("Label Studio needs httpx: pip install 'teeter[team]'.") from None
 
     # A proxy from the environment cannot reach servers on this machine.
     is_loopback = urlsplit(url).hostname in _LOOPBACK_HOSTS

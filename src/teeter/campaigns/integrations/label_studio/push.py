@@ -131,7 +131,7 @@ def _convert_to_png(content: bytes, path: str) -> bytes:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtraError("Images need pillow: pip install 'teeter[images]'.") from None
+        raise MissingExtraError("Images need pillow: pip install 'teeter[label]'.") from None
 
     png = io.BytesIO()
     try:
