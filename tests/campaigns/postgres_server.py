@@ -80,9 +80,7 @@ def running_server(*, durable: bool = True) -> Iterator[PostgresServer]:
         durable: Write to disk at every commit, as in production. Tests that never crash the server
             need not wait for that.
     """
-    pytest.importorskip(
-        "psycopg", reason="psycopg is not installed: pip install 'teeter[postgres]'"
-    )
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'teeter[team]'")
     if _find_program("initdb") is None or _find_program("pg_ctl") is None:
         pytest.skip("PostgreSQL's initdb and pg_ctl are not installed")
 
