@@ -230,6 +230,7 @@ def test_beyond_this_machine_a_proxy_must_close_slow_connections(
     host: str,
     server: str,
     says_so: bool,
+    *,
     teeter: Teeter,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

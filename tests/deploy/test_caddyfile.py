@@ -33,7 +33,9 @@ pytestmark = [
 def address(tmp_path: Path) -> Iterator[str]:
     """The address of Caddy, with the configuration of ``deploy/`` in front of a server."""
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
-    server = TeeterServeProcess(tmp_path / "home", file, "--proxy", "127.0.0.1")
+    settings = tmp_path / "server.toml"
+    settings.write_text('proxy = "127.0.0.1"')
+    server = TeeterServeProcess(tmp_path / "home", file, "--settings", settings)
     server.start()
 
     port = ReservedPort()
