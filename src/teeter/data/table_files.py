@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from teeter.base.registry import did_you_mean
 from teeter.data.file_checks import parse_errors, require_file, require_unpacked_size
+from teeter.data.parquet_pages import ColumnPages, read_column_pages
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [
@@ -505,8 +506,8 @@ def read_parquet(path: Path) -> Any:
 def require_parquet_size(path: Path, limit: int | None = None) -> None:
     """Refuse a Parquet file that takes too much memory. A few hundred bytes may fill all of it.
 
-    The footer states the size without compression. A text that is repeated is stored once even so:
-    only its length and the number of its uses tell what the rows take.
+    The headers of the pages state the size without compression. A text that is repeated may be
+    stored once even so: only its length and the number of its uses tell what the rows take.
 
     Args:
         path: the file.
@@ -518,35 +519,87 @@ def require_parquet_size(path: Path, limit: int | None = None) -> None:
     """
     with open_parquet(path) as file:
         metadata = file.metadata
+        pages = _read_pages(path, metadata)
 
     size = metadata.num_rows * _BYTES_PER_ROW
     text_size = 0
-    text_columns = []
-    for index in range(metadata.num_columns):
+    for (_, index), column_pages in pages.items():
         column = metadata.schema.column(index)
-        chunks = [
-            metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)
-        ]
         # Values of fixed length say their length; it is 0 for all others.
         value_size = max(_BYTES_PER_VALUE, column.length)
-        column_size = sum(
-            max(chunk.total_uncompressed_size, chunk.num_values * value_size) for chunk in chunks
-        )
+        column_size = max(column_pages.size, column_pages.values * value_size)
         if column.physical_type == "BYTE_ARRAY":
-            text_columns.append(column.path)
             text_size += column_size
         else:
             size += column_size
     require_unpacked_size(path, size + text_size, limit)
 
-    if not text_columns:
-        return
-    unpacked = 0
-    with open_parquet(path, dictionary_columns=text_columns) as file:
-        for group in range(file.num_row_groups):
-            for column in file.read_row_group(group, columns=text_columns).columns:
-                unpacked += sum(_unpacked_size(chunk) for chunk in column.chunks)
-            require_unpacked_size(path, size + max(text_size, unpacked), limit)
+    # All other pages hold each text as often as it is used.
+    repeated = {
+        place: column_pages
+        for place, column_pages in pages.items()
+        if metadata.schema.column(place[1]).physical_type == "BYTE_ARRAY"
+        and (column_pages.has_dictionary or column_pages.has_shared_prefixes)
+    }
+    for column_pages in repeated.values():
+        text_size -= max(column_pages.size - column_pages.values * _BYTES_PER_VALUE, 0)
+    for unpacked in _unpack_texts(path, metadata, repeated):
+        text_size += unpacked
+        require_unpacked_size(path, size + text_size, limit)
+
+
+_Pages: TypeAlias = dict[tuple[int, int], ColumnPages]
+"""The pages of column chunks by row group and column."""
+
+
+def _read_pages(path: Path, metadata: Any) -> _Pages:
+    pages = {}
+    chunk_bytes = 0
+    with path.open("rb") as stream:
+        for group in range(metadata.num_row_groups):
+            row_group = metadata.row_group(group)
+            for index in range(metadata.num_columns):
+                chunk = row_group.column(index)
+                # Chunks that overlap would let a small file take hours.
+                chunk_bytes += chunk.total_compressed_size
+                if chunk_bytes > path.stat().st_size:
+                    raise ValueError("The columns have more bytes than the file.")
+                column_pages = read_column_pages(stream, chunk)
+                values = max(column_pages.values, chunk.num_values)
+                size = max(column_pages.size, chunk.total_uncompressed_size)
+                pages[group, index] = replace(column_pages, size=size, values=values)
+    return pages
+
+
+def _unpack_texts(path: Path, metadata: Any, pages: _Pages) -> Iterator[int]:
+    """Yield the bytes of texts that are stored once or by what differs, a few rows at a time."""
+    with open_parquet(path) as file:
+        for (group, index), column_pages in pages.items():
+            column = metadata.schema.column(index)
+            if not column_pages.has_shared_prefixes:
+                continue
+            # One row may hold any number of texts, each as long as a page.
+            if column.max_repetition_level > 0:
+                yield column_pages.values * column_pages.largest_page
+                continue
+
+            batches = file.iter_batches(
+                column_pages.rows_at_once, row_groups=[group], columns=[column.path]
+            )
+            for batch in batches:
+                yield sum(_unpacked_size(array) for array in batch.columns)
+
+    # pyarrow reads only these as dictionaries, without a copy of each text.
+    columns_of_group: dict[int, list[str]] = {}
+    for (group, index), column_pages in pages.items():
+        if not column_pages.has_shared_prefixes:
+            columns_of_group.setdefault(group, []).append(metadata.schema.column(index).path)
+    all_columns = sorted({name for names in columns_of_group.values() for name in names})
+
+    with open_parquet(path, dictionary_columns=all_columns) as file:
+        for group, columns in columns_of_group.items():
+            for column in file.read_row_group(group, columns=columns).columns:
+                yield sum(_unpacked_size(chunk) for chunk in column.chunks)
 
 
 def _unpacked_size(array: Any) -> int:
