@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -160,6 +163,28 @@ def test_arrays_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(FileError, match=message):
         read_pool(npz(tmp_path, **arrays))
+
+
+@pytest.mark.parametrize("name", ["ids", "classes"])
+def test_texts_that_take_no_byte_in_the_file_do_not_fill_the_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.npz"
+    monkeypatch.setattr(arrays, "available_memory", lambda device: 200_000_000)
+    empty_texts = BytesIO()
+    header = {"descr": "<U0", "fortran_order": False, "shape": (30_000_000,)}
+    np.lib.format.write_array_header_1_0(empty_texts, header)
+    np.savez(path, features=X)
+    with ZipFile(path, "a") as archive:
+        archive.writestr(f"{name}.npy", empty_texts.getvalue())
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match=r"4 rows and 30000000 ids|unpacks to 1,800 MB"):
+            read_pool(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_ids_that_repeat_are_refused(tmp_path: Path) -> None:

@@ -35,6 +35,27 @@ def test_shards_hold_every_row_once(pool: Path) -> None:
     )
 
 
+def test_few_of_many_long_ids_are_read_in_little_memory(tmp_path: Path) -> None:
+    # A text that is repeated is stored once, so that the file has a few kilobytes.
+    ids = [f"{number} {'x' * 1_000_000}" for number in (0, 1)]
+    numbers = pa.array([0, 1, *([1] * 598)], pa.int32())
+    id_column = pa.DictionaryArray.from_arrays(numbers, pa.array(ids))
+    features = as_lists(FEATURES[:600])
+    table = pa.table({"id": id_column, "features": features})
+    path = tmp_path / "pool.parquet"
+    pq.write_table(table, path, store_schema=False, compression="zstd")
+    shards = open_shards(path)
+
+    default = pa.default_memory_pool()
+    memory = pa.proxy_memory_pool(default)
+    pa.set_memory_pool(memory)
+    try:
+        assert shards.ids(np.array([599, 0])) == [ids[1], ids[0]]
+        assert memory.max_memory() < 150_000_000
+    finally:
+        pa.set_memory_pool(default)
+
+
 def test_a_file_that_changes_meanwhile_is_refused(pool: Path) -> None:
     shards = open_shards(pool)
     pq.write_table(pa.table({"features": as_lists(FEATURES[:77])}), pool / "0.parquet")

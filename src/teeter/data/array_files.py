@@ -123,13 +123,13 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
     ids = None
     id_name = _find_id_name(arrays, id_column, path)
     if id_name is not None:
-        ids = _texts_from_array(arrays[id_name], id_name, path)
+        _require_list_of_texts(arrays[id_name], id_name, path)
 
     features = _find_features(arrays, path)
     logits = arrays.get("logits")
-    if ids is not None:
-        _require_as_many_ids(ids, features, logits, path)
-        require_ids(ids, str(path))
+    if id_name is not None:
+        _require_as_many_ids(arrays[id_name], features, logits, path)
+        ids = require_ids(_texts_from_array(arrays[id_name], path), str(path))
 
     head = None
     if "weight" in arrays:
@@ -145,7 +145,7 @@ def read_pool(path: str | Path, *, id_column: str | None = None, raw: bool = Fal
 
 
 def _require_as_many_ids(
-    ids: list[str], features: Array | None, logits: Array | None, path: Path
+    ids: Array, features: Array | None, logits: Array | None, path: Path
 ) -> None:
     # ``Outputs`` will compare features and logits with each other. It does not know the ids.
     rows = logits if features is None else features
@@ -402,18 +402,25 @@ def _find_id_name(names: Mapping[str, object], id_column: str | None, path: Path
     return id_column
 
 
-def _texts_from_array(array: Any, name: str, path: Path) -> list[str]:
+def _require_list_of_texts(array: Any, name: str, path: Path) -> None:
     # The values of an array have one type, so the first stands for all.
-    values = array.tolist()
     is_list = array.ndim == 1
-    if not is_list or (values and not isinstance(values[0], str | bytes | int)):
+    if not is_list or not all(isinstance(value, str | bytes | int) for value in array[:1].tolist()):
         raise FileError(
             f"{path} holds {_describe({name: array})}: "
             "it must be a list of strings or whole numbers."
         )
 
+
+_BYTES_PER_TEXT = 60
+"""What a text takes in memory beside its characters. An array of empty ones may take no byte."""
+
+
+def _texts_from_array(array: Any, path: Path) -> list[str]:
+    require_unpacked_size(path, len(array) * _BYTES_PER_TEXT)
+
     texts = []
-    for value in values:
+    for value in array.tolist():
         if isinstance(value, bytes):
             texts.append(value.decode(errors="replace"))
         else:
@@ -446,7 +453,8 @@ def _make_head(arrays: Arrays, weight_name: str, bias_name: str, path: Path) -> 
 def _read_class_names(arrays: Arrays, path: Path) -> tuple[str, ...] | None:
     if "classes" not in arrays:
         return None
-    return tuple(_texts_from_array(arrays["classes"], "classes", path))
+    _require_list_of_texts(arrays["classes"], "classes", path)
+    return tuple(_texts_from_array(arrays["classes"], path))
 
 
 def pool_from_table(table: Table, *, id_column: str | None = None, raw: bool = False) -> PoolFile:

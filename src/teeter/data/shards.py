@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from teeter.base.registry import did_you_mean
 from teeter.data.file_checks import parse_errors, require_file
+from teeter.data.parquet_pages import read_column_pages
 from teeter.data.table_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError, UnknownNameError
 
@@ -651,17 +652,49 @@ def _require_finite(batch: npt.NDArray[Any], path: Path, rows: int | Rows) -> Fe
 def _read_ids(shard: Shard, column: str, rows: Rows) -> list[str]:
     """Return the ids of some rows of a shard, or '' for a row without an id."""
     path = Path(shard.path)
+    ids = [""] * len(rows)
+    start = 0
     with open_parquet(path) as file:
         _require_unchanged(path, shard)
-        table = file.read_row_groups(list(shard.groups), columns=[column])
-        values = table.column(0).take(rows).to_pylist()
-
-    ids = []
-    for value in values:
-        if value is None:
-            ids.append("")
-        elif isinstance(value, bytes):
-            ids.append(value.decode(errors="replace"))
-        else:
-            ids.append(str(value))
+        for group in shard.groups:
+            stop = start + file.metadata.row_group(group).num_rows
+            positions = np.flatnonzero((rows >= start) & (rows < stop))
+            values = _read_id_values(file, path, group, column, rows[positions] - start)
+            for position, value in zip(positions.tolist(), values, strict=True):
+                ids[position] = _format_id(value)
+            start = stop
     return ids
+
+
+def _read_id_values(file: Any, path: Path, group: int, column: str, rows: Rows) -> list[Any]:
+    """Return the ids of some rows of a row group, in little memory even if all ids are long."""
+    if len(rows) == 0:
+        return []
+
+    metadata = file.metadata
+    rows_at_once = BATCH_ROWS
+    with path.open("rb") as stream:
+        for index in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(index)
+            if chunk.path_in_schema.split(".")[0] == column.split(".", maxsplit=1)[0]:
+                pages = read_column_pages(stream, chunk)
+                rows_at_once = min(rows_at_once, pages.rows_at_once)
+
+    values: list[Any] = [None] * len(rows)
+    start = 0
+    for batch in file.iter_batches(rows_at_once, row_groups=[group], columns=[column]):
+        stop = start + batch.num_rows
+        positions = np.flatnonzero((rows >= start) & (rows < stop))
+        wanted = batch.column(0).take(rows[positions] - start).to_pylist()
+        for position, value in zip(positions.tolist(), wanted, strict=True):
+            values[position] = value
+        start = stop
+    return values
+
+
+def _format_id(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value)
