@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,21 @@ from campaigns.fake_clock import FakeClock
 from campaigns.stores import STORES, new_place
 from campaigns.webhook_receiver import running_receiver
 from server.servers import make_image_campaign, serve_campaigns
+from teeter.base.outbound_http import HttpResponse
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.integrations.webhooks import add_webhook, deliver_due, list_deliveries
+from teeter.campaigns.integrations import webhooks
+from teeter.campaigns.integrations.webhooks import (
+    add_webhook,
+    deliver_due,
+    list_deliveries,
+    list_webhooks,
+)
 from teeter.campaigns.items.image_links import describe_missing_images
-from teeter.campaigns.store.copies import copy_to_location
+from teeter.campaigns.store.copies import copy_to_location, restore_to_database
 from teeter.campaigns.trust import find_untrusted, home
-from teeter.errors import FileError, InputError
+from teeter.errors import FileError, InputError, StoreError
+from teeter.server.access import SecurityConfig
+from teeter.server.workspace import Workspace
 
 IMAGE = "/api/v1/campaigns/digits/image"
 
@@ -76,6 +86,118 @@ def test_a_webhook_that_was_added_here_is_trusted_here_only(tmp_path: Path) -> N
         campaign.tell("b", "good")
         assert deliver_due(campaign).delivered == 0
         assert len(receiver.requests) == 1
+
+
+def test_a_webhook_of_a_stranger_gets_no_answer_at_a_public_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+
+    def receive(method: str, url: str, **options: Any) -> HttpResponse:
+        sent.append(options["allow_private"])
+        return HttpResponse(200, {}, b"")
+
+    monkeypatch.setattr(webhooks, "send_request", receive)
+    clock = FakeClock()
+    url = "https://collector.example.net/answers"
+    campaign = Campaign.open(make_texts(tmp_path / "texts.teeter"), clock=clock)
+    add_webhook(campaign, url, ["labelled"])
+    forget_trust()
+    campaign.tell("a", "good")
+
+    assert deliver_due(campaign).delivered == 0
+    assert sent == []
+    sentence = (
+        f"The webhook {url} was not added here, so it gets no event. If you trust the campaign, "
+        f"give teeter serve the option --trust {url} once."
+    )
+    assert find_untrusted(campaign) == [sentence]
+    assert list_deliveries(campaign)[0].error == sentence
+
+    assert find_untrusted(campaign, [url]) == []
+    clock.wait(3600)
+    assert deliver_due(campaign).delivered == 1
+    assert sent == [False], "the word was given for a public address"
+
+
+def test_a_webhook_that_cannot_be_trusted_is_not_added(tmp_path: Path) -> None:
+    campaign = Campaign.open(make_texts(tmp_path / "texts.teeter"))
+    home().mkdir(parents=True, exist_ok=True)
+    (home() / "trusted.json").write_text("[")
+
+    with pytest.raises(FileError, match=r"trusted\.json cannot be read"):
+        add_webhook(campaign, "https://example.org/")
+    assert list_webhooks(campaign) == []
+
+
+def store_folder(file: Path, folder: object) -> None:
+    """Write a folder of images into a campaign's file, as anyone can."""
+    with closing(sqlite3.connect(file)) as connection:
+        settings = json.loads(connection.execute("SELECT settings FROM campaigns").fetchone()[0])
+        stored = json.dumps({**settings, "folder": folder})
+        connection.execute("UPDATE campaigns SET settings = ?", [stored])
+        connection.commit()
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "circle", "\ud800"])
+def test_a_folder_that_cannot_be_one_is_a_sentence(folder: str, tmp_path: Path) -> None:
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 3)
+    (tmp_path / "circle").symlink_to("circle")
+    store_folder(file, folder)
+
+    campaign = Campaign.open(file)
+    with suppress(InputError):
+        _ = campaign.image_folder
+    for places in ([], ["/"]):
+        find_untrusted(campaign, places)
+    assert describe_missing_images(campaign)
+    with suppress(InputError):
+        copy_to_location(campaign.database, campaign.name, str(tmp_path / "copy.teeter"))
+
+    workspace = Workspace([file], security=SecurityConfig(b"secret"), folder=tmp_path)
+    try:
+        assert workspace.redact_paths(f"There is no file {tmp_path}/x.") == "There is no file x."
+    finally:
+        workspace.close()
+
+
+def test_a_file_whose_folder_is_no_text_leaves_the_others_served(tmp_path: Path) -> None:
+    bad = make_image_campaign(tmp_path / "bad.teeter", tmp_path / "digits", 3)
+    store_folder(bad, 5)
+    make_texts(tmp_path / "good.teeter")
+
+    with pytest.raises(StoreError, match="damaged: its settings cannot be read"):
+        Campaign.open(bad)
+    workspace = Workspace([], security=SecurityConfig(b"secret"), folder=tmp_path)
+    try:
+        assert list(workspace.services) == ["good"]
+        assert "bad.teeter" in workspace.unreadable_files["bad.teeter"]
+    finally:
+        workspace.close()
+
+
+def test_a_restored_link_is_no_folder_beside_the_backup(tmp_path: Path) -> None:
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 3)
+    (tmp_path / "root").symlink_to("/")
+    store_folder(file, "root")
+    (tmp_path / "new").mkdir()
+    location = f"sqlite:///{tmp_path / 'new' / 'restored.teeter'}"
+    restore_to_database(file, location)
+
+    restored = Campaign.open(location)
+    with pytest.raises(InputError, match="so no image is read"):
+        _ = restored.image_folder
+    assert not (home() / "trusted.json").exists() or "/" not in json.loads(
+        (home() / "trusted.json").read_text()
+    ).get(str(tmp_path / "new" / "restored.teeter"), [])
+
+
+def test_a_restored_campaign_may_use_images_beside_the_backup(tmp_path: Path) -> None:
+    file = make_image_campaign(tmp_path / "digits.teeter", tmp_path / "digits", 3)
+    (tmp_path / "new").mkdir()
+    location = f"sqlite:///{tmp_path / 'new' / 'restored.teeter'}"
+    restore_to_database(file, location)
+    assert Campaign.open(location).image_folder == tmp_path / "digits"
 
 
 def test_a_crafted_folder_serves_nothing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from teeter.campaigns.enums import ClassifierKind, ConsensusMethod, ItemKind
 from teeter.campaigns.items.columns import require_columns
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import CampaignRepository, Database
+from teeter.campaigns.trust import resolve_folder
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 
@@ -202,7 +203,7 @@ def settings_to_dict(settings: Settings, file: Path | None) -> dict[str, Any]:
     if settings.folder is None:
         return values
 
-    folder = Path(settings.folder).resolve()
+    folder = resolve_folder(settings.folder)
     values["folder"] = str(folder)
     if file is not None:
         file_folder = file.resolve().parent
@@ -245,6 +246,8 @@ def settings_from_json(text: str, database: Database) -> Settings:
         settings = Settings(**values)
     except TypeError:  # A value has the wrong type, which only damage can cause.
         raise damaged from None
+    if not isinstance(settings.folder, str | None):
+        raise damaged
 
     if settings.folder is None or database.path is None:
         return settings

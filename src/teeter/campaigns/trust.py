@@ -1,9 +1,9 @@
 """What only the person who runs teeter may decide, and no campaign's file.
 
 A file may come from a stranger. If its word were enough, it could let a server show the images of
-the whole disk, or send requests inside the server's network. A folder of images that is not beside
-the file, and a webhook with a private address, therefore need the word of a person: they create
-them here, or start ``teeter serve`` once with ``--trust``.
+the whole disk, or send every answer to the stranger and requests into the server's network. A
+folder of images that is not beside the file, and every webhook, therefore need the word of a
+person: they create them here, or start ``teeter serve`` once with ``--trust``.
 
 The word is kept in ``trusted.json`` beside the server's tokens: for each campaign, by the path of
 its file or the URL of its database, the folders and addresses that it may use.
@@ -33,9 +33,12 @@ __all__ = [
     "home",
     "is_trusted",
     "is_trusted_folder",
+    "is_trusted_webhook",
     "require_trusted_folder",
+    "resolve_folder",
     "trust",
     "trust_folder",
+    "trust_webhook",
     "untrusted_webhook_sentence",
 ]
 
@@ -71,10 +74,48 @@ def is_trusted(database: Database, place: str) -> bool:
     return place in _read().get(_location(database), [])
 
 
+def trust_webhook(database: Database, url: str, *, allow_private: bool) -> None:
+    """Let the campaigns of a database send events to an address, now and later.
+
+    Args:
+        database: The database of the campaigns.
+        url: The address.
+        allow_private: Whether it may also lead into the server's own network.
+    """
+    trust(database, url if allow_private else _PUBLIC + url)
+
+
+def is_trusted_webhook(database: Database, url: str, *, allow_private: bool) -> bool:
+    """Return whether the campaigns of a database may send events to an address."""
+    if is_trusted(database, url):
+        return True
+    return not allow_private and is_trusted(database, _PUBLIC + url)
+
+
+_PUBLIC = "public: "
+"""Before an address that events may be sent to as long as it is in no private network."""
+
+
+def resolve_folder(folder: str) -> Path:
+    """Return a folder of images without links, as it is on this machine.
+
+    Raises:
+        InputError: It is no path, or its links lead in a circle.
+    """
+    try:
+        return Path(folder).resolve()
+    # A null byte, or characters that no file name has; then a circle.
+    except (ValueError, RuntimeError, OSError):
+        raise InputError(
+            f"The campaign names {folder!r} as the folder of its images, which cannot be the path "
+            f"of a folder, so no image is read."
+        ) from None
+
+
 def trust_folder(database: Database, folder: str | None) -> None:
     """Let the campaigns of a database read images in a folder; None for no folder."""
     if folder is not None and not is_trusted_folder(database, folder):
-        trust(database, str(Path(folder).resolve()))
+        trust(database, str(resolve_folder(folder)))
 
 
 def is_trusted_folder(database: Database, folder: str) -> bool:
@@ -82,7 +123,7 @@ def is_trusted_folder(database: Database, folder: str) -> bool:
 
     They may in the folder of their file, and in those inside it.
     """
-    resolved = Path(folder).resolve()
+    resolved = resolve_folder(folder)
     if database.path is not None and resolved.is_relative_to(database.path.resolve().parent):
         return True
     return is_trusted(database, str(resolved))
@@ -92,7 +133,8 @@ def require_trusted_folder(database: Database, folder: str | None) -> Path | Non
     """Return the folder of a campaign's images; None if it has none.
 
     Raises:
-        InputError: only the campaign's file says that images may be read there.
+        InputError: only the campaign's file says that images may be read there, or it cannot be a
+            folder.
     """
     if folder is None:
         return None
@@ -118,31 +160,33 @@ def find_untrusted(campaign: Campaign, places: Sequence[str] = ()) -> list[str]:
         webhooks = campaign.repository.webhooks.all(connection)
 
     folder = campaign.settings.folder
-    if folder is not None:
-        resolved = Path(folder).resolve()
-        if any(resolved.is_relative_to(Path(place).resolve()) for place in places):
-            trust_folder(database, folder)
-
     sentences = []
     try:
+        if folder is not None:
+            resolved = resolve_folder(folder)
+            if any(resolved.is_relative_to(Path(place).resolve()) for place in places):
+                trust_folder(database, folder)
         require_trusted_folder(database, folder)
     except InputError as error:
         sentences.append(str(error))
 
-    for url in sorted({webhook.url for webhook in webhooks if webhook.allow_private}):
+    addresses = {(webhook.url, webhook.allow_private) for webhook in webhooks}
+    for url, allow_private in sorted(addresses):
         if url in places:
-            trust(database, url)
-        elif not is_trusted(database, url):
-            sentences.append(untrusted_webhook_sentence(url))
+            trust_webhook(database, url, allow_private=allow_private)
+        elif not is_trusted_webhook(database, url, allow_private=allow_private):
+            sentences.append(untrusted_webhook_sentence(url, allow_private=allow_private))
     return sentences
 
 
-def untrusted_webhook_sentence(url: str) -> str:
-    """Return why events are not sent to a private address."""
+def untrusted_webhook_sentence(url: str, *, allow_private: bool) -> str:
+    """Return why events are not sent to an address."""
+    reason = "was not added here"
+    if allow_private:
+        reason = "may lead into your own network and was not added here"
     return (
-        f"The webhook {url} may lead into your own network and was not added here, so it gets no "
-        f"event. If you trust the campaign, give teeter serve the option "
-        f"--trust {shlex.quote(url)} once."
+        f"The webhook {url} {reason}, so it gets no event. If you trust the campaign, give teeter "
+        f"serve the option --trust {shlex.quote(url)} once."
     )
 
 

@@ -144,8 +144,8 @@ TrustOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PLACE",
-        help="Let the campaigns read images in this folder, or send events to this address in your "
-        "own network, although they were not created here. Remembered. May be repeated.",
+        help="Let the campaigns read images in this folder, or send events to this address, "
+        "although they were not created here. Remembered. May be repeated.",
     ),
 ]
 OpenOption = Annotated[

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from teeter.campaigns.store.copies import copy_campaign
 from teeter.campaigns.store.database import split_location
 from teeter.campaigns.store.repository import list_campaigns
 from teeter.campaigns.suggestions.language_model import LanguageModel
+from teeter.campaigns.trust import resolve_folder
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
@@ -396,7 +398,10 @@ class Workspace:
                 sentence = sentence.replace(f"database {location}", "database")
                 sentence = sentence.replace(location, service.name)
 
-        folders |= {folder.resolve() for folder in folders}
+        for folder in folders:
+            # A campaign's file may name a folder that is no path.
+            with suppress(InputError):
+                folders.add(resolve_folder(str(folder)))
         # The longest first: a folder may be inside another one.
         for folder in sorted(folders, key=lambda folder: len(str(folder)), reverse=True):
             sentence = sentence.replace(f"{folder}{os.sep}", "")

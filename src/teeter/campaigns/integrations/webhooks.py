@@ -26,7 +26,11 @@ from teeter.base.outbound_http import PrivateAddressError, require_http_url, sen
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.store import LockName
 from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
-from teeter.campaigns.trust import is_trusted, trust, untrusted_webhook_sentence
+from teeter.campaigns.trust import (
+    is_trusted_webhook,
+    trust_webhook,
+    untrusted_webhook_sentence,
+)
 from teeter.errors import InputError, TeeterError
 
 __all__ = [
@@ -131,9 +135,8 @@ def add_webhook(
             allow_private=allow_private,
             who=who,
         )
-
-    if allow_private:
-        trust(campaign.database, url)
+        # Before the commit: a webhook that gets no event must not be stored as one that does.
+        trust_webhook(campaign.database, url, allow_private=allow_private)
     return webhook
 
 
@@ -245,7 +248,7 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
         is_final = not delivery.webhook.allow_private
         error = str(problem)
         if not is_final:
-            error = untrusted_webhook_sentence(delivery.webhook.url)
+            error = untrusted_webhook_sentence(delivery.webhook.url, allow_private=True)
     except TeeterError as problem:
         error = str(problem)
     except Exception as problem:
@@ -268,6 +271,13 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
 
 def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
     """Send an event, and return the HTTP status of the answer."""
+    # The file alone may come from a stranger, who would get every answer.
+    webhook = delivery.webhook
+    if not is_trusted_webhook(campaign.database, webhook.url, allow_private=False):
+        raise InputError(
+            untrusted_webhook_sentence(webhook.url, allow_private=webhook.allow_private)
+        )
+
     payload = {"campaign": campaign.name, **json.loads(delivery.payload)}
     body = json.dumps(payload, ensure_ascii=True).encode()
     timestamp = str(int(time.time()))
@@ -276,18 +286,17 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
         "Teeter-Event": delivery.event,
         "Teeter-Delivery": str(delivery.row_id),
         TIMESTAMP_HEADER: timestamp,
-        SIGNATURE_HEADER: sign_payload(delivery.webhook.secret, timestamp, body),
+        SIGNATURE_HEADER: sign_payload(webhook.secret, timestamp, body),
     }
-    webhook = delivery.webhook
     response = send_request(
         "POST",
-        delivery.webhook.url,
+        webhook.url,
         headers=headers,
         body=body,
         timeout=_TIMEOUT_SECONDS,
         max_bytes=_MAX_ANSWER_BYTES,
-        # The file alone may come from a stranger.
-        allow_private=webhook.allow_private and is_trusted(campaign.database, webhook.url),
+        allow_private=webhook.allow_private
+        and is_trusted_webhook(campaign.database, webhook.url, allow_private=True),
     )
     return response.status
 

@@ -17,7 +17,7 @@ from teeter.campaigns.store import Database, StoredCampaign, schema
 from teeter.campaigns.store.backup import atomic_file, copy_intact_backup
 from teeter.campaigns.store.database import is_url, split_location
 from teeter.campaigns.store.repository import add_campaign, find_campaign, list_campaigns
-from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
+from teeter.campaigns.trust import carry_trust, is_trusted_folder, resolve_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
 
 __all__ = [
@@ -328,10 +328,18 @@ def _copy_settings(
 
     # A folder of images is stored relative to the campaign's file, which is now another one.
     images = Path(settings.folder)
-    if folder is not None and source.path is not None and images.is_relative_to(source.path.parent):
-        images = folder.resolve() / images.relative_to(source.path.parent)
+    if folder is not None and source.path is not None:
+        copy_folder = source.path.resolve().parent
+        if images.is_relative_to(copy_folder):
+            images = folder.resolve() / images.relative_to(copy_folder)
     moved = replace(settings, folder=str(images))
-    if is_trusted_folder(source, settings.folder):
+
+    # Links are beside the backup, not beside its copy: only the real place says where they lead.
+    if folder is None:
+        may_use_images = is_trusted_folder(source, settings.folder)
+    else:
+        may_use_images = resolve_folder(str(images)).is_relative_to(folder.resolve())
+    if may_use_images:
         trust_folder(target, moved.folder)
     return json.dumps(settings_to_dict(moved, target.path))
 
