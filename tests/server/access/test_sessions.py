@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fastapi.testclient import TestClient
 from server.access.requests import TOKEN
 from server.labelled_campaigns import AT
 from server.servers import BASE, find_csrf_token, make_text_campaign, serve_campaigns
-from teeter.server.access import Authenticator, EndedSessions, SecurityConfig
+from teeter.server.access import Authenticator, EndedSessions, SecurityConfig, sessions
 from teeter.server.access.sessions import Session, SessionCookie
 from teeter.server.access.tokens import Tokens
 from teeter.server.app import make_app
@@ -137,6 +138,37 @@ def test_a_logout_ends_the_session_in_all_tabs_and_for_good(tmp_path: Path) -> N
     with serve() as client:
         assert client.post(f"{AT}/answers", json=answer, headers=here).status_code == 401
         assert client.get(AT, headers=elsewhere).status_code == 200
+
+
+def test_another_login_ends_the_session_before_it(token_client: TestClient) -> None:
+    log_in = {"csrf": find_csrf_token(token_client.get("/login").text), "token": TOKEN}
+    token_client.post("/login", data=log_in)
+    before = {"cookie": f"{COOKIE}={token_client.cookies[COOKIE]}"}
+    csrf = token_client.get("/api/v1/session").json()["csrf"]
+
+    refused = token_client.post("/login", data={"csrf": csrf, "token": "another token"})
+    assert refused.status_code == 401
+    assert token_client.get(AT).status_code == 200, "a wrong token ends nothing"
+
+    token_client.post("/login", data={"csrf": csrf, "token": TOKEN})
+    assert token_client.get(AT).status_code == 200
+    token_client.cookies.clear()
+    assert token_client.get(AT, headers=before).status_code == 401
+
+
+def test_a_process_forgets_ended_sessions_whose_cookies_have_expired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = EndedSessions()
+    first, second = Session("ann", "csrf of ann"), Session("bob", "csrf of bob")
+    ended.add(first)
+    now = time.time()
+    monkeypatch.setattr(sessions.time, "time", lambda: now + 15 * 24 * 3600)
+    assert first in ended
+    ended.add(second)
+
+    assert second in ended
+    assert first not in ended
 
 
 def test_ended_sessions_are_forgotten_when_their_cookies_have_expired(tmp_path: Path) -> None:

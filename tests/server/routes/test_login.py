@@ -41,6 +41,8 @@ from teeter.server.access import LoginConfig, SecurityConfig
 from teeter.server.access.tokens import Tokens
 from teeter.server.routes import login as oidc_pages
 
+COOKIE = SecurityConfig(b"").cookie_name
+
 
 @pytest.fixture(scope="module")
 def _shared_provider() -> Iterator[MockProvider]:
@@ -127,6 +129,15 @@ def landing_page(client: TestClient, next_page: str) -> str:
 
 
 # ---- logins
+
+
+def test_another_login_ends_the_session_before_it(client: TestClient) -> None:
+    log_in(client)
+    before = {"cookie": f"{COOKIE}={client.cookies[COOKIE]}"}
+    log_in(client)
+    assert is_logged_in(client)
+    client.cookies.clear()
+    assert client.get(AT, headers=before).status_code == 401
 
 
 def test_a_person_logs_in_and_labels_under_their_address(client: TestClient) -> None:

@@ -147,7 +147,8 @@ class EndedSessions:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._ended: set[str] = set()
+        self._ended: dict[str, float] = {}
+        """The time of each logout in this process, in seconds since 1970."""
 
     def add(self, session: Session) -> None:
         """End a session in all browser tabs, and forget those whose cookies have expired.
@@ -156,7 +157,12 @@ class EndedSessions:
             FileError: the folder cannot be written. The session ends in this process all the same.
         """
         digest = _hash_session(session)
-        self._ended.add(digest)
+        now = time.time()
+        self._ended[digest] = now
+        # A copy, because other threads log out meanwhile.
+        for name, ended_at in list(self._ended.items()):
+            if ended_at < now - _MAX_AGE:
+                self._ended.pop(name, None)
         if self._folder is None:
             return
 
@@ -166,7 +172,7 @@ class EndedSessions:
             for path in self._folder.iterdir():
                 # Another logout may be writing or removing files.
                 with contextlib.suppress(FileNotFoundError):
-                    if path.stat().st_mtime < time.time() - _MAX_AGE:
+                    if path.stat().st_mtime < now - _MAX_AGE:
                         path.unlink()
 
     def __contains__(self, session: Session) -> bool:

@@ -22,7 +22,7 @@ from teeter.server.access.oidc import (
     OidcProvider,
     ProviderUnavailableError,
 )
-from teeter.server.access.permissions import get_workspace
+from teeter.server.access.permissions import current_session, get_workspace
 from teeter.server.access.sessions import protect_cookie_name
 from teeter.server.routes.pages import render_page
 
@@ -144,7 +144,10 @@ async def complete_login(
         email = await oidc.run(lambda: _fetch_email(oidc.provider, code, iss, attempt))
         seconds = oidc.provider.config.session_hours * 3600
         auth = get_workspace(request).auth
-        request.state.session = auth.log_in_by_account(email, seconds)
+        new_session = auth.log_in_by_account(email, seconds)
+        # The browser forgets the cookie of an earlier login, and whoever has a copy loses it.
+        await run_in_threadpool(auth.end_session, current_session(request))
+        request.state.session = new_session
     except ProviderUnavailableError as failure:
         response = await _render_failure(request, failure, status=502, next_page=next_page)
     except (LoginRefusedError, PermissionDeniedError) as failure:

@@ -314,7 +314,7 @@ def log_in(
     address = "" if request.client is None else request.client.host
 
     try:
-        request.state.session = auth.log_in(token.strip(), address)
+        new_session = auth.log_in(token.strip(), address)
     except TooManyLoginsError as error:
         response = render_page(request, "login.html", status=429, error=str(error), next_page=page)
         response.headers["retry-after"] = str(_RETRY_SECONDS)
@@ -322,6 +322,9 @@ def log_in(
     except WrongTokenError as error:
         return render_page(request, "login.html", status=401, error=str(error), next_page=page)
 
+    # The browser forgets the cookie of an earlier login, and whoever has a copy loses it.
+    auth.end_session(current_session(request))
+    request.state.session = new_session
     return RedirectResponse(page, 303)
 
 
