@@ -224,12 +224,12 @@ def test_a_file_of_items_is_not_called_damaged(create: bool, tmp_path: Path) -> 
 
 def test_a_missing_table_and_a_text_that_is_not_utf_8_count_as_damage(path: Path) -> None:
     repository = create_campaign(path)
+    database = Database(path)
     with sqlite3.connect(path) as connection:
         connection.execute("update items set content = cast(x'ff' as text)")
         connection.execute("drop table locks")
     connection.close()
 
-    database = Database(path)
     with pytest.raises(StoreError, match="is damaged"), database.reading() as reading:
         repository.items.all(reading)
     with pytest.raises(StoreError, match="is damaged"), database.reading() as reading:

@@ -204,6 +204,8 @@ FOREIGN_OBJECTS = {
     "'who TEXT NOT NULL CHECK (who <> ''ann'')') where name = 'history'",
     "table campaigns": "update sqlite_master set sql = cast(replace(sql, 'UNIQUE (name)', "
     "'UNIQUE (name), CHECK (id > 5)') as blob) where name = 'campaigns'",
+    "table people": "update sqlite_master set sql = replace(sql, 'id INTEGER NOT NULL', "
+    "'id INTEGER NOT' || char(160) || 'NULL') where name = 'people'",
     "table migrations": "update sqlite_master set sql = replace(sql, 'name TEXT', 'name BLOB') "
     "where name = 'migrations'",
 }
@@ -231,6 +233,41 @@ def test_a_file_with_a_schema_that_teeter_did_not_make_is_refused(
 
     # All but the mark of the write-ahead log, in the head of the file.
     assert path.read_bytes()[100:] == content[100:]
+
+
+MISSING_OBJECTS = {
+    "table 'webhooks'": "drop table webhooks",
+    "index 'items_withdrawn'": "drop index items_withdrawn",
+}
+"""What a file may lack, by the type and name that the message names."""
+
+
+@pytest.mark.parametrize("name", MISSING_OBJECTS)
+def test_a_file_that_lacks_a_table_or_an_index_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(STORED_FILES[-1], path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(MISSING_OBJECTS[name])
+
+    message = f"campaign.teeter is damaged: it has no {name}.* Restore a backup"
+    with pytest.raises(StoreError, match=message):
+        Database(path)
+    with pytest.raises(StoreError, match=message):
+        restore(path, tmp_path / "new.teeter")
+
+
+def test_a_table_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.teeter"
+    shutil.copy(STORED_FILES[-1], path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("pragma writable_schema = on")
+        connection.execute(
+            "update sqlite_master set rootpage = "
+            "(select rootpage from sqlite_master where name = 'campaigns') where name = 'items'"
+        )
+
+    with pytest.raises(StoreError, match="two of its tables or indexes are stored in the same"):
+        Database(path)
 
 
 def test_a_foreign_trigger_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:

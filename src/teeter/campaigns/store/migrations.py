@@ -8,10 +8,11 @@ into those, written in SQL or with tables of its own: ``schema`` goes on changin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -37,15 +38,6 @@ __all__ = [
     "migrate",
     "require_own_schema",
 ]
-
-_SQLITE_STATEMENTS = frozenset(
-    {
-        "CREATE TABLE sqlite_sequence(name,seq)",
-        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
-        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
-    }
-)
-"""What SQLite itself adds to the schema of a file: ANALYZE writes statistics."""
 
 # Not part of schema: this table must exist before any other is created or changed.
 _applied = Table(
@@ -154,16 +146,15 @@ def require_own_schema(execute: Callable[[str], Iterable[Any]], location: str) -
         location: the path of the file, as users may read it.
 
     Raises:
-        StoreError: there is such an object, or the version of the schema is too old or too new.
+        StoreError: there is such an object, one of teeter is missing, or the version of the schema
+            is too old or too new.
     """
     # SQLite parses whatever is stored as the SQL, even a blob. Indexes of constraints have none.
-    query = "SELECT type || ' ' || name, CAST(sql AS TEXT) FROM sqlite_master WHERE sql IS NOT NULL"
-    objects = list(execute(query))
-    statements = {_join_lines(sql) for _, sql in objects}
+    objects = _read_objects(execute)
 
     # Only a table that is our own is read: a view of its name could run for ever.
     version = None
-    if statements & _known_statements(()):
+    if set(objects) & set(_known_objects(())):
         ((version,),) = execute(f"SELECT max(version) FROM {_applied.name}")
         _require_known_version(version)
 
@@ -172,34 +163,83 @@ def require_own_schema(execute: Callable[[str], Iterable[Any]], location: str) -
         for migration in MIGRATIONS
         if version is not None and migration.version <= version
     ]
-    known = _known_statements(tuple(applied)) | _SQLITE_STATEMENTS
-    for name, sql in objects:
-        if _join_lines(sql) not in known:
-            raise StoreError(
-                f"{location} was not opened, because teeter did not make its {name!r}, "
-                "which could change or delete answers without a word. If you added it yourself, "
-                "remove it; otherwise do not trust the file."
-            )
+    known = _known_objects(tuple(applied))
+    allowed = {*known, *_SQLITE_OBJECTS}
+    foreign = [schema_object for schema_object in objects if schema_object not in allowed]
+    if foreign:
+        name = f"{foreign[0].kind} {foreign[0].name}"
+        raise StoreError(
+            f"{location} was not opened, because teeter did not make its {name!r}, "
+            "which could change or delete answers without a word. If you added it yourself, "
+            "remove it; otherwise do not trust the file."
+        )
+
+    missing = [schema_object for schema_object in known if schema_object not in objects]
+    if version is not None and missing:
+        raise StoreError(
+            f"{location} is damaged: it has no {missing[0].kind} {missing[0].name!r}, without "
+            "which answers could be lost or stored twice. Restore a backup."
+        )
+
+    ((shared,),) = execute(
+        "SELECT count(*) - count(DISTINCT rootpage) FROM sqlite_master WHERE rootpage > 0"
+    )
+    if shared:
+        raise StoreError(
+            f"{location} is damaged: two of its tables or indexes are stored in the same place. "
+            "Restore a backup."
+        )
+
+
+class _SchemaObject(NamedTuple):
+    """A row of SQLite's table of its schema."""
+
+    kind: str
+    """``table``, ``index``, ``trigger`` or ``view``."""
+    name: str
+    table: str
+    sql: str
+
+
+_SQLITE_OBJECTS = frozenset(
+    _SchemaObject("table", name, name, f"CREATE TABLE {name}({columns})")
+    for name, columns in (
+        ("sqlite_sequence", "name,seq"),
+        ("sqlite_stat1", "tbl,idx,stat"),
+        ("sqlite_stat4", "tbl,idx,neq,nlt,ndlt,sample"),
+    )
+)
+"""What SQLite itself adds to the schema of a file: ANALYZE writes statistics."""
+
+
+def _read_objects(execute: Callable[[str], Iterable[Any]]) -> tuple[_SchemaObject, ...]:
+    query = (
+        "SELECT type, name, tbl_name, CAST(sql AS TEXT) FROM sqlite_master WHERE sql IS NOT NULL"
+    )
+    return tuple(
+        _SchemaObject(str(kind), str(name), str(table), _join_lines(sql))
+        for kind, name, table, sql in execute(query)
+    )
 
 
 @cache
-def _known_statements(migrations: tuple[Migration, ...]) -> frozenset[str]:
-    """Return the SQL of all tables and indexes of an SQLite file after some migrations."""
+def _known_objects(migrations: tuple[Migration, ...]) -> tuple[_SchemaObject, ...]:
+    """Return the tables and indexes of an SQLite file after some migrations."""
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         _applied.create(connection)
         for migration in migrations:
             migration.apply(connection)
 
-        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-        statements = connection.exec_driver_sql(query).scalars().all()
+        objects = _read_objects(connection.exec_driver_sql)
     engine.dispose()
-    return frozenset(map(_join_lines, statements))
+    return objects
 
 
 def _join_lines(sql: str) -> str:
     """Return a statement on one line, because ALTER TABLE breaks lines elsewhere."""
-    return " ".join(sql.split())
+    # Only what SQLite takes for white space: a no-break space is a letter of a name to it.
+    return re.sub(r"[ \t\r\n\f]+", " ", sql).strip(" ")
 
 
 def is_campaign_database(connection: Connection) -> bool:
