@@ -15,6 +15,7 @@ import teeter
 from teeter import Outputs
 from teeter.base.seeds import seeded_global_rng
 from teeter.errors import InputError, MissingOutputError
+from teeter.models import find_head, torch_model
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5))
 
@@ -194,7 +195,8 @@ def test_the_input_of_the_last_layer_is_exact_for_those_who_need_features_only(e
     assert not outputs.has("logits")
 
 
-def test_a_later_batch_shows_that_a_layer_is_not_the_head() -> None:
+def test_a_later_batch_shows_that_a_layer_is_not_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_model, "_PROBE_VECTORS", 3)
     # Positive rows first: there, a ReLU changes nothing.
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
     with torch.no_grad():
@@ -206,6 +208,129 @@ def test_a_later_batch_shows_that_a_layer_is_not_the_head() -> None:
     assert not outputs.has("head")
     with pytest.raises(InputError, match="'0' times one constant for all rows, so that layer is n"):
         teeter.observe(model, rows, batch_size=3, head="0")
+
+
+class Cosine(nn.Module):
+    """A classifier by the cosines of an embedding with one vector per class."""
+
+    def __init__(self, returned: Callable[[Tensor, Tensor], Any], classes: int = 4) -> None:
+        super().__init__()
+        self.embedding = nn.Linear(5, 4)
+        self.classes = nn.Parameter(torch.randn(classes, 4))
+        self.returned = returned
+
+    def forward(self, x: Tensor) -> Any:
+        embedding = self.embedding(x)
+        directions = nn.functional.normalize(self.classes, dim=1)
+        logits = 30 * nn.functional.normalize(embedding, dim=1) @ directions.T
+        return self.returned(logits, embedding)
+
+
+@pytest.mark.parametrize("classes", [3, 4])
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda logits, embedding: (logits, embedding),
+        lambda logits, embedding: {"logits_per_image": logits, "embeds": embedding},
+        lambda logits, embedding: [torch.zeros(()), logits, embedding],
+    ],
+)
+def test_an_embedding_returned_beside_the_logits_is_no_head(
+    returned: Callable[[Tensor, Tensor], Any], classes: int
+) -> None:
+    model = Cosine(returned, classes)
+    message = r'Cosine returns several tensors .* not clear .* let it return \{"logits": \.\.\.\}'
+    with pytest.raises(InputError, match=message):
+        teeter.observe(model, ROWS)
+
+
+def test_logits_with_their_name_may_stand_beside_anything() -> None:
+    model = Cosine(lambda logits, embedding: {"embeds": embedding, "logits": logits})
+    logits = model(torch.tensor(ROWS, dtype=torch.float32))["logits"].detach()
+    outputs = teeter.observe(model, ROWS)
+    torch.testing.assert_close(outputs.logits, logits)
+    assert not outputs.has("head")
+
+
+def test_features_may_be_returned_before_the_logits() -> None:
+    model = Net()
+    features, logits = expected_outputs(model)
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = model
+
+        def forward(self, x: Tensor) -> Any:
+            features = self.net.body(x)
+            return features, 3 * self.net.head(features), x
+
+    observed = teeter.observe(Both(), ROWS)
+    torch.testing.assert_close(features_and_logits(observed), (features, 3 * logits))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [lambda z: 0 * z + PRIOR, lambda z: 0 * z + 0.3, lambda z: (0 * z + PRIOR).log_softmax(dim=1)],
+)
+def test_an_output_that_counts_for_nothing_is_no_head(ending: Callable[[Tensor], Tensor]) -> None:
+    model = Net(ending)
+    outputs = teeter.observe(model, ROWS)
+    torch.testing.assert_close(outputs.logits, ending(expected_outputs(model)[1]))
+    assert not outputs.has("head")
+
+
+def test_a_scale_does_not_overflow_in_half_precision() -> None:
+    model = nn.Sequential(nn.Linear(5, 3), Applied(lambda z: 100 * z)).to(torch.float16)
+    with torch.no_grad():
+        model[0].weight.mul_(20_000)
+    rows = ROWS * 1e-3
+    outputs = teeter.observe(model, rows)
+
+    logits = model(torch.tensor(rows, dtype=torch.float16)).detach()
+    torch.testing.assert_close(outputs.logits, logits.float())
+    assert outputs.weight is not None
+    assert outputs.weight.dtype == outputs.features.dtype == torch.float32
+    expected = 100 * model[0].weight.detach().float()
+    torch.testing.assert_close(outputs.weight, expected, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "temperature"), [(torch.bfloat16, 1.010), (torch.float16, 1.0014)]
+)
+def test_a_scale_near_1_is_not_lost_in_half_precision(
+    dtype: torch.dtype, temperature: float
+) -> None:
+    model = nn.Sequential(nn.Linear(5, 3), Applied(lambda z: temperature * z)).to(dtype)
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    outputs = teeter.observe(model, ROWS)
+
+    logits = model(torch.tensor(ROWS, dtype=dtype)).detach()
+    assert outputs.logits is not None
+    assert torch.equal(outputs.logits.to(dtype), logits)
+    assert outputs.weight is not None
+    ratio = (outputs.weight / model[0].weight.detach()).mean()
+    assert float(ratio) == pytest.approx(temperature, rel=2e-3)
+
+
+def test_a_softmax_in_half_precision_has_no_scale() -> None:
+    model = nn.Sequential(nn.Linear(5, 3), nn.Softmax(dim=1)).to(torch.bfloat16)
+    head = find_head(model, torch.tensor(ROWS), torch.device("cpu"))
+    assert head is not None
+    assert head.is_plain
+
+
+@pytest.mark.parametrize("ending", [lambda z: 7 * z, lambda z: 7 * z + 2])
+def test_the_size_of_the_batches_does_not_change_the_outputs(
+    ending: Callable[[Tensor], Tensor],
+) -> None:
+    model = Net(ending, classes=1)
+    outputs = [teeter.observe(model, ROWS, batch_size=size) for size in (1, 2, 1024)]
+    for other in outputs:
+        assert other.has("head")
+        torch.testing.assert_close(other.weight, outputs[0].weight)
+        torch.testing.assert_close(other.logits, outputs[0].logits)
 
 
 def test_a_stream_of_rows_is_not_read_a_second_time() -> None:

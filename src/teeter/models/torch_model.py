@@ -20,10 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from teeter.base.arrays import choose_device
 from teeter.errors import InputError
-from teeter.models.inputs import BatchedInputs, adapt_to, batches, is_stream
+from teeter.models.inputs import (
+    adapt_to,
+    as_one_batch,
+    batches,
+    count_rows,
+    is_stream,
+    take_rows,
+)
 from teeter.models.outputs import Outputs, are_probabilities
 
 __all__ = [
@@ -43,7 +51,9 @@ __all__ = [
 ]
 
 _PROBE_ROWS = 8
-"""Texts or images to find a head with: the outputs of every linear layer are in memory then."""
+"""Rows to find a head with: the outputs of every linear layer are in memory then."""
+_PROBE_VECTORS = 256
+"""The same for rows of numbers, which take little memory. The more rows, the surer the head."""
 
 _TOLERANCE = 1e-5
 """How far a result may be from the logits of the head, relative to the largest logit of the row."""
@@ -242,7 +252,8 @@ def find_head(
         The layer with its constants, or None if the module returns the logits of none.
 
     Raises:
-        InputError: if several layers match and none is named, or if the named one does not match.
+        InputError: if several layers match and none is named, if the named one does not match, or
+            if the module returns several tensors and another one may be the logits.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(dim=1))
@@ -258,11 +269,13 @@ def find_head(
 
     # By name, because a layer that runs twice is still one layer.
     heads: dict[str, LinearHead] = {}
+    call_of_layer: dict[str, _LayerCall] = {}
     for call in calls:
         head = _match_head(call, results)
         # A later call of the same layer counts, because its output is what is recorded.
         if head is not None:
             heads[call.layer] = head
+            call_of_layer[call.layer] = call
 
     # Layers whose output is returned as it is come before those with a scale.
     plain_heads = [head for head in heads.values() if head.is_plain]
@@ -273,9 +286,38 @@ def find_head(
             f"{type(model).__name__} computes its output with several linear layers ({names}): "
             f"pass the name of one as head=."
         )
-    if matching_heads:
-        return matching_heads[0]
-    return None
+    if not matching_heads:
+        return None
+
+    (head,) = matching_heads
+    _require_clear_logits(model, results, call_of_layer[head.layer], head)
+    return head
+
+
+def _require_clear_logits(
+    model: nn.Module, results: list[Tensor], call: _LayerCall, head: LinearHead
+) -> None:
+    """Refuse a head if a tensor that is returned before its output may be the logits instead.
+
+    So it is with a cosine classifier that also returns the embedding, which a linear layer made.
+    """
+    for result in results:
+        if _shows_head(result, call.output, head):
+            return
+
+        may_be_logits = (
+            result.is_floating_point() and result.ndim == 2 and len(result) == len(call.output)
+        )
+        is_layer_input = result.shape == call.layer_input.shape and torch.equal(
+            result.to(call.layer_input), call.layer_input
+        )
+        if may_be_logits and not is_layer_input:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in results)
+            raise InputError(
+                f"{type(model).__name__} returns several tensors ({shapes}), and it is not clear "
+                f'which one holds the logits: let it return {{"logits": ...}}, or the logits '
+                f"alone, or name the linear layer whose output they are by head=."
+            )
 
 
 def forward_with_features(
@@ -304,10 +346,38 @@ def forward_with_features(
             f"rows that can be read twice, to use the logits only."
         )
 
-    logits = head.logits(output)
+    logits = None
+    if _is_half_precision(output):
+        logits = _own_logits(results, output, head)
+    if not head.is_plain:
+        features, output = _at_least_float32(features), _at_least_float32(output)
+    if logits is None:
+        logits = head.logits(output)
     if logits.shape[1] == 1:
         logits = _add_zero_class(logits, 1)
     return logits, features
+
+
+def _own_logits(results: list[Tensor], output: Tensor, head: LinearHead) -> Tensor | None:
+    """Return the logits (B, C) that a module returned itself; None if it returned no logits.
+
+    Half precision is so coarse that the head's logits may differ from them by more than a percent.
+    """
+    for result in results:
+        is_alike = result.numel() == output.numel() and result.is_floating_point()
+        pair = _align(result, output) if is_alike else None
+        if pair is not None and _is_image(*pair, head, _Ending.NONE):
+            return result.detach().reshape(output.shape).clone()
+    return None
+
+
+def _is_half_precision(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and torch.finfo(tensor.dtype).bits < 32
+
+
+def _at_least_float32(tensor: Tensor) -> Tensor:
+    """Return a tensor in which a scale does not overflow, as it may in half precision."""
+    return tensor.float() if _is_half_precision(tensor) else tensor
 
 
 class _Recorded(NamedTuple):
@@ -436,12 +506,22 @@ def extract_logits(result: Any) -> Any:
 
 
 def probe_batch(data: Any, batch: Any) -> Any:
-    """Return rows to find a head with: the first batch, or a few rows of ``BatchedInputs``."""
-    if isinstance(data, BatchedInputs):
-        row_count = min(_PROBE_ROWS, len(data))
-        first_rows = data.take(np.arange(row_count))
-        return first_rows.as_one_batch()
-    return batch
+    """Return rows to find a head with: the first few, whatever the size of the batches is.
+
+    Args:
+        data: all rows.
+        batch: the first batch, for data that cannot be indexed.
+    """
+    if isinstance(data, DataLoader | IterableDataset):
+        return batch
+
+    most_rows = _PROBE_ROWS
+    if isinstance(data, Tensor) and data.ndim == 2 and data.is_floating_point():
+        most_rows = _PROBE_VECTORS
+    if isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.kind == "f":
+        most_rows = _PROBE_VECTORS
+    row_count = min(most_rows, count_rows(data))
+    return as_one_batch(take_rows(data, np.arange(row_count)))
 
 
 def prepare_batch(
@@ -507,6 +587,9 @@ def _copy_head(layer: nn.Linear, head: LinearHead) -> tuple[Tensor, Tensor | Non
     if layer.bias is not None:
         bias = layer.bias.detach().clone()
 
+    if not head.is_plain:
+        weight = _at_least_float32(weight)
+        bias = None if bias is None else _at_least_float32(bias)
     if head.scale != 1:
         weight *= head.scale
         if bias is not None:
@@ -534,9 +617,10 @@ def _run_batch(
 
 @dataclass(frozen=True)
 class _LayerCall:
-    """One call of a linear layer: its name, and a copy of what it returned."""
+    """One call of a linear layer: its name, and copies of what it got and returned."""
 
     layer: str
+    layer_input: Tensor
     output: Tensor
 
 
@@ -548,15 +632,17 @@ def _record_linear_layers(
     """Run a batch and return the calls of linear layers in order, and the tensors returned."""
     calls: list[_LayerCall] = []
 
-    def recorder(layer: str) -> Callable[[nn.Module, Any, Tensor], None]:
+    def recorder(layer: str) -> Callable[[nn.Module, Any, dict[str, Any], Tensor], None]:
         def record(
             module: nn.Module,
             args: Any,
+            kwargs: dict[str, Any],
             output: Tensor,
         ) -> None:
-            # A copy, because later layers may work in place.
-            copy = output.detach().clone()
-            calls.append(_LayerCall(layer, copy))
+            layer_input = args[0] if args else kwargs["input"]
+            # Copies, because later layers may work in place.
+            call = _LayerCall(layer, layer_input.detach().clone(), output.detach().clone())
+            calls.append(call)
 
         return record
 
@@ -565,7 +651,7 @@ def _record_linear_layers(
         if isinstance(module, nn.Linear):
             width_check = _width_check(model, name)
             hooks.append(module.register_forward_pre_hook(width_check, with_kwargs=True))
-            hooks.append(module.register_forward_hook(recorder(name)))
+            hooks.append(module.register_forward_hook(recorder(name), with_kwargs=True))
 
     try:
         results = _run_batch(model, batch, device)
@@ -715,12 +801,19 @@ def _possible_constants(
     """Yield the scale and shift that bring a layer's output nearest to a result.
 
     The simplest come first: no scale, a scale alone, a scale and a shift per class. Each is fitted
-    by least squares, and only if more numbers speak for it than it has.
+    by least squares, and only if more numbers speak for it than it has. In half precision a scale
+    comes first, because a result with a scale of 1.01 would pass for one without.
     """
-    yield 1.0, None
+    is_coarse = _is_half_precision(result) or _is_half_precision(output)
+    is_plain_first = not is_coarse or torch.equal(result, output)
+    epsilon = _epsilon(result, output)
+    if is_plain_first:
+        yield 1.0, None
 
     output = output.double()
     scores, is_known = _invert(result, ending)
+    # Before centering, which leaves nothing but rounding errors of equal scores.
+    smallest = epsilon * float(scores.where(is_known, 0).norm())
     has_row_shift = ending in (_Ending.ROW_SHIFT, _Ending.SOFTMAX)
     if has_row_shift:
         output = _center(output, is_known)
@@ -735,8 +828,14 @@ def _possible_constants(
     square = float((known_output**2).sum())
     if numbers > 1 and square > 0:
         scale = float((known_output * known_scores).sum()) / square
-        if scale:
+        # Rounding alone explains a scale as near to 1 as this.
+        is_none = is_coarse and abs(scale - 1) <= 2 * epsilon / np.sqrt(numbers)
+        # What the output contributes must be more than a rounding error of the result.
+        if abs(scale) * np.sqrt(square) > smallest and not is_none:
             yield scale, None
+
+    if not is_plain_first:
+        yield 1.0, None
 
     # A shift per class, from the rows in which all classes are known.
     is_complete = is_known.all(dim=1)
@@ -750,7 +849,7 @@ def _possible_constants(
     square = float((output_spread**2).sum())
     if square > _LEAST_SPREAD * float((output**2).sum()):
         scale = float((output_spread * scores).sum()) / square
-        if scale:
+        if abs(scale) * np.sqrt(square) > smallest:
             yield scale, scores.mean(dim=0) - scale * output.mean(dim=0)
 
 
