@@ -291,7 +291,7 @@ def test_telling_again_changes_the_label() -> None:
         ([1.0], ["cat"], "Rows must be whole numbers, but these are float64"),
         (["1"], ["cat"], "Rows must be whole numbers, but these are texts"),
         ([True], ["cat"], "Rows must be whole numbers, but these are bool"),
-        ([[1, 2]], ["cat"], "Rows must be whole numbers"),
+        ([[1, 2]], ["cat"], "Rows must be a list of whole numbers"),
     ],
 )
 def test_what_cannot_be_told_is_refused_and_nothing_is_recorded(
@@ -440,6 +440,18 @@ def test_row_numbers_where_data_are_expected_are_refused(numbers: Any) -> None:
     for use in (learner.predict, learner.predict_proba, lambda data: learner.evaluate(data, NAMES)):
         with pytest.raises(InputError, match=r"The data are whole numbers, but .* give rows="):
             use(numbers)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1, 2]], r"Rows must be a list of whole numbers, but these have the shape \(1, 2\)"),
+        ([], "Cannot predict the classes of 0 rows: give at least one row number"),
+    ],
+)
+def test_rows_that_are_no_list_of_numbers_are_refused(rows: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_fitted_learner(LOGISTIC).predict(rows=rows)
 
 
 def test_data_and_rows_exclude_each_other() -> None:

@@ -170,6 +170,15 @@ def test_the_kind_of_data_changes_nothing(data: Any) -> None:
     assert learner.predict().tolist() == plain.predict().tolist()
 
 
+@pytest.mark.parametrize("pool", [ROWS, torch.from_numpy(ROWS), ROWS.tolist()])
+@pytest.mark.parametrize("form", [np.asarray, torch.tensor, list])
+def test_whole_numbers_are_floats_for_a_network_that_learned_floats(pool: Any, form: Any) -> None:
+    learner = make_fitted_learner(data=pool)
+    numbers = [[1, 2, 3, 0], [0, 1, 0, 5]]
+    expected = learner.predict_proba(np.asarray(numbers, dtype=np.float32))
+    assert np.array_equal(learner.predict_proba(form(numbers)), expected)
+
+
 class TwoInputsModule(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -425,6 +425,8 @@ class Learner:
         model = first_model
         if len(self.state.models) > 1:
             model = self.state.models  # observed as an ensemble
+        if isinstance(first_model, nn.Module):
+            data = _cast_whole_numbers(data, self.data)
 
         # What is labelled is for the pool to say, not for the model.
         model_needs = tuple(need for need in needs if need != "labelled")
@@ -511,7 +513,10 @@ class Learner:
 
     def _predict_logits(self, data: Any, rows: Any) -> Tensor:
         """Return the logits of new data or of rows of the pool: (N, C)."""
-        outputs = self.observe(self._take_data(data, rows), ("logits",))
+        taken = self._take_data(data, rows)
+        if rows is not None and count_rows(taken) == 0:
+            raise InputError("Cannot predict the classes of 0 rows: give at least one row number.")
+        outputs = self.observe(taken, ("logits",))
         return self._with_all_classes(_require_logits(outputs))
 
     def _take_data(self, data: Any, rows: Any) -> Any:
@@ -679,6 +684,43 @@ def _has_number_rows(pool: Any) -> bool:
     if dtype is not None and pool.ndim == 1:
         return np.asarray(pool[:0]).dtype.kind in "iuf"
     return is_whole_numbers(pool)
+
+
+def _cast_whole_numbers(data: Any, pool: Any) -> Any:
+    """Return whole numbers as floats if the pool has floats, because its networks take only these.
+
+    Other data are returned as they are.
+    """
+    if isinstance(pool, Mapping) and isinstance(data, Mapping):
+        return {
+            name: _cast_whole_numbers(part, pool[name]) if name in pool else part
+            for name, part in data.items()
+        }
+
+    dtype = _float_dtype(pool)
+    if dtype is None or not isinstance(data, Tensor | np.ndarray | list):
+        return data
+    if isinstance(data, list):
+        try:
+            data = np.asarray(data)
+        except ValueError:  # rows of several lengths, which the model refuses
+            return data
+    if isinstance(data, np.ndarray):
+        if data.dtype.kind not in "biu":
+            return data
+        data = torch.from_numpy(data)
+    return data if data.is_floating_point() or data.is_complex() else data.to(dtype)
+
+
+def _float_dtype(pool: Any) -> torch.dtype | None:
+    """Return the type of the numbers of a pool; None if they are not floats."""
+    if isinstance(pool, list):
+        pool = np.asarray(pool[:1])
+    if isinstance(pool, np.ndarray) and pool.dtype.kind == "f":
+        pool = torch.from_numpy(np.empty(0, pool.dtype))
+    if isinstance(pool, Tensor) and pool.is_floating_point():
+        return pool.dtype
+    return None
 
 
 def _require_logits(outputs: Outputs) -> Tensor:

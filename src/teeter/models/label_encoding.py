@@ -158,12 +158,16 @@ def as_row_indices(values: list[Any]) -> IntegerArray:
     """Return row numbers as an array (N,).
 
     Raises:
-        InputError: if they are not whole numbers.
+        InputError: if they are not a list of whole numbers.
     """
     # An empty list has no type of its own: NumPy makes it floats.
     rows = np.asarray(values)
-    is_valid = rows.dtype.kind in "iu" and rows.ndim == 1
-    if len(rows) and not is_valid:
+    if rows.ndim > 1:
+        raise InputError(
+            f"Rows must be a list of whole numbers, but these have the shape {rows.shape}: give "
+            f"one number per row."
+        )
+    if len(rows) and rows.dtype.kind not in "iu":
         kind = "texts" if rows.dtype.kind in "SU" else str(rows.dtype)
         raise InputError(f"Rows must be whole numbers, but these are {kind}.")
     return rows.astype(np.int64)
