@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -184,8 +185,16 @@ def test_names_are_stripped_and_checked() -> None:
     assert validate_classes([0, True, 1.5]) == ["0", "True", "1.5"]
     with pytest.raises(InputError, match="give two or more different names"):
         validate_classes(["a", "a "])
-    for first, second in [("Spam", "spam"), ("not  spam", "Not spam"), ("GROSS", "groß")]:
-        with pytest.raises(InputError, match=f"'{first}' and '{second}' differ only in case or sp"):
+    for first, second in [
+        ("Spam", "spam"),
+        ("not  spam", "Not spam"),
+        ("GROSS", "groß"),
+        ("spam", "\uff33pam"),  # a full-width S
+        ("spam", "sp\u200bam"),  # a zero-width space
+        ("spam", "spam\u00ad"),  # a soft hyphen
+    ]:
+        message = f"{first!r} and {second!r} differ only in case, spaces or characters that look"
+        with pytest.raises(InputError, match=re.escape(message)):
             validate_classes([first, "ham", second])
     with pytest.raises(InputError, match="The classes are the string 'a,b': give a list of names"):
         validate_classes("a,b")

@@ -93,7 +93,7 @@ def test_classes_that_differ_only_in_case_are_refused(items_file: Path) -> None:
     path.write_text("fruit\nFruit\n", encoding="utf-8")
     for classes in ("fruit,Fruit", path):
         message = refuse_campaign("new", items_file, "--classes", classes)
-        assert "'fruit' and 'Fruit' differ only in case or spaces" in message
+        assert "'fruit' and 'Fruit' differ only in case, spaces or" in message
     assert not items_file.with_suffix(".teeter").exists()
 
 

@@ -361,6 +361,10 @@ def test_an_existing_campaign_with_other_classes_is_not_served(
     assert "teeter campaign classes --add" in message
     assert "--file FILE" in message
 
+    alike = serve_again("--classes", "Spam,ham", fails=2)
+    assert "mail.teeter already exists and has the class 'spam', not 'Spam': give" in alike
+    assert "classes --add" not in alike
+
     campaign = Campaign.open(tmp_path / "mail.teeter")
     campaign.rename_class("spam", "ads")
     campaign.add_class("other")

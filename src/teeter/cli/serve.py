@@ -449,11 +449,21 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
 
     Classes that were renamed or added since it was created are no mistake.
     """
+    from teeter.campaigns.store.queries.classes import find_alike
+
     with campaign.database.reading() as connection:
         repository = campaign.repository.classes
         current_names = [repository.current_name(connection, name) for name in classes]
 
     missing = [name for name in current_names if name not in campaign.classes]
+    # No advice to add a class that cannot be told from one that is there.
+    for name in missing:
+        alike = find_alike(name, campaign.classes)
+        if alike is not None:
+            raise InputError(
+                f"{file} already exists and has the class {alike!r}, not {name!r}: give --classes "
+                f"its names as they are, or open it with teeter serve {shlex.quote(file)}."
+            )
     if missing:
         raise InputError(
             f"{file} already exists and has the classes {list_some(campaign.classes, 10)}, but not "

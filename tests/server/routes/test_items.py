@@ -116,7 +116,7 @@ def test_a_class_is_renamed_and_described_together(client: TestClient) -> None:
         client.post(f"{AT}/classes", json={"name": "HAM"}),
     ):
         assert refused.status_code == 422
-        assert "'ham' and 'HAM' differ only in case or spaces" in refused.json()["detail"]
+        assert "'ham' and 'HAM' differ only in case, spaces or" in refused.json()["detail"]
     assert client.get(f"{AT}/classes").json()[0]["description"] == "Offers."
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "ClassDescription",
     "ClassRepository",
     "DescriptionRepository",
+    "find_alike",
     "require_distinct_names",
 ]
 
@@ -38,7 +39,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 def require_distinct_names(new_names: Sequence[str], names: Sequence[str] = ()) -> None:
-    """Raise InputError if a new name differs from another one only in case or spaces.
+    """Raise InputError if a new name looks like another one, or differs only in case or spaces.
 
     Args:
         new_names: the names of new classes.
@@ -49,13 +50,26 @@ def require_distinct_names(new_names: Sequence[str], names: Sequence[str] = ()) 
         alike = name_of.setdefault(_fold_name(name), name)
         if alike != name:
             raise InputError(
-                f"The classes {alike!r} and {name!r} differ only in case or spaces: use one name "
-                "for both, or choose names that are easier to tell apart."
+                f"The classes {alike!r} and {name!r} differ only in case, spaces or characters "
+                "that look alike: use one name for both, or choose names that are easier to tell "
+                "apart."
             )
 
 
+def find_alike(name: str, names: Sequence[str]) -> str | None:
+    """Return the first of some names that a reader takes for this one; None if there is none."""
+    folded = _fold_name(name)
+    return next((other for other in names if _fold_name(other) == folded), None)
+
+
 def _fold_name(name: str) -> str:
-    return unicodedata.normalize("NFC", " ".join(name.split()).casefold())
+    # A full-width letter is the same letter, and a zero-width space or soft hyphen is not seen.
+    visible = "".join(
+        character
+        for character in unicodedata.normalize("NFKC", name)
+        if unicodedata.category(character) != "Cf"
+    )
+    return unicodedata.normalize("NFKC", " ".join(visible.split()).casefold())
 
 
 class ClassRepository:
