@@ -239,12 +239,12 @@ def test_beyond_this_machine_a_proxy_must_close_slow_connections(
         server.config.app.state.workspace.close()
 
     monkeypatch.setattr(uvicorn.Server, "run", stop_at_once)
+    monkeypatch.setenv("TEETER_TOKEN", "ann=" + 20 * "a")
     file = make_text_campaign(tmp_path / "texts.teeter", 10)
     settings = tmp_path / "server.toml"
     settings.write_text(server)
 
-    options = ("--host", host, "--settings", settings, "--token", "ann=" + 20 * "a", "--no-open")
-    printed = teeter("serve", file, *options).stderr
+    printed = teeter("serve", file, "--host", host, "--settings", settings, "--no-open").stderr
 
     assert ("put a reverse proxy in front of it that closes slow connections" in printed) == says_so
 

@@ -10,7 +10,7 @@ import pytest
 from teeter.errors import UnknownNameError
 from teeter.samples import SAMPLES, Sample, find_sample, read_items
 
-PACKAGE = Path(__file__).parents[2] / "src" / "teeter" / "samples"
+PACKAGE = Path(__file__).parents[1] / "src" / "teeter" / "samples"
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
