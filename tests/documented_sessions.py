@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
 from cli.commands import CommandRunner
 from teeter.cli import app, label_prompt
 
-__all__ = ["Block", "read_blocks", "run_blocks", "sections"]
+__all__ = ["Block", "read_blocks", "run_blocks"]
 
 BLOCK = re.compile(
     r'^```(python title="[^"]+"|console)\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL
@@ -115,9 +114,3 @@ def run_blocks(
             after_command(words)
             count += 1
     return count
-
-
-def sections(page: Path, first_title: str, next_title: str) -> str:
-    """Return the text between two titles of a page."""
-    text = page.read_text(encoding="utf-8")
-    return text.split(f"\n## {first_title}\n")[1].split(f"\n## {next_title}\n")[0]

@@ -38,7 +38,7 @@ def typed_commands(page: Path) -> list[str]:
 def mentioned_commands(page: Path) -> list[str]:
     """Return the teeter commands in the sentences of a page, which need not be complete."""
     sentences = ANY_BLOCK.sub("", page.read_text(encoding="utf-8"))
-    return [" ".join(code.split()) for code in re.findall(r"`(teeter [^`]+)`", sentences)]
+    return [" ".join(code.split()) for code in re.findall(r"`(teeter\s[^`]+)`", sentences)]
 
 
 def find_command(words: list[str]) -> tuple[Any, list[str]]:

@@ -25,7 +25,7 @@ from teeter.errors import StoreError
 HOW_TO = Path(__file__).parents[2] / "docs" / "how_to"
 PAGES = {
     name: (HOW_TO / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("team_server", "postgresql")
+    for name in ("people_and_logins", "team_server", "postgresql")
 }
 POSTGRESQL_BINARIES = os.pathsep.join(
     [*map(str, Path("/usr/lib/postgresql").glob("*/bin")), os.environ.get("PATH", "")]
@@ -74,7 +74,7 @@ def test_a_wrong_option_would_be_noticed() -> None:
 
 def test_the_page_lists_all_roles() -> None:
     rows = re.findall(
-        r"^\| (annotator|reviewer|owner) \|", PAGES["team_server"], flags=re.MULTILINE
+        r"^\| (annotator|reviewer|owner) \|", PAGES["people_and_logins"], flags=re.MULTILINE
     )
     assert rows == list(ROLES)
 
@@ -100,7 +100,7 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_for_a_server_do_what_the_page_says(messages: Path) -> None:
-    for line in shell_commands("team_server"):
+    for line in shell_commands("people_and_logins") + shell_commands("team_server"):
         if line.startswith("mkdir "):
             Path(line.removeprefix("mkdir ")).mkdir()
         if not line.startswith("teeter campaign"):
@@ -153,7 +153,7 @@ def test_the_commands_for_postgresql_do_what_the_page_says(messages: Path, tmp_p
         line = line.replace("db.example.org/", f"{host}/")
         line = line.replace("--host=db.example.org", f"--host=127.0.0.1 --port={server.port}")
         commands.append(line)
-    _, new, copy_there, _, copy_back, _, _, *backups_and_tools = commands
+    new, _, copy_there, copy_back, _, *backups_and_tools = commands
     backups = backups_and_tools[:3]
     tools = backups_and_tools[3:]
 

@@ -1,4 +1,4 @@
-"""The tutorials for texts, images, a team and Label Studio: commands run as the pages show them."""
+"""The pages on texts, images, a team and Label Studio: commands run as the pages show them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from teeter.samples import find_sample, read_items
 
 uvicorn = pytest.importorskip("uvicorn")
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial"
+DOCS = Path(__file__).parents[2] / "docs"
 FIRST_BLOCK = 1
 
 pytestmark = pytest.mark.slow
@@ -35,27 +35,24 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read_page(name: str) -> str:
-    return (TUTORIAL / f"{name}.md").read_text(encoding="utf-8")
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def write_questions() -> None:
     """Write the file that the tutorial on texts makes, and the others use."""
-    run_blocks(read_blocks(read_page("texts"))[:FIRST_BLOCK])
+    run_blocks(read_blocks(read_page("tutorial/label"))[:FIRST_BLOCK])
 
 
-def test_texts() -> None:
-    assert run_blocks(read_blocks(read_page("texts"))) == 4
-    rows = Path("labels.csv").read_text(encoding="utf-8").splitlines()
-    assert len(rows) > 480, "every text has a prediction"
-
-
-def test_images() -> None:
-    assert run_blocks(read_blocks(read_page("images"))) == 3
+def test_texts_and_images() -> None:
+    assert run_blocks(read_blocks(read_page("tutorial/label"))) == 7
+    for name, items in (("labels.csv", 480), ("clothes.csv", 360)):
+        rows = Path(name).read_text(encoding="utf-8").splitlines()
+        assert len(rows) > items, "every item has a prediction"
 
 
 def test_a_team() -> None:
     write_questions()
-    assert run_blocks(read_blocks(read_page("team"))) == 7
+    assert run_blocks(read_blocks(read_page("tutorial/team"))) == 7
     campaign = Campaign.open("questions.teeter")
     members = campaign.people.list()
     campaign.database.close()
@@ -84,7 +81,7 @@ def test_label_studio(monkeypatch: pytest.MonkeyPatch) -> None:
     studio = FakeLabelStudio()
     with serve_on_loopback(studio) as url:
         count = run_blocks(
-            read_blocks(read_page("label_studio")),
+            read_blocks(read_page("how_to/label_studio")),
             after_command=answer_all_tasks(studio),
             replace=lambda text: text.replace("http://localhost:8080", url),
         )

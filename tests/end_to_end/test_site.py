@@ -68,8 +68,8 @@ def test_who_sees_little_can_read_it(site: Path, browser: Any, scheme: str) -> N
     for name in (
         "index",
         "gallery",
-        "tutorial/texts",
-        "tutorial/first_campaign",
+        "tutorial/label",
+        "tutorial/terminal",
         "explanation/other_libraries",
         "reference/python",
     ):

@@ -1,6 +1,4 @@
-"""The tutorial on campaigns: every command prints what the page shows, on real
-messages and images.
-"""
+"""The tutorial on the terminal: every command prints what the page shows, on real messages."""
 
 from __future__ import annotations
 
@@ -10,20 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from documented_sessions import read_blocks, run_blocks, sections
+from documented_sessions import read_blocks, run_blocks
 from teeter.campaigns import Campaign
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "first_campaign.md"
-TEXTS = "From a file of texts"
-IMAGES = "From a folder of images"
-AFTER_IMAGES = "Better features"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "terminal.md"
 
 # The number of the answer that is wrong, from 0: a plain message is called spam.
 SLIP = 10
 
 
 @pytest.mark.slow
-def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = lzma.decompress((real_data / "sms_spam.tsv.xz").read_bytes())
     Path("SMSSpamCollection").write_bytes(source)
@@ -42,16 +37,10 @@ def test_texts(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                     is_spam = not is_spam
                 yield "2" if is_spam else "1"
 
-    assert run_blocks(read_blocks(sections(PAGE, TEXTS, IMAGES)), keys_for, true_labels) == 7
+    assert run_blocks(read_blocks(PAGE.read_text(encoding="utf-8")), keys_for, true_labels) == 6
 
     campaign = Campaign.open("messages.teeter")
     suspects = campaign.suspects(50, again=True)
     campaign.database.close()
     wrong = [suspect for suspect in suspects if true_labels[suspect.content or ""] != suspect.label]
     assert wrong == [], "the slip was found and fixed"
-
-
-@pytest.mark.slow
-def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_blocks(read_blocks(sections(PAGE, IMAGES, AFTER_IMAGES))) == 2
