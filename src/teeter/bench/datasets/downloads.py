@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from teeter.bench.datasets.catalogue import find_spec, locate_dataset
-from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.locate import download_folder
 from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError
@@ -107,6 +106,9 @@ def fetch_dataset(
         if remote.is_archive:
             unpack(download.path, home)
             download.path.unlink()
+
+    # Imported here, because the list of datasets names the downloads, and needs no torch.
+    from teeter.bench.datasets.loading import load_dataset
 
     # The last check: what was downloaded can be read.
     load_dataset(name, folder=home)

@@ -1,7 +1,8 @@
 """Datasets of image files: read, resize and load them in chunks.
 
 Tiny ImageNet, FOOD101 and ImageNet are read from the folders that they are published in. The images
-stay on disk and are decoded one at a time.
+stay on disk and are decoded one at a time. Nothing here loads torch, so that the catalogue, which
+names the readers, can be listed without it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from teeter.bench.datasets.classes import class_indices_from_array, class_indices_from_text
 from teeter.bench.datasets.locate import Layout, MatchedFiles, Reader
@@ -128,7 +126,8 @@ def image_pixels(image: Any, fit: Fit, channels: int) -> npt.NDArray[np.uint8]:
 
     # Pillow gives (height, width) for grey and (height, width, 3) for colour.
     if channels == 1:
-        return pixels[None]
+        # A copy, because torch warns about arrays that it may not write to.
+        return pixels[None].copy()
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
@@ -141,10 +140,10 @@ def _bilinear() -> Any:
 _LABEL_COLUMNS = ("label", "fine_label", "labels")
 
 
-class ImageFiles(Dataset[Tensor]):
+class ImageFiles:
     """Image files that stay on disk and are decoded one at a time.
 
-    Each row is a float32 tensor (3, height, width) in [0, 1].
+    Each row is uint8 (3, height, width).
 
     Args:
         paths: one image file per row.
@@ -159,16 +158,16 @@ class ImageFiles(Dataset[Tensor]):
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, row: int) -> Tensor:
+    def __getitem__(self, row: int) -> npt.NDArray[np.uint8]:
         image = open_image(Path(self.paths[row]))
-        pixels = image_pixels(image, self.fit, 3)
-        return torch.from_numpy(pixels.astype(np.float32) / 255)
+        return image_pixels(image, self.fit, 3)
 
 
-class ParquetImages(Dataset[Tensor]):
+class ParquetImages:
     """Images that stay in Parquet files and are decoded one at a time.
 
-    The encoded images of one row group are cached, so rows are cheap in order and costly at random.
+    Each row is uint8 (channels, height, width). The encoded images of one row group are cached, so
+    rows are cheap in order and costly at random.
 
     Args:
         paths: the files. Their rows follow each other.
@@ -201,11 +200,23 @@ class ParquetImages(Dataset[Tensor]):
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def __getitem__(self, row: int) -> Tensor:
+    def __getitem__(self, row: int) -> npt.NDArray[np.uint8]:
         # Indexing a range turns negative rows into positive ones and refuses others.
         row = range(len(self))[row]
-        pixels = self._decode(row).astype(np.float32)
-        return torch.from_numpy(pixels / 255)
+        group = bisect_right(self.starts, row) - 1
+        path, group_in_file = self.groups[group]
+
+        if self._cached_group != group:
+            with open_parquet(path) as file:
+                table = file.read_row_group(group_in_file, columns=[self.image_column])
+                entries = table.column(0).to_pylist()
+                self._cached_images = [entry["bytes"] for entry in entries]
+            self._cached_group = group
+
+        row_in_group = row - self.starts[group]
+        encoded = self._cached_images[row_in_group]
+        image = open_image(path, encoded)
+        return image_pixels(image, self.fit, self.channels)
 
     def read_labels(self) -> npt.NDArray[Any]:
         """Return the column of labels, (N,)."""
@@ -223,7 +234,7 @@ class ParquetImages(Dataset[Tensor]):
 
     def decode_all(self) -> npt.NDArray[np.uint8]:
         """Return all images, (N, channels, height, width)."""
-        images = [self._decode(row) for row in range(len(self))]
+        images = [self[row] for row in range(len(self))]
 
         shapes = {image.shape for image in images}
         if len(shapes) != 1:
@@ -233,22 +244,6 @@ class ParquetImages(Dataset[Tensor]):
             raise FileError(f"{source} holds images of {len(shapes)} sizes: one size is needed.")
 
         return np.stack(images)
-
-    def _decode(self, row: int) -> npt.NDArray[np.uint8]:
-        group = bisect_right(self.starts, row) - 1
-        path, group_in_file = self.groups[group]
-
-        if self._cached_group != group:
-            with open_parquet(path) as file:
-                table = file.read_row_group(group_in_file, columns=[self.image_column])
-                entries = table.column(0).to_pylist()
-                self._cached_images = [entry["bytes"] for entry in entries]
-            self._cached_group = group
-
-        row_in_group = row - self.starts[group]
-        encoded = self._cached_images[row_in_group]
-        image = open_image(path, encoded)
-        return image_pixels(image, self.fit, self.channels)
 
 
 def _find_columns(schema: Any, path: Path) -> tuple[str, str]:

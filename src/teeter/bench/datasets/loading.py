@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 from teeter.base.seeds import validate_seed
 from teeter.bench.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
 from teeter.bench.datasets.classes import class_indices_from_array
+from teeter.bench.datasets.images import ImageFiles, ParquetImages
 from teeter.bench.datasets.locate import LocatedFiles, candidate_folders, search_folders
 from teeter.bench.datasets.splits import (
     DatasetSplit,
@@ -40,22 +41,22 @@ __all__ = [
 
 
 class ByteImages(Dataset[Tensor]):
-    """Images kept in memory as bytes and converted to float32 in [0, 1] one at a time.
+    """Images kept as bytes, in memory or in files: each is converted to float32 in [0, 1].
 
     As float32, all images together would take four times the memory.
 
     Args:
-        pixels: (N, channels, height, width) uint8.
+        pixels: (N, channels, height, width) uint8, or N image files.
     """
 
-    def __init__(self, pixels: Tensor) -> None:
+    def __init__(self, pixels: Tensor | ImageFiles | ParquetImages) -> None:
         self.pixels = pixels
 
     def __len__(self) -> int:
         return len(self.pixels)
 
     def __getitem__(self, row: int) -> Tensor:
-        return self.pixels[row].float() / 255
+        return torch.as_tensor(self.pixels[row]).float() / 255
 
 
 def row_tensor(array: Any, source: str) -> Tensor:
@@ -91,8 +92,8 @@ def image_tensor(
 
     Args:
         array: images as uint8 or as fractions in [0, 1], with their channels first or last, flat,
-            or without the channel axis if there is one channel. A torch Dataset is returned as it
-            is.
+            or without the channel axis if there is one channel; or image files. A torch Dataset is
+            returned as it is.
         shape: (channels, height, width).
         source: where the images come from, for error messages.
         keep_bytes: return uint8 images as ``ByteImages``.
@@ -102,6 +103,8 @@ def image_tensor(
     """
     if isinstance(array, Dataset):
         return array  # type: ignore[return-value]
+    if isinstance(array, ImageFiles | ParquetImages):
+        return ByteImages(array)
 
     pixels = _with_channels_first(np.asarray(array), tuple(shape), source)
 

@@ -50,7 +50,8 @@ class LabelledRows:
     """
 
     inputs: Any
-    """A float32 tensor (N, D) or (N, channels, height, width), or a torch Dataset of N rows."""
+    """A float32 tensor (N, D) or (N, channels, height, width), or a torch Dataset of N rows.
+    In a raw dataset also an array, or image files."""
     labels: npt.NDArray[np.int64]
     """(N,) class indices."""
 
