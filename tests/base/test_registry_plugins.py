@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from cli.commands import run_teeter
+from teeter import models as network_registry
 from teeter import strategies
 from teeter.bench.datasets import catalogue, load_dataset
 from teeter.bench.experiments import read_run
 from teeter.bench.experiments.settings import override, setting_named
 from teeter.errors import PluginError, UnknownNameError
-from teeter.models import networks as network_registry
 from teeter.models.model_files import save_model
 from teeter.strategies.base import registry
 

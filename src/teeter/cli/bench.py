@@ -165,7 +165,7 @@ def list_settings(
 ) -> None:
     """List the settings that teeter bench run accepts."""
     from teeter.bench.experiments import setting_named, setting_names
-    from teeter.models.networks import network_names
+    from teeter.models import network_names
 
     settings = [setting_named(name) for name in setting_names()]
     if as_json:

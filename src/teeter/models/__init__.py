@@ -6,8 +6,7 @@
 ``torch_model``      torch modules: find the head, and record its input
 ``sklearn_model``    scikit-learn classifiers and pipelines; logistic regression on features
 ``inputs``           rows of arrays, lists, frames and datasets: count, take, split into batches
-``networks``         the networks of the paper
-``network_registry`` networks by name, with those of other packages
+``networks``         the networks of the paper, and how to build one by its name
 ==================== =============================================================================
 
 The names below are imported when they are first used, because most of them need torch.
@@ -15,9 +14,11 @@ The names below are imported when they are first used, because most of them need
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from teeter.base.lazy_imports import import_lazily
+from teeter.base.registry import Plugins
 
 if TYPE_CHECKING:
     from teeter.models.inputs import BatchedInputs, batches, count_rows, take_rows
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         k_cnn,
         linear,
         mlp,
-        network_names,
         resnet_18,
         s_cnn,
         wrn_16_8,
@@ -69,7 +69,6 @@ __getattr__, __dir__ = import_lazily(
             "k_cnn",
             "linear",
             "mlp",
-            "network_names",
             "resnet_18",
             "s_cnn",
             "wrn_16_8",
@@ -79,3 +78,22 @@ __getattr__, __dir__ = import_lazily(
         "torch_model": ["find_head"],
     },
 )
+
+# The names of networks are here because commands list them, which needs no torch.
+
+NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
+
+plugins: Plugins[Callable[..., Any]] = Plugins(
+    "network",
+    "teeter.networks",
+    is_valid=callable,
+    expected="a function make(shape, classes, *, seed) that gives a torch module",
+)
+"""Networks of other packages, through the entry-point group ``teeter.networks``."""
+
+
+def network_names() -> list[str]:
+    """Return the names of our networks, then those of other packages, without importing these."""
+    # A dictionary keeps the order and drops a plugin with a name of ours.
+    names = dict.fromkeys([*NETWORKS, *plugins.names()])
+    return list(names)

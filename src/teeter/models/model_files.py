@@ -23,8 +23,9 @@ from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream
 from teeter.data.array_files import Head
 from teeter.errors import FileError, InputError, PluginError, UnknownNameError
+from teeter.models import NETWORKS, network_names
 from teeter.models.label_encoding import class_names
-from teeter.models.networks import NETWORKS, build_network, network_names
+from teeter.models.networks import build_network
 from teeter.models.torch_model import (
     LinearHead,
     NotTheHeadError,

@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from teeter.base.registry import Plugins, did_you_mean
+from teeter.base.registry import did_you_mean
 from teeter.base.seeds import seeded_global_rng, stream, validate_seed
 from teeter.errors import InputError, PluginError, TeeterError
+from teeter.models import NETWORKS, plugins
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = [
-    "NETWORKS",
     "WideResNet",
     "build_network",
     "build_network_like",
@@ -30,8 +30,6 @@ __all__ = [
     "k_cnn",
     "linear",
     "mlp",
-    "network_names",
-    "plugins",
     "resnet_18",
     "s_cnn",
     "wrn_16_8",
@@ -387,25 +385,8 @@ def he_normal(network: Network, generator: Generator) -> Network:
     return network
 
 
-NETWORKS = ("linear", "mlp", "s-cnn", "k-cnn", "wrn-16-8", "resnet-18")
-
 NetworkBuilder: TypeAlias = "Callable[..., nn.Module]"
 """build(shape, classes, seed=0): a network for rows of that shape that ends in a linear layer."""
-
-plugins: Plugins[NetworkBuilder] = Plugins(
-    "network",
-    "teeter.networks",
-    is_valid=callable,
-    expected="a function make(shape, classes, *, seed) that gives a torch module",
-)
-"""Networks of other packages, through the entry-point group ``teeter.networks``."""
-
-
-def network_names() -> list[str]:
-    """Return the names of our networks, then those of other packages, without importing these."""
-    # A dictionary keeps the order and drops a plugin with a name of ours.
-    names = dict.fromkeys([*NETWORKS, *plugins.names()])
-    return list(names)
 
 
 def build_network_like(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import validate_seed
 from teeter.errors import FileError, InputError, UnknownNameError
-from teeter.models.networks import network_names
+from teeter.models import network_names
 from teeter.training.config import TrainingConfig
 
 if TYPE_CHECKING:
