@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from teeter.base.files import LfCsvStream, atomic_open, write_errors
+from teeter.base.files import LfCsvStream, atomic_open, require_file, write_errors
 from teeter.classifier.classifier import Classifier, Prediction, ProgressReport
-from teeter.data.file_checks import require_file
-from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.data.table_columns import find_text_column, parse_text_template
 from teeter.data.table_files import (
+    JSONL_SUFFIXES,
     TABLE_SUFFIXES,
     CsvRows,
     escape_formula,
     read_csv_rows,
+    read_json_objects,
     read_parquet,
 )
-from teeter.data.text_templates import find_text_column, parse_text_template
 from teeter.encoders import ContentKind
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError, MissingExtraError

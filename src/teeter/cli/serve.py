@@ -581,8 +581,7 @@ def _changed_at(path: Path) -> datetime:
 def _holds_items(path: Path) -> bool:
     """Return whether a path is a folder or has the suffix of a file of items."""
     from teeter.campaigns.items.read_items import ARRAY_SUFFIXES
-    from teeter.data.json_lines import JSONL_SUFFIXES
-    from teeter.data.table_files import TABLE_SUFFIXES
+    from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES
 
     suffixes = (*TABLE_SUFFIXES, *JSONL_SUFFIXES, *ARRAY_SUFFIXES)
     return path.is_dir() or path.suffix.lower() in suffixes

@@ -18,8 +18,8 @@ from numpy.lib import format as npy_format
 from torch import Tensor
 
 from teeter.base.arrays import Array, as_tensor
+from teeter.base.files import parse_errors, require_file, require_unpacked_size
 from teeter.base.registry import did_you_mean
-from teeter.data.file_checks import parse_errors, require_file, require_unpacked_size
 from teeter.data.table_columns import parse_numbers
 from teeter.data.table_files import TABLE_SUFFIXES, Table, read_table, require_ids
 from teeter.errors import FileError, InputError, UnknownNameError

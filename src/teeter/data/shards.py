@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.files import parse_errors, require_file
 from teeter.base.registry import did_you_mean
-from teeter.data.file_checks import parse_errors, require_file
 from teeter.data.parquet_pages import read_column_pages
 from teeter.data.table_files import is_list_type, open_parquet
 from teeter.errors import FileError, InputError, UnknownNameError

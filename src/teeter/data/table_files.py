@@ -1,4 +1,4 @@
-"""Read tables from CSV and Parquet files, as named columns of NumPy arrays.
+"""Read tables from CSV and Parquet files, as named columns of NumPy arrays, and JSON lines.
 
 ``escape_formula`` is for CSV files that are written: people open them in a spreadsheet program,
 which runs some cells.
@@ -7,6 +7,7 @@ which runs some cells.
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,12 +19,13 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.files import parse_errors, require_file, require_unpacked_size
 from teeter.base.registry import did_you_mean
-from teeter.data.file_checks import parse_errors, require_file, require_unpacked_size
 from teeter.data.parquet_pages import ColumnPages, read_column_pages
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [
+    "JSONL_SUFFIXES",
     "MAX_CELL_LENGTH",
     "MAX_LINE_LENGTH",
     "TABLE_SUFFIXES",
@@ -39,6 +41,7 @@ __all__ = [
     "open_parquet",
     "read_arrow_table",
     "read_csv_rows",
+    "read_json_objects",
     "read_parquet",
     "read_table",
     "require_ids",
@@ -688,3 +691,79 @@ def escape_formula(text: str) -> str:
     if text.startswith(_FORMULA_STARTS) and not is_number(text):
         return f"'{text}"
     return text
+
+
+JSONL_SUFFIXES = (".jsonl", ".ndjson")
+
+# Possessive quantifiers (++ and *+) keep the memory constant on strings of any length.
+_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
+
+
+def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a JSONL file with their line numbers. Blank lines are skipped."""
+    is_blank = True
+    try:
+        for number, line in _read_json_lines(path):
+            if not line.strip():
+                continue
+
+            is_blank = False
+            yield number, _parse_object(line, number, path)
+    except UnicodeDecodeError:
+        raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    except OSError as error:
+        raise FileError(f"Cannot read {path}: {error.strerror}.") from None
+
+    if is_blank:
+        raise FileError(f"{path} has only blank lines.")
+
+
+def _read_json_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers, and stop at a line that is too long."""
+    number = 1
+    with path.open(encoding="utf-8-sig") as stream:
+        # One character more than allowed shows that there is more. Unlike str.splitlines, readline
+        # leaves line separators inside texts alone.
+        while line := stream.readline(MAX_LINE_LENGTH + 1):
+            if len(line) > MAX_LINE_LENGTH:
+                raise _json_length_error(path, number, _find_long_field(line))
+            yield number, line
+            number += 1
+
+
+def _parse_object(line: str, number: int, path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise FileError(f"Line {number} of {path} is not a JSON object.")
+
+    for name, value in fields.items():
+        if isinstance(value, str) and len(value) > MAX_CELL_LENGTH:
+            raise _json_length_error(path, number, name)
+    return fields
+
+
+def _find_long_field(line: str) -> str | None:
+    """Return the name of the field that is too long in the beginning of a JSON object."""
+    previous = ""
+    for match in _JSON_STRING.finditer(line):
+        if match.end() - match.start() > MAX_CELL_LENGTH:
+            return previous.strip('"') or None
+        previous = match.group()
+
+    return None
+
+
+def _json_length_error(path: Path, line: int, field_name: str | None) -> FileError:
+    if field_name is None:
+        return FileError(
+            f"Line {line} of {path} has more than {MAX_LINE_LENGTH:,} characters: shorten it, or "
+            "remove it."
+        )
+
+    return FileError(
+        f"The field {field_name!r} in line {line} of {path} has more than {MAX_CELL_LENGTH:,} "
+        "characters: shorten it, or remove the line."
+    )

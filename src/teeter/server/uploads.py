@@ -13,8 +13,7 @@ from fastapi import UploadFile
 from fastapi.responses import FileResponse, Response
 
 from teeter.campaigns.items.image_links import SIGNATURE_BYTES, image_suffix
-from teeter.data.json_lines import JSONL_SUFFIXES
-from teeter.data.table_files import TABLE_SUFFIXES, require_parquet_size
+from teeter.data.table_files import JSONL_SUFFIXES, TABLE_SUFFIXES, require_parquet_size
 from teeter.errors import FileError, InputError, MissingExtraError
 
 __all__ = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from teeter.campaigns.items.read_items import detect_kind, read_items
-from teeter.data import json_lines, table_files
+from teeter.data import table_files
 from teeter.errors import FileError, UnknownNameError
 
 
@@ -39,9 +39,8 @@ def test_line_separators_inside_json_texts_do_not_end_a_line(tmp_path: Path) -> 
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow 1,000 characters in a cell and 5,000 in a line."""
-    for module in (table_files, json_lines):
-        monkeypatch.setattr(module, "MAX_CELL_LENGTH", 1_000)
-        monkeypatch.setattr(module, "MAX_LINE_LENGTH", 5_000)
+    monkeypatch.setattr(table_files, "MAX_CELL_LENGTH", 1_000)
+    monkeypatch.setattr(table_files, "MAX_LINE_LENGTH", 5_000)
 
 
 LONG = "x" * 1_001

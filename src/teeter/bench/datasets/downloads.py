@@ -22,9 +22,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from teeter.base.files import parse_errors
 from teeter.bench.datasets.catalogue import find_spec, locate_dataset
 from teeter.bench.datasets.locate import download_folder
-from teeter.data.file_checks import parse_errors
 from teeter.errors import FileError
 
 __all__ = [

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from teeter.base.files import require_file
 from teeter.base.seeds import validate_seed
 from teeter.bench.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
 from teeter.bench.datasets.classes import class_indices_from_array
@@ -27,7 +28,6 @@ from teeter.bench.datasets.splits import (
     hold_out,
 )
 from teeter.data.array_files import Arrays, read_arrays
-from teeter.data.file_checks import require_file
 from teeter.errors import FileError
 
 __all__ = [

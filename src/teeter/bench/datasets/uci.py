@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.files import parse_errors
 from teeter.bench.datasets.classes import LETTERS, class_indices_from_text
 from teeter.bench.datasets.locate import MatchedFiles, Reader
 from teeter.bench.datasets.splits import LabelledRows, RawDataset
-from teeter.data.file_checks import parse_errors
 from teeter.data.table_columns import parse_numbers
 from teeter.data.table_files import Column, Table, read_table, text_column
 from teeter.errors import FileError

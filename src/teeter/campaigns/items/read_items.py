@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.files import require_file
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items.arrow_columns import read_arrow_rows
@@ -29,9 +30,15 @@ from teeter.campaigns.items.columns import (
 )
 from teeter.campaigns.items.image_links import ImageFetcher, is_link
 from teeter.campaigns.items.item import Item, format_card_cell, parse_items, read_image_items
-from teeter.data.file_checks import require_file
-from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
+from teeter.data.table_columns import (
+    TEXT_COLUMNS,
+    TextTemplate,
+    find_label_column,
+    find_text_column,
+    parse_text_template,
+)
 from teeter.data.table_files import (
+    JSONL_SUFFIXES,
     TABLE_SUFFIXES,
     CsvRows,
     Table,
@@ -40,14 +47,8 @@ from teeter.data.table_files import (
     is_missing,
     read_arrow_table,
     read_csv_rows,
+    read_json_objects,
     read_table,
-)
-from teeter.data.text_templates import (
-    TEXT_COLUMNS,
-    TextTemplate,
-    find_label_column,
-    find_text_column,
-    parse_text_template,
 )
 from teeter.encoders import format_card
 from teeter.errors import InputError, UnknownNameError

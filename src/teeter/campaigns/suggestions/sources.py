@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.files import require_file
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.classes import as_class_name
@@ -39,9 +40,13 @@ from teeter.campaigns.store import (
     SourceKind,
     Suggestion,
 )
-from teeter.data.file_checks import require_file
-from teeter.data.json_lines import JSONL_SUFFIXES, read_json_objects
-from teeter.data.table_files import TABLE_SUFFIXES, is_missing, read_table
+from teeter.data.table_files import (
+    JSONL_SUFFIXES,
+    TABLE_SUFFIXES,
+    is_missing,
+    read_json_objects,
+    read_table,
+)
 from teeter.errors import InputError
 
 __all__ = [
