@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from teeter.strategies import (
     ablations,
-    bayesian,
     coverage,
     diverse,
-    gradients,
     ldm,
     uncertainty,
 )
@@ -38,7 +36,7 @@ get = registry.get
 """Return the strategy class with a name."""
 
 # Importing a family registers it.
-_BUILT_IN = (ablations, bayesian, coverage, diverse, gradients, ldm, uncertainty)
+_BUILT_IN = (ablations, coverage, diverse, ldm, uncertainty)
 
 ABLATIONS = frozenset(
     name
