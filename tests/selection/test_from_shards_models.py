@@ -30,8 +30,8 @@ from teeter.errors import FileError, InputError
 from teeter.models.networks import build_network
 from teeter.selection import (
     executors,
-    feature_source,
     from_shards,
+    scoring,
     select_from_file,
     select_from_shards,
 )
@@ -68,7 +68,7 @@ def test_shards_batches_and_threads_change_nothing(
 ) -> None:
     expected = select_from(home, "raw")
 
-    monkeypatch.setattr(feature_source, "MODEL_CHUNK", 0)  # the model gets one row at a time
+    monkeypatch.setattr(scoring, "MODEL_CHUNK", 0)  # the model gets one row at a time
     by_row = select_from(home, "raw", work=home / "by row")
 
     monkeypatch.setattr(shards_module, "BATCH_ROWS", 77)

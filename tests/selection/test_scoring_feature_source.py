@@ -14,7 +14,7 @@ from small_model_shards import (
 from small_shards import HEAD, select_rows
 from teeter.data.shards import open_shards
 from teeter.errors import FileError, InputError
-from teeter.selection import feature_source, from_shards
+from teeter.selection import from_shards, scoring
 from teeter.selection.executors import LocalExecutor
 
 
@@ -44,7 +44,7 @@ def test_a_model_that_changes_meanwhile_is_refused(home: Path) -> None:
         def run(self, tasks: Any, on_done: Any) -> None:
             path = home / "model.safetensors"
             path.write_bytes(path.read_bytes() + b" ")
-            feature_source._load_source.cache_clear()
+            scoring._load_source.cache_clear()
             LocalExecutor(1).run(tasks, on_done)
 
     with pytest.raises(FileError, match="has changed since the selection started"):
@@ -52,12 +52,12 @@ def test_a_model_that_changes_meanwhile_is_refused(home: Path) -> None:
 
 
 def test_a_process_reads_the_model_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    feature_source._load_source.cache_clear()
+    scoring._load_source.cache_clear()
     read: list[Any] = []
     monkeypatch.setattr(
-        feature_source,
+        scoring,
         "read_model",
-        lambda path, really=feature_source.read_model: (read.append(path), really(path))[1],
+        lambda path, really=scoring.read_model: (read.append(path), really(path))[1],
     )
     monkeypatch.setattr(
         from_shards, "open_shards", lambda pool, **options: open_shards(pool, rows=128, **options)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
         run_plan,
         run_task,
     )
-    from teeter.selection.feature_source import (
+    from teeter.selection.request import SelectionRequest
+    from teeter.selection.result import Provenance, SelectedRow, Selection
+    from teeter.selection.scoring import (
         FeatureSource,
+        ScoringJob,
         fetch_features,
         make_feature_source,
     )
-    from teeter.selection.request import SelectionRequest
-    from teeter.selection.result import Provenance, SelectedRow, Selection
-    from teeter.selection.scoring import ScoringJob
 
 __all__ = [
     "Executor",
@@ -79,9 +79,8 @@ __getattr__, __dir__ = import_lazily(
             "run_plan",
             "run_task",
         ],
-        "feature_source": ["FeatureSource", "fetch_features", "make_feature_source"],
         "request": ["SelectionRequest"],
         "result": ["Provenance", "SelectedRow", "Selection"],
-        "scoring": ["ScoringJob"],
+        "scoring": ["FeatureSource", "ScoringJob", "fetch_features", "make_feature_source"],
     },
 )

@@ -34,10 +34,17 @@ from teeter.kernels.seeding import ldm_log_weights
 from teeter.kernels.streaming_seeding import seed_streaming
 from teeter.models.outputs import Outputs
 from teeter.selection.executors import Executor, run_plan
-from teeter.selection.feature_source import FeatureSource, fetch_features, make_feature_source
 from teeter.selection.request import SelectionRequest
 from teeter.selection.result import PickedRows
-from teeter.selection.scoring import ScoringJob, make_scoring_tasks, read_scores, write_reference
+from teeter.selection.scoring import (
+    FeatureSource,
+    ScoringJob,
+    fetch_features,
+    make_feature_source,
+    make_scoring_tasks,
+    read_scores,
+    write_reference,
+)
 from teeter.strategies.ablations import Ldm
 from teeter.strategies.api import build_context
 from teeter.strategies.base import Strategy, TopKStrategy
