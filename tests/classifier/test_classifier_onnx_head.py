@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from classifier.trained import network_classifier, text_classifier
-from teeter.classifier.model_folder import write_onnx_head
+from teeter.classifier.classifier import write_onnx_head
 from teeter.errors import FileError
 
 onnx = pytest.importorskip("onnx")

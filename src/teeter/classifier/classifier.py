@@ -1,22 +1,49 @@
 """A trained classifier: an encoder that computes features, and a head that predicts from them.
 
 The head is computed with NumPy. torch is loaded only by encoders that are networks themselves.
+
+A classifier is saved to a folder of JSON and safetensors files. Loading runs no code from it.
+
+========================  ========================================================================
+``model.json``            classes, encoder, and where the classifier comes from
+``head.safetensors``      the scaling and the layers of the head
+``encoder.safetensors``   what the encoder learned from the items; absent for features
+========================  ========================================================================
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from teeter.encoders import Encoder, Encoding
-from teeter.errors import InputError
+from teeter.base.files import atomic_write, write_errors
+from teeter.encoders import (
+    ContentKind,
+    Encoder,
+    EncoderState,
+    Encoding,
+    is_own_encoder,
+    make_encoder,
+)
+from teeter.errors import FileError, InputError, MissingExtraError
 
-__all__ = ["Classifier", "ClassifierHead", "ClassifierInfo", "Layer", "Prediction", "require_texts"]
+__all__ = [
+    "Classifier",
+    "ClassifierHead",
+    "ClassifierInfo",
+    "Layer",
+    "Prediction",
+    "load_classifier",
+    "require_texts",
+    "save_classifier",
+    "write_onnx_head",
+]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 ProgressReport: TypeAlias = Callable[[int, int], None]
@@ -242,3 +269,312 @@ def require_texts(contents: Sequence[Any]) -> list[Any]:
                 "paths."
             )
     return contents
+
+
+FORMAT = 1
+"""Changes whenever an older version of teeter could not read the folder."""
+
+_DESCRIPTION = "model.json"
+_HEAD = "head.safetensors"
+_ENCODER = "encoder.safetensors"
+
+
+def save_classifier(classifier: Classifier, folder: str | Path) -> None:
+    """Write a classifier to a new folder.
+
+    Args:
+        classifier: the classifier.
+        folder: is created. It must not have any files.
+
+    Raises:
+        FileError: the folder has files, or cannot be written.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileError(f"{folder} already exists: choose another folder.")
+
+    from safetensors.numpy import save
+
+    head = classifier.head
+    arrays = {"centre": head.centre, "size": np.array([head.size])}
+    for number, layer in enumerate(head.layers):
+        # safetensors ignores strides: it would write a transposed array in the wrong order.
+        arrays[f"layers.{number}.weight"] = np.ascontiguousarray(layer.weight)
+        arrays[f"layers.{number}.bias"] = np.ascontiguousarray(layer.bias)
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(folder / _HEAD, save(arrays))
+        if classifier.encoder is not None:
+            atomic_write(folder / _ENCODER, classifier.encoder.state().to_bytes())
+        # Written last: a folder with a description is complete.
+        description = json.dumps(_describe(classifier), ensure_ascii=False, indent=2)
+        atomic_write(folder / _DESCRIPTION, f"{description}\n".encode())
+    except OSError as error:
+        raise FileError(f"Cannot write {folder}: {error.strerror or error}.") from None
+
+
+def _describe(classifier: Classifier) -> dict[str, Any]:
+    encoder = None
+    if classifier.encoder is not None:
+        encoder = {
+            "name": classifier.encoder.name,
+            "kind": str(classifier.encoder.kind),
+            "version": classifier.encoder.version,
+            "checksum": classifier.encoder.checksum,
+        }
+    return {
+        "format": FORMAT,
+        "classes": list(classifier.classes),
+        "layers": len(classifier.head.layers),
+        "temperature": classifier.head.temperature,
+        "encoder": encoder,
+        "info": asdict(classifier.info),
+    }
+
+
+def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Classifier:
+    """Load a classifier from a folder.
+
+    Args:
+        folder: what ``save_classifier`` or ``teeter campaign model`` wrote.
+        allow_encoder: use an encoder that is not one of teeter's own too. Such an encoder may
+            import a module, download a model, or send texts to a server. Allow it only for a
+            folder that you trust.
+
+    Raises:
+        FileError: the folder is not a classifier, or is damaged.
+        InputError: the encoder is not the one that the classifier was trained with.
+        MissingExtraError: the package of the encoder is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> layer = Layer(np.eye(2, dtype="f"), np.zeros(2, dtype="f"))
+        >>> head = ClassifierHead(np.zeros(2), 1.0, (layer,))
+        >>> info = ClassifierInfo("demo", model=1, labels=10, teeter="0.1.0")
+        >>> path = Path(tempfile.mkdtemp()) / "model"
+        >>> save_classifier(Classifier(["no", "yes"], head, None, info), path)
+        >>> load_classifier(path).predict([[0.0, 3.0]])
+        ['yes']
+    """
+    folder = Path(folder)
+    description = _read_description(folder)
+    # Checked first, because the other entries may mean something else in another format.
+    if description.get("format") != FORMAT:
+        raise FileError(
+            f"{folder} was written by another version of teeter, in a format that this version "
+            f"cannot read."
+        )
+
+    try:
+        head = _read_head(folder, description)
+        info = _read_info(description["info"])
+        classes = _read_classes(description["classes"])
+        stored_encoder = description["encoder"]
+        if stored_encoder is not None:
+            stored_encoder = {
+                name: str(stored_encoder[name]) for name in ("name", "kind", "version", "checksum")
+            }
+            # Raises ValueError for an unknown kind: the folder is damaged then.
+            ContentKind(stored_encoder["kind"])
+    # OverflowError: an integer of JSON may have more digits than a float holds.
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        raise _damaged(folder) from None
+
+    # Too few names would fail at some later prediction, too many would never be noticed.
+    if len(head.layers[-1].bias) != len(classes):
+        raise _damaged(folder)
+
+    encoder = None
+    if stored_encoder is not None:
+        encoder = _load_encoder(folder, stored_encoder, allow_encoder=allow_encoder)
+    return Classifier(classes, head, encoder, info)
+
+
+def _read_info(values: dict[str, Any]) -> ClassifierInfo:
+    accuracy = values["accuracy"]
+    if accuracy is not None:
+        share, low, high = accuracy
+        accuracy = (float(share), float(low), float(high))
+        if not all(0 <= value <= 1 for value in accuracy):
+            raise ValueError("an accuracy and its interval must be shares")
+    return ClassifierInfo(
+        campaign=_require_printable(values["campaign"]),
+        model=int(values["model"]),
+        labels=int(values["labels"]),
+        teeter=_require_printable(values["teeter"]),
+        accuracy=accuracy,
+    )
+
+
+def _read_classes(values: list[Any]) -> list[str]:
+    classes = [_require_printable(name) for name in values]
+    # A text or an object can be iterated as well, but its parts are not classes.
+    if not isinstance(values, list) or len(set(classes)) < len(classes):
+        raise ValueError("classes must be a list of different names")
+    return classes
+
+
+def _require_printable(text: Any) -> str:
+    """Return a text that a terminal may show."""
+    # The folder may come from anyone, and control characters can rewrite a terminal's screen.
+    if not isinstance(text, str) or not text.isprintable():
+        raise ValueError("not a printable string")
+    return text
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        description = json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileError(
+            f"{folder} is not a model: it has no file {_DESCRIPTION}. Create a model folder with "
+            f"teeter campaign model."
+        ) from None
+    except OSError as error:
+        raise FileError(f"Cannot read {folder}: {error.strerror}.") from None
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        # json raises RecursionError for thousands of nested brackets.
+        raise _damaged(folder) from None
+
+    if not isinstance(description, dict):
+        raise _damaged(folder)
+    return description
+
+
+def _read_head(folder: Path, description: dict[str, Any]) -> ClassifierHead:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load((folder / _HEAD).read_bytes())
+    except (OSError, SafetensorError, ValueError):
+        raise _damaged(folder) from None
+
+    layers = []
+    width = len(arrays["centre"])
+    for number in range(int(description["layers"])):
+        layer = Layer(arrays[f"layers.{number}.weight"], arrays[f"layers.{number}.bias"])
+        if layer.weight.shape != (len(layer.bias), width):
+            raise _damaged(folder)
+        width = len(layer.bias)
+        layers.append(layer)
+
+    size = float(arrays["size"][0])
+    temperature = float(description["temperature"])
+    # With NaN or infinite weights, predictions would be wrong without any error.
+    is_finite = all(np.isfinite(array).all() for array in arrays.values())
+    if not layers or not is_finite or not 0 < temperature < np.inf or size <= 0:
+        raise _damaged(folder)
+    return ClassifierHead(arrays["centre"], size, tuple(layers), temperature)
+
+
+def _load_encoder(folder: Path, stored: dict[str, Any], *, allow_encoder: bool) -> Encoder:
+    """Make the encoder that a classifier was trained with, and restore what it learned."""
+    name = str(stored["name"])
+    # Before make_encoder, which may already import a module or contact a server.
+    if not allow_encoder and not is_own_encoder(name):
+        raise InputError(
+            f"{folder} uses the encoder {name[:80]!r}, which may run code or contact a server: "
+            f"if you trust the folder, load it with allow_encoder=True."
+        )
+
+    encoder = make_encoder(name, str(stored["kind"]))
+    # Another version computes other features, on which the head was not trained.
+    if (encoder.version, encoder.checksum) != (stored["version"], stored["checksum"]):
+        raise InputError(
+            f"The encoder {name} that is installed differs from the one that {folder} was trained "
+            f"with: install the same version of its package."
+        )
+
+    try:
+        state = EncoderState.from_bytes((folder / _ENCODER).read_bytes())
+        is_finite = all(np.isfinite(array).all() for array in state.arrays.values())
+        encoder.restore(state)
+    except (OSError, AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        raise _damaged(folder) from None
+
+    if not is_finite:
+        raise _damaged(folder)
+    return encoder
+
+
+def _damaged(folder: Path) -> FileError:
+    return FileError(f"{folder} is damaged: export the model again.")
+
+
+OPSET = 17
+"""The version of ONNX's operators. Those used here are the same in all later ones."""
+
+
+def write_onnx_head(classifier: Classifier, path: str | Path) -> None:
+    """Write the scaling, the layers and the softmax of a classifier as an ONNX model.
+
+    Its input ``features`` (N, D) is what the encoder computes, its output ``probabilities`` (N, C)
+    has the calibrated probability of each class. The classes are in the metadata.
+
+    Args:
+        classifier: the classifier.
+        path: the file to write. It must not exist.
+
+    Raises:
+        FileError: the file exists or cannot be written.
+        MissingExtraError: onnx is not installed.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileError(f"{path} already exists: choose another file.")
+
+    model = _build_model(classifier)
+    with write_errors(path):
+        atomic_write(path, model.SerializeToString())
+
+
+def _build_model(classifier: Classifier) -> Any:
+    try:
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError:
+        raise MissingExtraError("Writing ONNX needs onnx: pip install 'teeter[onnx]'.") from None
+
+    head = classifier.head
+    # All float32, like the features: ONNX operators do not mix types.
+    constants = {
+        "centre": head.centre.astype(np.float32),
+        "size": np.array([head.size], np.float32),
+        "temperature": np.array([head.temperature], np.float32),
+    }
+    nodes = [
+        helper.make_node("Sub", ["features", "centre"], ["centred"]),
+        helper.make_node("Div", ["centred", "size"], ["layer_0"]),
+    ]
+
+    last_number = len(head.layers) - 1
+    for number, layer in enumerate(head.layers):
+        constants[f"weight_{number}"] = layer.weight.astype(np.float32)
+        constants[f"bias_{number}"] = layer.bias.astype(np.float32)
+        output = "logits" if number == last_number else f"linear_{number}"
+        inputs = [f"layer_{number}", f"weight_{number}", f"bias_{number}"]
+        # transB, because weights are stored as (outputs, inputs).
+        nodes.append(helper.make_node("Gemm", inputs, [output], transB=1))
+        if number < last_number:
+            nodes.append(helper.make_node("Relu", [output], [f"layer_{number + 1}"]))
+
+    nodes.append(helper.make_node("Div", ["logits", "temperature"], ["scaled_logits"]))
+    nodes.append(helper.make_node("Softmax", ["scaled_logits"], ["probabilities"], axis=1))
+
+    width = len(head.centre)
+    n_classes = len(classifier.classes)
+    graph = helper.make_graph(
+        nodes,
+        "teeter_head",
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["items", width])],
+        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["items", n_classes])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+
+    metadata = {"classes": "\n".join(classifier.classes), "encoder": ""}
+    if classifier.encoder is not None:
+        metadata["encoder"] = classifier.encoder.name
+    helper.set_model_props(model, metadata)
+    return model

@@ -257,7 +257,7 @@ def export_model(
       teeter predict reviews-model new.csv labelled.csv
     """
     from teeter.classifier import save_classifier
-    from teeter.classifier.model_folder import write_onnx_head
+    from teeter.classifier.classifier import write_onnx_head
 
     with open_campaign(file) as opened, spinner("Writing"):
         classifier = opened.classifier()
