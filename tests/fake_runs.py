@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.bench.experiments.results import Round, Run
+from teeter.bench.experiments.run_folder import Round, Run
 from teeter.bench.experiments.settings import Setting
 
 LIFTS = {

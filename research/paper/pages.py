@@ -17,7 +17,7 @@ from teeter.bench.analysis.plots import plot_gains
 from teeter.bench.analysis.run_comparison import RunComparison, compare_strategies
 from teeter.bench.analysis.statistics import gain_over
 from teeter.bench.experiments import read_run
-from teeter.bench.experiments.results import Curves
+from teeter.bench.experiments.run_folder import Curves
 
 sys.path.append(str(Path(__file__).parents[2]))
 

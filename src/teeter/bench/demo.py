@@ -22,7 +22,7 @@ from teeter.bench.analysis.report import ImageBlock, Section, TableBlock, render
 from teeter.bench.analysis.statistics import Gain, gain_over, labels_to_reach
 from teeter.bench.analysis.table_formats import format_p_value
 from teeter.bench.experiments.experiment import Experiment
-from teeter.bench.experiments.results import Cell, Curves, Run, by_cells
+from teeter.bench.experiments.run_folder import Cell, Curves, Run, by_cells
 from teeter.bench.experiments.runner import Progress, run_setting
 from teeter.bench.experiments.settings import Setting, override, setting_named
 from teeter.errors import InputError, TrainingError

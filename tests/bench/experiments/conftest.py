@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bench.experiments.tiny_runs import TINY
-from teeter.bench.experiments.results import Run
+from teeter.bench.experiments.run_folder import Run
 from teeter.bench.experiments.runner import run_setting
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from teeter.base.worker_process import worker_context
-from teeter.bench.experiments.results import Round
-from teeter.bench.experiments.run_folder import RunFolder
+from teeter.bench.experiments.run_folder import Round, RunFolder
 from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import Setting
 from teeter.bench.experiments.tracking import Tracker

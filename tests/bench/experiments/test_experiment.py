@@ -8,7 +8,7 @@ import torch
 
 from bench.experiments.tiny_runs import TINY
 from teeter.bench.experiments.experiment import Experiment, initial_rows
-from teeter.bench.experiments.results import Cell
+from teeter.bench.experiments.run_folder import Cell
 from teeter.errors import InputError
 
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from bench.experiments.tiny_runs import TINY, results_without_times
-from teeter.bench.experiments.results import Cell, Round
-from teeter.bench.experiments.run_folder import RunFolder, read_run, run_lock
+from teeter.bench.experiments.run_folder import Cell, Round, RunFolder, read_run, run_lock
 from teeter.bench.experiments.runner import run_setting
 from teeter.errors import FileError, InputError
 

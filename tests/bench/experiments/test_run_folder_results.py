@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from bench.experiments.tiny_runs import TINY
-from teeter.bench.experiments.results import Run, by_cells
-from teeter.bench.experiments.run_folder import read_run
+from teeter.bench.experiments.run_folder import Run, by_cells, read_run
 from teeter.bench.experiments.runner import run_setting
 from teeter.errors import FileError
 

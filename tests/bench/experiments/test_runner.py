@@ -18,8 +18,7 @@ from bench.experiments.killed_runs import run_until_killed
 from bench.experiments.tiny_runs import TINY, results_without_times
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.bench.experiments import runner
-from teeter.bench.experiments.results import Round, Run, by_cells
-from teeter.bench.experiments.run_folder import RunFolder, read_run
+from teeter.bench.experiments.run_folder import Round, Run, RunFolder, by_cells, read_run
 from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import Setting
 from teeter.errors import InputError, UnknownNameError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from teeter.bench.experiments.results import Run
+from teeter.bench.experiments.run_folder import Run
 from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import Setting, setting_named
 from teeter.errors import UnknownNameError

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import teeter
 from bench.experiments.killed_runs import run_until_killed
-from teeter.bench.experiments.results import Run
+from teeter.bench.experiments.run_folder import Run
 from teeter.bench.experiments.runner import run_setting
 from teeter.bench.experiments.settings import setting_named
 from teeter.bench.experiments.tracking import (

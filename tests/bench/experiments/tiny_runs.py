@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from teeter.bench.experiments.results import Run, by_cells
+from teeter.bench.experiments.run_folder import Run, by_cells
 from teeter.bench.experiments.settings import setting_named
 
 TINY = replace(

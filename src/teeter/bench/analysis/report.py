@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from matplotlib.figure import Figure
 
-    from teeter.bench.experiments.results import Run
+    from teeter.bench.experiments.run_folder import Run
 
 __all__ = [
     "Block",

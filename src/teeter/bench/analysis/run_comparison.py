@@ -27,7 +27,7 @@ from teeter.bench.analysis.statistics import (
 )
 
 if TYPE_CHECKING:
-    from teeter.bench.experiments.results import Curves, Run
+    from teeter.bench.experiments.run_folder import Curves, Run
 
 __all__ = ["BASELINE", "RunComparison", "compare_strategies"]
 

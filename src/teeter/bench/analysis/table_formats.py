@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from teeter.bench.experiments.results import round_to_row
+from teeter.bench.experiments.run_folder import round_to_row
 from teeter.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from teeter.bench.experiments.results import Run
+    from teeter.bench.experiments.run_folder import Run
 
 __all__ = [
     "ReportTable",

@@ -4,8 +4,7 @@
 ``settings``        ``Setting``: what an experiment consists of, and the settings of the LDM paper
 ``experiment``      the rows of a setting, and learners that ask for their labels
 ``runner``          ``run_setting``: plan the groups, run the rounds, resume after a crash
-``run_folder``      ``RunFolder``: the files of a run, written and read
-``results``         what a run returns: rounds, failures, curves
+``run_folder``      ``RunFolder``: the files of a run; its rounds, failures and curves
 ``tracking``        rounds for TensorBoard and other trackers
 ``peak_memory``     how much memory a round took
 ==================  ==============================================================================
@@ -21,17 +20,18 @@ from teeter.base.lazy_imports import import_lazily
 
 if TYPE_CHECKING:
     from teeter.bench.experiments.experiment import Experiment, initial_rows
-    from teeter.bench.experiments.results import (
+    from teeter.bench.experiments.run_folder import (
         PHASES,
         Cell,
         Curves,
         Failure,
         Round,
         Run,
+        RunFolder,
         by_cells,
+        read_run,
         round_to_row,
     )
-    from teeter.bench.experiments.run_folder import RunFolder, read_run
     from teeter.bench.experiments.runner import run_setting
     from teeter.bench.experiments.settings import (
         PAPER_STRATEGIES,
@@ -80,17 +80,18 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "experiment": ["Experiment", "initial_rows"],
-        "results": [
+        "run_folder": [
             "Cell",
             "Curves",
             "Failure",
             "PHASES",
             "Round",
             "Run",
+            "RunFolder",
             "by_cells",
+            "read_run",
             "round_to_row",
         ],
-        "run_folder": ["RunFolder", "read_run"],
         "runner": ["run_setting"],
         "settings": [
             "PAPER_STRATEGIES",

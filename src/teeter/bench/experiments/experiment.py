@@ -16,7 +16,7 @@ from torch import nn
 from teeter.base.seeds import stream
 from teeter.bench.datasets.loading import load_dataset
 from teeter.bench.datasets.splits import LabelledRows, make_long_tailed, take
-from teeter.bench.experiments.results import PHASES, Cell, Round
+from teeter.bench.experiments.run_folder import PHASES, Cell, Round
 from teeter.bench.experiments.settings import Setting
 from teeter.bench.fused_networks.program import make_program
 from teeter.errors import InputError

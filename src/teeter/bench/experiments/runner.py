@@ -28,8 +28,15 @@ from teeter.base.arrays import choose_device, describe_device
 from teeter.base.files import atomic_write, round_trip
 from teeter.base.version import __version__, commit
 from teeter.bench.experiments.experiment import Experiment
-from teeter.bench.experiments.results import Cell, Failure, Round, Run
-from teeter.bench.experiments.run_folder import Manifest, RunFolder, run_lock
+from teeter.bench.experiments.run_folder import (
+    Cell,
+    Failure,
+    Manifest,
+    Round,
+    Run,
+    RunFolder,
+    run_lock,
+)
 from teeter.bench.experiments.settings import Setting
 from teeter.bench.experiments.tracking import Tracker, TrackerSet
 from teeter.errors import InputError, TeeterError

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from teeter.base.registry import Plugins, did_you_mean
-from teeter.bench.experiments.results import PHASES, Round, round_to_row
+from teeter.bench.experiments.run_folder import PHASES, Round, round_to_row
 from teeter.errors import InputError, MissingExtraError, PluginError, UnknownNameError
 
 if TYPE_CHECKING:
