@@ -16,8 +16,7 @@ import typer
 from research.paper import catalogue
 from research.paper.item import Item, StudyConfig
 from research.paper.results import ItemResult, compute_items, read_results
-from teeter.cli.errors import Commands
-from teeter.cli.output import progress, spinner
+from teeter.cli.output import Commands, progress, spinner
 from teeter.errors import InputError
 
 __all__ = ["app"]

@@ -18,7 +18,7 @@ from teeter.bench.analysis import report as reports
 from teeter.bench.analysis.report import Report
 from teeter.bench.experiments import Run
 from teeter.cli.bench import report
-from teeter.cli.errors import Commands
+from teeter.cli.output import Commands
 
 pytestmark = pytest.mark.xdist_group("report")  # one worker, so one drawing
 

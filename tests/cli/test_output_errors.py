@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from cli.conftest import Teeter
-from teeter.cli.errors import use_option_names
+from teeter.cli.output import use_option_names
 
 # Without PYTHONUNBUFFERED, which would change when the output is written.
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}
 
 COUNTING_APP = """
 import typer
-from teeter.cli.errors import Commands
+from teeter.cli.output import Commands
 
 app = typer.Typer(cls=Commands)
 

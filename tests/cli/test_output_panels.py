@@ -9,8 +9,7 @@ import typer
 
 from cli.commands import CommandRunner, build_command, run_teeter
 from teeter.cli import app
-from teeter.cli.errors import Commands
-from teeter.cli.output import Panel
+from teeter.cli.output import Commands, Panel
 
 
 def panels_of(text: str) -> dict[str, list[str]]:

@@ -12,11 +12,10 @@ import typer
 from teeter.base.version import __version__
 from teeter.cli.bench import bench
 from teeter.cli.campaign import campaign, status
-from teeter.cli.errors import Commands
 from teeter.cli.export import export, export_model, finish, predict
 from teeter.cli.installation import doctor, encoders, strategies
 from teeter.cli.integrations import sources, suggest, sync
-from teeter.cli.output import Panel
+from teeter.cli.output import Commands, Panel
 from teeter.cli.select import select
 from teeter.cli.serve import serve, try_sample
 from teeter.cli.team import agreement, people

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.errors import Commands
 from teeter.cli.options import DeviceOption
-from teeter.cli.output import print_table, progress, spinner
+from teeter.cli.output import Commands, print_table, progress, spinner
 from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:

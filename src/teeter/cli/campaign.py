@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.errors import EXIT_INTERRUPTED, Commands
 from teeter.cli.options import (
     DEFAULT_ANNOTATOR,
     AnnotatorOption,
@@ -23,6 +22,8 @@ from teeter.cli.options import (
     split_names,
 )
 from teeter.cli.output import (
+    EXIT_INTERRUPTED,
+    Commands,
     Panel,
     echo_json,
     echo_wrapped,
