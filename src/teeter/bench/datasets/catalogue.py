@@ -4,7 +4,7 @@ To add a dataset:
 
 1. Write a reader if ``image_arrays``, ``images`` and ``uci`` do not read its format. A reader takes
    the files that match each pattern of a layout and returns a ``RawDataset``.
-2. Add its class names to ``classes.py``, unless its files name them.
+2. Add its class names below, unless its files name them.
 3. Add a ``DatasetSpec`` below and list it in ``_SPECS``.
 4. Add its download addresses with their MD5 checksums to ``downloads.py``.
 5. Add a row to the table in ``docs/how_to/run_the_benchmark.md``.
@@ -18,11 +18,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from teeter.base.registry import Plugins, did_you_mean
-from teeter.bench.datasets import classes
-from teeter.bench.datasets.classes import class_indices_from_array
 from teeter.bench.datasets.image_arrays import (
     CIFAR10_FILES,
     CIFAR100_FILES,
@@ -50,6 +49,7 @@ from teeter.bench.datasets.splits import (
     LabelledRows,
     RawDataset,
     SplitFunction,
+    class_indices_from_array,
     letter_split,
     published_split,
     shuffled_split,
@@ -219,16 +219,56 @@ def _read_digits(_: MatchedFiles) -> RawDataset:
     return RawDataset(rows)
 
 
+# Each tuple is in the order of the class indices.
+_DIGIT_CLASSES = tuple("0123456789")
+_LETTER_CLASSES = tuple(ascii_uppercase)
+_RBF_CLASSES = ("class1", "class2", "class3", "class4", "class5")
+_FASHION_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+_CIFAR10_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+_CIFAR100_NAMES = """
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+    camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile
+    cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp
+    lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom
+    oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+    possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
+    spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
+    train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+_CIFAR100_CLASSES = tuple(_CIFAR100_NAMES.split())
+
 _LETTER = DatasetSpec(
     name="openml-6",
     about="letter recognition: 16 measurements of printed capital letters",
     train=16_000,
     test=4_000,
     shape=(16,),
-    classes=classes.LETTERS,
+    classes=_LETTER_CLASSES,
     layouts=(
-        *_npz_layouts(classes.LETTERS, "openml-6", "letter"),
-        *_openml_layouts(6, "letter", classes.LETTERS),
+        *_npz_layouts(_LETTER_CLASSES, "openml-6", "letter"),
+        *_openml_layouts(6, "letter", _LETTER_CLASSES),
         Layout(("letter-recognition.data",), read_letter_file),
     ),
     split=letter_split,
@@ -241,10 +281,10 @@ _RANDOM_RBF = DatasetSpec(
     train=40_000,
     test=10_000,
     shape=(10,),
-    classes=classes.RANDOM_RBF,
+    classes=_RBF_CLASSES,
     layouts=(
-        *_npz_layouts(classes.RANDOM_RBF, "openml-156", "randomrbf"),
-        *_openml_layouts(156, "RandomRBF_0_0", classes.RANDOM_RBF, rows=100_000),
+        *_npz_layouts(_RBF_CLASSES, "openml-156", "randomrbf"),
+        *_openml_layouts(156, "RandomRBF_0_0", _RBF_CLASSES, rows=100_000),
     ),
     # Only the first 100,000 of the 1,000,000 rows, so that a file that stops there gives the same
     # split.
@@ -258,10 +298,10 @@ _ISOLET = DatasetSpec(
     train=6_237,
     test=1_560,
     shape=(613,),
-    classes=classes.LETTERS,
+    classes=_LETTER_CLASSES,
     layouts=(
-        *_npz_layouts(classes.LETTERS, "openml-44135", "isolet"),
-        *_openml_layouts(44135, "isolet", classes.LETTERS, first_class=1),
+        *_npz_layouts(_LETTER_CLASSES, "openml-44135", "isolet"),
+        *_openml_layouts(44135, "isolet", _LETTER_CLASSES, first_class=1),
         Layout(("isolet1+2+3+4.data", "isolet5.data"), read_isolet_files),
     ),
     # The paper has 6,237 training and 1,560 test rows: four fifths of a shuffle. UCI's own split
@@ -282,11 +322,11 @@ _MNIST = DatasetSpec(
     train=60_000,
     test=10_000,
     shape=(1, 28, 28),
-    classes=classes.DIGITS,
+    classes=_DIGIT_CLASSES,
     layouts=(
-        *_npz_layouts(classes.DIGITS, "mnist"),
+        *_npz_layouts(_DIGIT_CLASSES, "mnist"),
         Layout(IDX_FILES, read_idx_files, identifies_dataset=False, may_be_gzipped=True),
-        *image_table_layouts("test", classes.DIGITS, 1, Resize(28), stream=False),
+        *image_table_layouts("test", _DIGIT_CLASSES, 1, Resize(28), stream=False),
     ),
     split=published_split,
     # torchvision downloads to MNIST/raw.
@@ -299,11 +339,11 @@ _FASHION_MNIST = DatasetSpec(
     train=60_000,
     test=10_000,
     shape=(1, 28, 28),
-    classes=classes.FASHION,
+    classes=_FASHION_CLASSES,
     layouts=(
-        *_npz_layouts(classes.FASHION, "fashion-mnist"),
+        *_npz_layouts(_FASHION_CLASSES, "fashion-mnist"),
         Layout(IDX_FILES, read_idx_files, identifies_dataset=False, may_be_gzipped=True),
-        *image_table_layouts("test", classes.FASHION, 1, Resize(28), stream=False),
+        *image_table_layouts("test", _FASHION_CLASSES, 1, Resize(28), stream=False),
     ),
     split=published_split,
     folder_names=("FashionMNIST", "FashionMNIST/raw"),
@@ -320,11 +360,11 @@ _CIFAR10 = DatasetSpec(
     train=50_000,
     test=10_000,
     shape=(3, 32, 32),
-    classes=classes.CIFAR10,
+    classes=_CIFAR10_CLASSES,
     layouts=(
-        *_npz_layouts(classes.CIFAR10, "cifar10"),
+        *_npz_layouts(_CIFAR10_CLASSES, "cifar10"),
         Layout(CIFAR10_FILES, read_cifar10),
-        *image_table_layouts("test", classes.CIFAR10, 3, Resize(32), stream=False),
+        *image_table_layouts("test", _CIFAR10_CLASSES, 3, Resize(32), stream=False),
     ),
     split=published_split,
     folder_names=("cifar-10-batches-bin", "cifar-10-batches-py"),
@@ -339,11 +379,11 @@ _SVHN = DatasetSpec(
     train=73_257,
     test=26_032,
     shape=(3, 32, 32),
-    classes=classes.DIGITS,
+    classes=_DIGIT_CLASSES,
     layouts=(
-        *_npz_layouts(classes.DIGITS, "svhn"),
+        *_npz_layouts(_DIGIT_CLASSES, "svhn"),
         Layout(SVHN_FILES, read_svhn),
-        *image_table_layouts("test", classes.DIGITS, 3, Resize(32), stream=False),
+        *image_table_layouts("test", _DIGIT_CLASSES, 3, Resize(32), stream=False),
     ),
     split=published_split,
 )
@@ -354,12 +394,12 @@ _CIFAR100 = DatasetSpec(
     train=50_000,
     test=10_000,
     shape=(3, 32, 32),
-    classes=classes.CIFAR100,
+    classes=_CIFAR100_CLASSES,
     layouts=(
-        *_npz_layouts(classes.CIFAR100, "cifar100"),
+        *_npz_layouts(_CIFAR100_CLASSES, "cifar100"),
         # Any dataset may have a train.bin.
         Layout(CIFAR100_FILES, read_cifar100, identifies_dataset=False),
-        *image_table_layouts("test", classes.CIFAR100, 3, Resize(32), stream=False),
+        *image_table_layouts("test", _CIFAR100_CLASSES, 3, Resize(32), stream=False),
     ),
     split=published_split,
     folder_names=("cifar-100-binary", "cifar-100-python"),
@@ -416,7 +456,7 @@ _DIGITS = DatasetSpec(
     train=1_437,
     test=360,
     shape=(64,),
-    classes=classes.DIGITS,
+    classes=_DIGIT_CLASSES,
     layouts=(Layout((), _read_digits),),
     split=shuffled_split("digits"),
     package="scikit-learn",

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors
-from teeter.bench.datasets.classes import class_indices_from_array
 from teeter.bench.datasets.locate import MatchedFiles, Reader
-from teeter.bench.datasets.splits import LabelledRows, RawDataset
+from teeter.bench.datasets.splits import LabelledRows, RawDataset, class_indices_from_array
 from teeter.errors import FileError
 
 if TYPE_CHECKING:

@@ -22,9 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors
-from teeter.bench.datasets.classes import class_indices_from_array, class_indices_from_text
 from teeter.bench.datasets.locate import Layout, MatchedFiles, Reader
-from teeter.bench.datasets.splits import LabelledRows, RawDataset
+from teeter.bench.datasets.splits import (
+    LabelledRows,
+    RawDataset,
+    class_indices_from_array,
+    class_indices_from_text,
+)
 from teeter.data.table_files import open_parquet
 from teeter.errors import FileError, MissingExtraError
 

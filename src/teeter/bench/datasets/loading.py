@@ -17,7 +17,6 @@ from torch.utils.data import Dataset
 from teeter.base.files import require_file
 from teeter.base.seeds import validate_seed
 from teeter.bench.datasets.catalogue import DatasetSpec, find_spec, locate_dataset
-from teeter.bench.datasets.classes import class_indices_from_array
 from teeter.bench.datasets.images import ImageFiles, ParquetImages
 from teeter.bench.datasets.locate import LocatedFiles, candidate_folders, search_folders
 from teeter.bench.datasets.splits import (
@@ -25,6 +24,7 @@ from teeter.bench.datasets.splits import (
     LabelledDataset,
     LabelledRows,
     RawDataset,
+    class_indices_from_array,
     hold_out,
 )
 from teeter.data.array_files import Arrays, read_arrays

@@ -12,15 +12,15 @@ from contextlib import suppress
 from itertools import islice
 from math import nan
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import parse_errors
-from teeter.bench.datasets.classes import LETTERS, class_indices_from_text
 from teeter.bench.datasets.locate import MatchedFiles, Reader
-from teeter.bench.datasets.splits import LabelledRows, RawDataset
+from teeter.bench.datasets.splits import LabelledRows, RawDataset, class_indices_from_text
 from teeter.data.table_columns import parse_numbers
 from teeter.data.table_files import Column, Table, read_table, text_column
 from teeter.errors import FileError
@@ -280,7 +280,7 @@ def read_letter_file(files: MatchedFiles) -> RawDataset:
         measurements.append(fields[1:])
 
     numbers = _parse_floats(measurements, path)
-    labels = class_indices_from_text(letters, LETTERS, path)
+    labels = class_indices_from_text(letters, ascii_uppercase, path)
     return RawDataset(_labelled_rows(numbers, labels))
 
 
@@ -301,7 +301,7 @@ def read_isolet_files(files: MatchedFiles) -> RawDataset:
             measurements.append(fields[:-1])
 
         numbers.append(_parse_floats(measurements, path))
-        labels.append(class_indices_from_text(letters, LETTERS, path, first=1))
+        labels.append(class_indices_from_text(letters, ascii_uppercase, path, first=1))
 
     first_width, second_width = (part.shape[1] for part in numbers)
     if first_width != second_width:
