@@ -21,8 +21,7 @@ import torch
 
 from teeter.base.arrays import describe_device
 from teeter.base.version import __version__, commit
-from teeter.bench.analysis.plot_style import save_figure
-from teeter.bench.analysis.plots import plot_curves
+from teeter.bench.analysis.plots import plot_curves, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

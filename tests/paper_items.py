@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from research.paper.item import HOLDS, Drawing, Item, Measurement, StudyConfig, to_json_value
-from teeter.bench.analysis.plot_style import new_figure
+from teeter.bench.analysis.plots import new_figure
 from teeter.bench.analysis.table_formats import ReportTable
 
 

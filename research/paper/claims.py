@@ -94,7 +94,7 @@ def _make_shares_table(shares: Mapping[str, float]) -> ReportTable:
 
 def draw_best_shares(measurement: Measurement) -> list[Drawing]:
     """Draw the shares as bars."""
-    from teeter.bench.analysis.plot_style import line_style, new_figure, style_axes
+    from teeter.bench.analysis.plots import line_style, new_figure, style_axes
 
     shares: Mapping[str, float] = measurement.numbers["shares"]
     ranked = sorted(shares, key=lambda name: shares[name])  # the first bar is at the bottom

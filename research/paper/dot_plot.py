@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

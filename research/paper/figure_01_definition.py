@@ -21,7 +21,7 @@ from research.paper.disc import (
     sample_disc,
 )
 from research.paper.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 from teeter.strategies.api import ldm
 
 __all__ = ["FIGURE_1"]

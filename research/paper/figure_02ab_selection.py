@@ -26,8 +26,7 @@ from research.paper.item import (
     make_table,
     significantly_below,
 )
-from teeter.bench.analysis.plot_style import line_style, new_figure
-from teeter.bench.analysis.plots import plot_curves
+from teeter.bench.analysis.plots import line_style, new_figure, plot_curves
 from teeter.bench.analysis.statistics import gain_over
 from teeter.bench.analysis.table_formats import format_number
 from teeter.strategies.api import select

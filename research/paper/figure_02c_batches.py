@@ -33,7 +33,7 @@ from research.paper.study_data import (
     tsne_2d,
 )
 from teeter.base.seeds import stream
-from teeter.bench.analysis.plot_style import line_style, new_figure
+from teeter.bench.analysis.plots import line_style, new_figure
 from teeter.models.inputs import take_rows
 from teeter.models.outputs import Outputs
 from teeter.strategies.api import select

@@ -37,7 +37,7 @@ from research.paper.study_data import (
     tsne_2d,
 )
 from teeter.base.seeds import stream
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 from teeter.bench.analysis.statistics import paired_t
 from teeter.bench.analysis.table_formats import ReportTable, format_number
 from teeter.learner.learner import Learner

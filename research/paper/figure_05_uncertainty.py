@@ -35,7 +35,7 @@ from research.paper.item import (
 from research.paper.study_data import StudyData, last_layer, load_study_data
 from teeter.base.arrays import full_precision_matmul
 from teeter.base.seeds import normal, stream
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 from teeter.bench.analysis.table_formats import ReportTable, format_number
 from teeter.errors import FileError, InputError
 from teeter.models.inputs import take_rows

@@ -32,7 +32,7 @@ from research.paper.item import (
     format_p,
     make_table,
 )
-from teeter.bench.analysis.plot_style import new_figure
+from teeter.bench.analysis.plots import new_figure
 from teeter.bench.analysis.statistics import paired_t
 from teeter.bench.analysis.table_formats import ReportTable
 from teeter.strategies.api import ldm, select

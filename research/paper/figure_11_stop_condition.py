@@ -33,7 +33,7 @@ from research.paper.item import (
     make_table,
 )
 from research.paper.study_data import last_layer, load_study_data
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 from teeter.bench.analysis.table_formats import ReportTable
 from teeter.kernels.directions import default_rays, ray_directions
 from teeter.kernels.ldm import ldm_by_rays, paper_sigmas, search_by_gaussian

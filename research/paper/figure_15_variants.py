@@ -268,7 +268,7 @@ def _make_variants_table(rows: list[dict[str, Any]]) -> ReportTable:
 
 def draw_variants(measurement: Measurement) -> list[Drawing]:
     """Draw the difference of each variant to the paper's choice, with a panel for each choice."""
-    from teeter.bench.analysis.plot_style import new_figure, style_axes
+    from teeter.bench.analysis.plots import new_figure, style_axes
 
     rows = measurement.numbers["choices"]
     figure = new_figure(9.5, 3.4)

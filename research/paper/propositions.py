@@ -32,7 +32,7 @@ from research.paper.disc import (
     sample_disc,
 )
 from research.paper.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 from teeter.bench.analysis.table_formats import ReportTable
 
 __all__ = ["PROPOSITION_1", "PROPOSITION_2", "PROPOSITION_3", "bound_miss_probability"]

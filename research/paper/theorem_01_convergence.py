@@ -33,7 +33,7 @@ from research.paper.disc import (
 )
 from research.paper.item import Drawing, Item, Measurement, StudyConfig, decide_verdict, make_table
 from research.paper.propositions import FALSE_ALARM, bound_miss_probability
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 from teeter.bench.analysis.table_formats import ReportTable, format_number
 from teeter.strategies.api import ldm
 

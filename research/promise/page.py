@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from teeter.bench.analysis.plot_style import new_figure, style_axes
+from teeter.bench.analysis.plots import new_figure, style_axes
 
 sys.path.append(str(Path(__file__).parents[2]))
 

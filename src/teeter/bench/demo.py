@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teeter.bench.analysis.plot_style import figure_png
-from teeter.bench.analysis.plots import pca_2d, plot_curves, plot_picks
+from teeter.bench.analysis.plots import figure_png, pca_2d, plot_curves, plot_picks
 from teeter.bench.analysis.report import ImageBlock, Section, TableBlock, render_page
 from teeter.bench.analysis.statistics import Gain, gain_over, labels_to_reach
 from teeter.bench.analysis.table_formats import format_p_value

@@ -10,8 +10,9 @@ import pytest
 
 from fake_runs import NAMES, fake_accuracy
 from teeter import strategies
-from teeter.bench.analysis.plot_style import line_style, new_figure, save_figure
 from teeter.bench.analysis.plots import (
+    line_style,
+    new_figure,
     pca_2d,
     plot_curves,
     plot_gains,
@@ -20,6 +21,7 @@ from teeter.bench.analysis.plots import (
     plot_picks,
     plot_profile,
     plot_runtime,
+    save_figure,
 )
 from teeter.bench.analysis.statistics import penalty_matrix, performance_profile, saving_over
 from teeter.errors import MissingExtraError

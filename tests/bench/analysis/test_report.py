@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 
 from fake_runs import NAMES, fake_accuracy, fake_run
 from teeter.bench.analysis import report as render
-from teeter.bench.analysis.plot_style import figure_png, save_figure
-from teeter.bench.analysis.plots import plot_curves
+from teeter.bench.analysis.plots import figure_png, plot_curves, save_figure
 from teeter.bench.analysis.report import (
     CodeBlock,
     DetailsBlock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from teeter.bench.analysis.plot_style import HIGHLIGHTED
+from teeter.bench.analysis.plots import HIGHLIGHTED
 from teeter.bench.analysis.run_comparison import BASELINE, RunComparison
 from teeter.bench.analysis.statistics import (
     NEGLIGIBLE,

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from teeter.bench.analysis.findings import cross_run_findings, run_findings
-from teeter.bench.analysis.plot_style import save_figure
 from teeter.bench.analysis.plots import (
     plot_curves,
     plot_gains,
@@ -25,6 +24,7 @@ from teeter.bench.analysis.plots import (
     plot_penalties,
     plot_profile,
     plot_runtime,
+    save_figure,
 )
 from teeter.bench.analysis.report_tables import (
     accuracy_table,

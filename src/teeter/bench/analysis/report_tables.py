@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from teeter.bench.analysis.plot_style import HIGHLIGHTED
+from teeter.bench.analysis.plots import HIGHLIGHTED
 from teeter.bench.analysis.run_comparison import BASELINE, RunComparison
 from teeter.bench.analysis.statistics import (
     SIGNIFICANCE_LEVEL,

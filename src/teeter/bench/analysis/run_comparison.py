@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.bench.analysis import paper_results
-from teeter.bench.analysis.plot_style import HIGHLIGHTED
+from teeter.bench.analysis.plots import HIGHLIGHTED
 from teeter.bench.analysis.statistics import (
     FloatArray,
     Gain,
