@@ -235,10 +235,14 @@ def _render(
     setting = run.setting
     map_labels = setting.initial + _ROUNDS_BEFORE_MAP * setting.query
 
+    repetitions = "One repetition, so the differences cannot be tested."
+    if run.repetitions > 1:
+        repetitions = (
+            f"Means over {run.repetitions} repetitions, with bands of one standard deviation."
+        )
     comparison = Section(
         "Accuracy against labels",
-        f"{_describe_repetitions(run.repetitions)} All strategies begin with the same labels and "
-        "the same networks.",
+        f"{repetitions} All strategies begin with the same labels and the same networks.",
         [
             ImageBlock(figure_png(curves_figure), "Learning curves of each strategy"),
             TableBlock(_table_rows(rows, run.repetitions)),
@@ -266,12 +270,6 @@ def _render(
     )
 
 
-def _describe_repetitions(repetitions: int) -> str:
-    if repetitions == 1:
-        return "One repetition, so the differences cannot be tested."
-    return f"Means over {repetitions} repetitions, with bands of one standard deviation."
-
-
 def _table_rows(rows: Sequence[DemoRow], repetitions: int) -> list[dict[str, Any]]:
     """Return the table of the page: a dictionary per strategy, from column to text."""
     final_random = next(row.last for row in rows if row.strategy == "random")
@@ -290,6 +288,10 @@ def _table_rows(rows: Sequence[DemoRow], repetitions: int) -> list[dict[str, Any
             if not row.gain.significant:
                 p_value += ", not significant"
 
+        labels = "not reached"
+        if row.labels is not None:
+            labels = f"{row.labels:.0f}"
+
         table.append(
             {
                 "strategy": row.strategy,
@@ -297,14 +299,7 @@ def _table_rows(rows: Sequence[DemoRow], repetitions: int) -> list[dict[str, Any
                 "last accuracy": f"{row.last:.1%}",
                 "gain over random": gain,
                 "p (paired t-test)": p_value,
-                f"labels for {final_random:.1%}": _format_labels(row.labels),
+                f"labels for {final_random:.1%}": labels,
             }
         )
     return table
-
-
-def _format_labels(labels: float | None) -> str:
-    """Return a number of labels, or that it was not reached."""
-    if labels is None:
-        return "not reached"
-    return f"{labels:.0f}"

@@ -310,9 +310,13 @@ def write_report(runs: Sequence[Run], out: Path) -> Report:
 
     sections.append(_settings_section(comparisons))
 
+    title = f"{comparisons[0].name}: strategies compared"
+    if len(comparisons) > 1:
+        title = f"Strategies compared in {len(comparisons)} runs"
+
     page = out / "index.html"
     html = render_page(
-        _title(comparisons),
+        title,
         _intro(comparisons),
         sections,
         _shared_facts(runs),
@@ -613,13 +617,6 @@ def _shared_facts(runs: Sequence[Run]) -> dict[str, Any]:
             shared[name] = value
 
     return shared
-
-
-def _title(comparisons: Sequence[RunComparison]) -> str:
-    if len(comparisons) > 1:
-        return f"Strategies compared in {len(comparisons)} runs"
-
-    return f"{comparisons[0].name}: strategies compared"
 
 
 def _intro(comparisons: Sequence[RunComparison]) -> str:

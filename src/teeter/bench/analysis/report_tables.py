@@ -357,7 +357,9 @@ def runtime_table(comparison: RunComparison) -> ReportTable:
         means = {phase: float(minutes.mean()) for phase, minutes in phases.items()}
 
         # The deviation of the sum, which the deviations of the phases do not add up to.
-        totals = _total_minutes(phases, comparison.repetitions)
+        totals = np.zeros(comparison.repetitions)
+        if phases:
+            totals = np.sum(list(phases.values()), axis=0)
         mean, deviation = (float(value) for value in mean_and_std(totals))
 
         paper = comparison.paper_minutes.get(name)
@@ -397,15 +399,6 @@ def runtime_table(comparison: RunComparison) -> ReportTable:
 
     caption = f"{comparison.name}: {unit} per run, by phase."
     return ReportTable("runtime", caption, data, shown)
-
-
-def _total_minutes(phases: Mapping[str, FloatArray], repetitions: int) -> FloatArray:
-    """Return the minutes of each repetition over all phases, shape (R,)."""
-    if not phases:
-        return np.zeros(repetitions)
-
-    by_phase = list(phases.values())
-    return np.asarray(np.sum(by_phase, axis=0))
 
 
 def cross_dataset_table(

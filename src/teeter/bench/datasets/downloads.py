@@ -279,7 +279,11 @@ def unpack(archive: Path, folder: Path) -> None:
     ):
         staging = Path(name)
         if archive.suffix == ".zip":
-            _extract_zip(archive, staging)
+            with zipfile.ZipFile(archive) as file:
+                # The directory at the end tells all sizes before anything is written.
+                size = sum(entry.file_size for entry in file.infolist())
+                _require_space(archive, size, staging)
+                file.extractall(staging)
         else:
             _extract_tar(archive, staging)
 
@@ -287,14 +291,6 @@ def unpack(archive: Path, folder: Path) -> None:
         # renames and copies nothing.
         for path in sorted(staging.iterdir()):
             _replace(folder / path.name, path)
-
-
-def _extract_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as file:
-        # The directory at the end of a .zip file tells all sizes before anything is written.
-        size = sum(entry.file_size for entry in file.infolist())
-        _require_space(archive, size, folder)
-        file.extractall(folder)
 
 
 def _extract_tar(archive: Path, folder: Path) -> None:

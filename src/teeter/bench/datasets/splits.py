@@ -180,13 +180,16 @@ def class_indices_from_array(
         return class_indices_from_text(labels.tolist(), classes, path)
 
     class_count = classes if isinstance(classes, int) else len(classes)
-    if has_names or not _are_indices(labels, class_count):
-        raise FileError(
-            f"{name!r} in {path} must hold class indices from 0 to {class_count - 1}, but it "
-            f"holds other values."
-        )
+    if not has_names:
+        # Floating-point labels are fine if they are whole. NaN fails every comparison.
+        is_index = (labels >= 0) & (labels < class_count) & (labels % 1 == 0)
+        if is_index.all():
+            return labels.astype(np.int64)
 
-    return labels.astype(np.int64)
+    raise FileError(
+        f"{name!r} in {path} must hold class indices from 0 to {class_count - 1}, but it holds "
+        f"other values."
+    )
 
 
 def take(part: LabelledRows, rows: npt.NDArray[np.int64]) -> LabelledRows:
@@ -382,7 +385,13 @@ def make_long_tailed(
     if counts is None:
         sizes = _exponential_sizes(part, imbalance)
     elif imbalance is None:
-        sizes = _checked_sizes(part, counts)
+        class_count = int(part.labels.max()) + 1
+        if len(counts) < class_count or min(counts) < 0:
+            raise InputError(
+                f"The rows have {class_count} classes, but counts is {list(counts)}: "
+                f"give {class_count} counts of 0 or more, one per class."
+            )
+        sizes = [int(count) for count in counts]
     else:
         raise InputError("Give imbalance or counts, not both.")
 
@@ -418,17 +427,6 @@ def _exponential_sizes(part: LabelledRows, imbalance: float | None) -> list[int]
     return sizes
 
 
-def _checked_sizes(part: LabelledRows, counts: Sequence[int]) -> list[int]:
-    class_count = int(part.labels.max()) + 1
-    if len(counts) < class_count or min(counts) < 0:
-        raise InputError(
-            f"The rows have {class_count} classes, but counts is {list(counts)}: "
-            f"give {class_count} counts of 0 or more, one per class."
-        )
-
-    return [int(count) for count in counts]
-
-
 def _sort_rows(part: LabelledRows) -> LabelledRows:
     """Sort the rows by class, then by their features from left to right."""
     features: Tensor = part.inputs
@@ -459,13 +457,6 @@ def _permutation(size: int, seed: int, *name: str | int) -> npt.NDArray[np.int64
     generator = stream(seed, *name)
     order: npt.NDArray[np.int64] = torch.randperm(size, generator=generator).numpy()
     return order
-
-
-def _are_indices(labels: npt.NDArray[Any], class_count: int) -> bool:
-    # Floating-point labels are fine if they are whole. NaN fails every comparison.
-    is_in_range = (labels >= 0) & (labels < class_count)
-    is_whole = labels % 1 == 0
-    return bool((is_in_range & is_whole).all())
 
 
 def _parse_whole_number(text: str) -> int | None:

@@ -255,7 +255,9 @@ def table_reader(
         else:
             table = read_table(path)
 
-        class_column = _find_class_column(table)
+        # OpenML puts the target last, whatever it is called.
+        named = [name for name in table.columns if name.lower() in _CLASS_COLUMNS]
+        class_column = named[0] if named else list(table.columns)[-1]
         feature_columns = [name for name in table.columns if name != class_column]
         features = [_require_numbers(table, name) for name in feature_columns]
         if not features:
@@ -312,15 +314,6 @@ def read_isolet_files(files: MatchedFiles) -> RawDataset:
 
     rows = _labelled_rows(np.concatenate(numbers), np.concatenate(labels))
     return RawDataset(rows)
-
-
-def _find_class_column(table: Table) -> str:
-    for name in table.columns:
-        if name.lower() in _CLASS_COLUMNS:
-            return name
-
-    # OpenML puts the target last, whatever it is called.
-    return list(table.columns)[-1]
 
 
 def _require_numbers(table: Table, name: str) -> npt.NDArray[np.float64]:

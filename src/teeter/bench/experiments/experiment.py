@@ -211,18 +211,13 @@ def initial_rows(
 
     if balanced is not None:
         # First the first row of every class, then the second of every class, and so on.
-        rank = _rank_in_class(balanced[order])
+        classes = balanced[order]
+        rank = np.empty_like(classes)
+        for label in np.unique(classes):
+            positions = np.flatnonzero(classes == label)
+            rank[positions] = np.arange(len(positions))
         order = order[np.argsort(rank, kind="stable")]
     return order[:count]
-
-
-def _rank_in_class(classes: npt.NDArray[np.int64]) -> RowArray:
-    """Return, for each entry, how many entries before it have the same class."""
-    rank = np.empty_like(classes)
-    for label in np.unique(classes):
-        positions = np.flatnonzero(classes == label)
-        rank[positions] = np.arange(len(positions))
-    return rank
 
 
 def _draw_rows(rows: LabelledRows, count: int | None, generator: torch.Generator) -> LabelledRows:

@@ -361,7 +361,13 @@ def _updated_manifest(
     strategies = request.strategies
     repetitions = request.repetitions
     rounds = request.rounds
-    facts = _current_facts(device)
+    facts: dict[str, Any] = {
+        "teeter": __version__,
+        "commit": commit(),
+        "torch": str(torch.__version__),
+        "hardware": describe_device(device),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
 
     if earlier is not None:
         strategies = tuple(dict.fromkeys([*earlier.strategies, *request.strategies]))
@@ -378,16 +384,6 @@ def _updated_manifest(
         groups=tuple(plan.cells for plan in plans),
         facts=facts,
     )
-
-
-def _current_facts(device: torch.device) -> dict[str, Any]:
-    return {
-        "teeter": __version__,
-        "commit": commit(),
-        "torch": str(torch.__version__),
-        "hardware": describe_device(device),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
 
 
 def _run_here(
@@ -477,7 +473,9 @@ def _count_rounds(plans: list[_GroupPlan], request: _RunRequest) -> int:
 def _catch_up(trackers: TrackerSet, run_folder: RunFolder) -> None:
     """Send trackers what earlier calls or workers have recorded."""
     if trackers.is_active:
-        trackers.catch_up(run_folder.read().rounds)
+        rounds = run_folder.read().rounds
+        for result in sorted(rounds, key=lambda result: result.number):
+            trackers.write(result)
 
 
 class _Group:
@@ -526,7 +524,10 @@ class _Group:
                 elif position in errors:
                     yield self._record_failure(cell, number, errors[position])
                 elif number < len(plan.recorded[cell]):
-                    self._replay_round(cell, number)
+                    # Its picks are those that are recorded.
+                    learner = self.learners[cell]
+                    resume(learner, learner.rounds, self.run_folder.memory(cell, number))
+                    self.experiment.tell_labels(learner, plan.recorded[cell][number])
                 else:
                     yield self._run_round(cell, number)
 
@@ -540,15 +541,6 @@ class _Group:
         memory = self.run_folder.memory(cell, first_round - 1)
         resume(learner, first_round, memory)
         return learner
-
-    def _replay_round(self, cell: Cell, number: int) -> None:
-        """Take the picks of a recorded round, for a cell that is ahead of others in its group."""
-        learner = self.learners[cell]
-        memory = self.run_folder.memory(cell, number)
-        resume(learner, learner.rounds, memory)
-
-        result = self.plan.recorded[cell][number]
-        self.experiment.tell_labels(learner, result)
 
     def _run_round(self, cell: Cell, number: int) -> Round | Failure:
         """Evaluate and ask a fitted learner, record the round, and tell the labels."""

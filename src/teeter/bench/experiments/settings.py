@@ -153,7 +153,15 @@ class Setting:
     """Options by strategy. An entry with a ``strategy`` is a variant of it under a new name."""
 
     def __post_init__(self) -> None:
-        self._require_types()
+        # Lists, as JSON and TOML have them, become tuples. Values of other types are refused.
+        for name, hint in _type_hints().items():
+            value = getattr(self, name)
+            if isinstance(value, list):
+                value = tuple(value)
+                object.__setattr__(self, name, value)  # the way around a frozen dataclass
+            if not _has_type(value, hint):
+                raise _wrong_value(name, value, hint)
+
         self._require_ranges()
 
         if self.network not in network_names():
@@ -169,16 +177,6 @@ class Setting:
 
         # Building the configuration checks the values of training.
         _ = self.training
-
-    def _require_types(self) -> None:
-        """Turn lists, as JSON and TOML have them, into tuples, and refuse values of other types."""
-        for name, hint in _type_hints().items():
-            value = getattr(self, name)
-            if isinstance(value, list):
-                value = tuple(value)
-                object.__setattr__(self, name, value)  # the way around a frozen dataclass
-            if not _has_type(value, hint):
-                raise _wrong_value(name, value, hint)
 
     def _require_ranges(self) -> None:
         validate_seed(self.seed)
@@ -285,7 +283,14 @@ def read_setting(path: str | Path) -> Setting:
 
     name = values.pop("name", path.stem)
     parsed = _parse_values(values)
-    missing = sorted(_required_values() - set(parsed) - {"name"})
+    required = set()
+    for setting_field in fields(Setting):
+        has_default = setting_field.default is not dataclasses.MISSING
+        has_factory = setting_field.default_factory is not dataclasses.MISSING
+        if not has_default and not has_factory:
+            required.add(setting_field.name)
+
+    missing = sorted(required - set(parsed) - {"name"})
     if missing:
         raise InputError(
             f"{path} does not set {', '.join(missing)}: add the missing values, or name a setting "
@@ -318,17 +323,6 @@ def setting_names() -> list[str]:
 @cache
 def _type_hints() -> dict[str, Any]:
     return typing.get_type_hints(Setting)
-
-
-def _required_values() -> set[str]:
-    """Return the names of the values without a default."""
-    required = set()
-    for setting_field in fields(Setting):
-        has_default = setting_field.default is not dataclasses.MISSING
-        has_factory = setting_field.default_factory is not dataclasses.MISSING
-        if not has_default and not has_factory:
-            required.add(setting_field.name)
-    return required
 
 
 def _parse_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -201,11 +201,6 @@ class TrackerSet:
                 written.add(key)
                 working.append((tracker, written))
         self._active = working
-
-    def catch_up(self, rounds: Iterable[Round]) -> None:
-        """Send rounds that were recorded earlier or by other processes."""
-        for result in sorted(rounds, key=lambda result: result.number):
-            self.write(result)
 
     def _end_trackers(self) -> None:
         # Trackers that failed before were removed from the list: they are not ended.

@@ -100,22 +100,17 @@ def make_program(
     The environment variable ``TEETER_FUSED=0`` turns them off. Double precision is kept, and
     ``teeter.config.portable`` promises the same numbers on every device.
     """
-    if not _use_fused_networks(networks[0], rows):
-        return None
-    return FusedNetworks(networks, rows.shape[1:], dropout_seeds, config)
-
-
-def _use_fused_networks(network: nn.Sequential, rows: Tensor) -> bool:
-    """Return whether to train with fused kernels."""
     if not rows.is_cuda or rows.dtype != torch.float32:
-        return False
+        return None
     if os.environ.get("TEETER_FUSED") == "0" or is_portable():
-        return False
+        return None
 
     # bfloat16 on tensor cores came with Ampere, 8.0.
     major_version, _ = torch.cuda.get_device_capability(rows.device)
     has_kernels = major_version >= 8 and find_spec("triton") is not None
-    return has_kernels and can_fuse(network, rows.shape[1:])
+    if not has_kernels or not can_fuse(networks[0], rows.shape[1:]):
+        return None
+    return FusedNetworks(networks, rows.shape[1:], dropout_seeds, config)
 
 
 def can_fuse(network: nn.Sequential, row_shape: Sequence[int]) -> bool:
@@ -293,7 +288,8 @@ class FusedNetworks:
     def _to_torch_layout(self, name: str, values: Tensor) -> Tensor:
         """Undo ``_to_kernel_layout``."""
         if name == f"{self._plan.convolutions[0].name}.weight":
-            M, C_out, C_in, K, _ = (len(values), *self._torch_shape(name))
+            M = len(values)
+            C_out, C_in, K, _ = dict(self.networks[0].named_parameters())[name].shape
             rows = values[:, 0, 0, : K * K * C_in]
             return rows.reshape(M, K, K, C_in, C_out).permute(0, 4, 3, 1, 2)
         if values.ndim == 5:
@@ -303,9 +299,6 @@ class FusedNetworks:
             by_map: Tensor = values.unflatten(2, (height, width, channels))
             return by_map.permute(0, 1, 4, 2, 3).flatten(2)
         return values
-
-    def _torch_shape(self, name: str) -> torch.Size:
-        return dict(self.networks[0].named_parameters())[name].shape
 
     def __len__(self) -> int:
         """Return the number of members, M."""
@@ -493,6 +486,14 @@ class FusedNetworks:
         """Take the step of the optimizer for the parameters of a layer."""
         from teeter.bench.fused_networks.optimizers import optimizer_step
 
+        match self.config.optimizer:
+            case "adam":
+                first_decay = _ADAM_DECAYS[0]
+            case "rmsprop":
+                first_decay = self.config.alpha
+            case _:
+                first_decay = self.config.momentum
+
         for kind, gradient in (("weight", by_weight), ("bias", by_bias)):
             parameter = self._parameters[f"{stage.name}.{kind}"]
             optimizer_step(
@@ -504,19 +505,10 @@ class FusedNetworks:
                 learning_rate=self.learning_rate,
                 step=self.step_number,
                 weight_decay=self.config.weight_decay,
-                alpha=self._first_decay(),
+                alpha=first_decay,
                 beta=_ADAM_DECAYS[1],
                 epsilon=self.config.epsilon,
             )
-
-    def _first_decay(self) -> float:
-        match self.config.optimizer:
-            case "adam":
-                return _ADAM_DECAYS[0]
-            case "rmsprop":
-                return self.config.alpha
-            case _:
-                return self.config.momentum
 
     def _dropout(self, stage: _Stage) -> Dropout | None:
         from teeter.bench.fused_networks.convolutions import Dropout
