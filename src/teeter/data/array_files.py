@@ -295,20 +295,14 @@ def _read_safetensors(path: Path, also: Collection[str]) -> Arrays:
 
     # Tensors cannot hold texts, so class names are in the metadata, which holds only texts.
     if "classes" in metadata:
-        class_names = _parse_class_list(metadata["classes"], path)
-        arrays["classes"] = np.array(class_names)
+        try:
+            names = json.loads(metadata["classes"])
+        except ValueError:
+            names = None
+        if not isinstance(names, list):
+            raise FileError(f"The classes in the metadata of {path} are not a JSON list of names.")
+        arrays["classes"] = np.array([str(name) for name in names])
     return arrays
-
-
-def _parse_class_list(text: str, path: Path) -> list[str]:
-    try:
-        names = json.loads(text)
-    except ValueError:
-        names = None
-
-    if not isinstance(names, list):
-        raise FileError(f"The classes in the metadata of {path} are not a JSON list of names.")
-    return [str(name) for name in names]
 
 
 def _names_to_read(names: Collection[str], also: Collection[str]) -> list[str]:

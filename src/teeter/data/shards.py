@@ -222,7 +222,8 @@ def open_shards(
     columns: tuple[str, ...] = ()
     row_count = 0
     for path in paths:
-        file_shards, file_shape = _cut_file(path, row_count, rows, id_column, raw)
+        cut = _cut_array if path.suffix.lower() == ".npy" else _cut_parquet
+        file_shards, file_shape = cut(path, row_count, rows, id_column, raw)
         if not file_shards:
             continue
 
@@ -235,7 +236,14 @@ def open_shards(
         # A .npy file has no column names, and fits any that came before.
         columns = columns or file_shards[0].columns
         if file_shards[0].columns not in ((), columns):
-            file_shards = _reorder_columns(file_shards, columns, path)
+            file_columns = file_shards[0].columns
+            if sorted(file_columns) != sorted(columns):
+                raise FileError(
+                    f"{path} has its features in {_list_names(file_columns)}, and the files before "
+                    f"it in {_list_names(columns)}: use the same column names."
+                )
+            # In the order of the files before it.
+            file_shards = [replace(shard, columns=columns) for shard in file_shards]
 
         shape = file_shape
         row_count += sum(shard.rows for shard in file_shards)
@@ -301,36 +309,11 @@ def _describe_shape(shape: RowShape, raw: bool) -> str:
     return f"{shape[0]} features per row"
 
 
-def _reorder_columns(shards: list[Shard], columns: tuple[str, ...], path: Path) -> list[Shard]:
-    """Return the shards of a file with their columns in the order of the files before it."""
-    file_columns = shards[0].columns
-    if sorted(file_columns) != sorted(columns):
-        raise FileError(
-            f"{path} has its features in {_list_names(file_columns)}, and the files before it "
-            f"in {_list_names(columns)}: use the same column names."
-        )
-
-    return [replace(shard, columns=columns) for shard in shards]
-
-
 def _list_names(names: Sequence[str]) -> str:
     listed = ", ".join(names[:5])
     if len(names) > 5:
         return f"{listed}, ..."
     return listed
-
-
-def _cut_file(
-    path: Path, first: int, rows: int, id_column: str | None, raw: bool
-) -> tuple[list[Shard], RowShape]:
-    """Return the shards of a file, the first of which begins at row ``first`` of the pool.
-
-    Returns:
-        The shards and the shape of a row.
-    """
-    if path.suffix.lower() == ".npy":
-        return _cut_array(path, first, rows, id_column, raw)
-    return _cut_parquet(path, first, rows, id_column, raw)
 
 
 def _cut_array(
@@ -474,6 +457,8 @@ def _find_feature_columns(
     file: Any, path: Path, id_column: str | None, raw: bool
 ) -> tuple[tuple[str, ...], RowShape]:
     """Return the columns that hold the features of a Parquet file, and the shape of a row."""
+    from pyarrow import types
+
     list_columns = [field.name for field in file.schema_arrow if is_list_type(field.type)]
 
     if list_columns:
@@ -486,10 +471,16 @@ def _find_feature_columns(
             )
         return (column,), shape
 
-    columns = _find_number_columns(file.schema_arrow, id_column)
+    id_columns = {"id", "ids"} if id_column is None else {id_column}
+    columns = []
+    for field in file.schema_arrow:
+        is_number = types.is_integer(field.type) or types.is_floating(field.type)
+        if is_number and field.name not in id_columns:
+            columns.append(field.name)
+
     if not columns:
         raise FileError(f"{path} has no column of lists called features, and no column of numbers.")
-    return columns, (len(columns),)
+    return tuple(columns), (len(columns),)
 
 
 def _choose_list_column(list_columns: Sequence[str], path: Path, raw: bool) -> str:
@@ -505,18 +496,6 @@ def _choose_list_column(list_columns: Sequence[str], path: Path, raw: bool) -> s
         f"{path} has {len(list_columns)} columns of lists ({', '.join(list_columns)}): "
         f"call one of them {preferred[0]}."
     )
-
-
-def _find_number_columns(schema: Any, id_column: str | None) -> tuple[str, ...]:
-    from pyarrow import types
-
-    id_columns = {"id", "ids"} if id_column is None else {id_column}
-    names = []
-    for field in schema:
-        is_number = types.is_integer(field.type) or types.is_floating(field.type)
-        if is_number and field.name not in id_columns:
-            names.append(field.name)
-    return tuple(names)
 
 
 def _read_row_shape(file: Any, path: Path, column: str) -> RowShape:

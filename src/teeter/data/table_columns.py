@@ -210,7 +210,12 @@ def _no_features(rows: int) -> Features:
 def _one_hot(texts: list[str]) -> Features | None:
     """Return a column of 0 and 1 per category, the missing one first, or None for free text."""
     counts = Counter(texts)
-    if _is_free_text(counts):
+
+    # Free text: most texts differ from each other, so that none stands for a category. A short
+    # column of categories may look like this too, unless no text is repeated.
+    present = counts.total() - counts[""]
+    distinct = len(counts) - ("" in counts)
+    if distinct > present / 2 and (distinct > MAX_CATEGORIES or distinct == present):
         return None
 
     if len(counts) < 2:
@@ -234,17 +239,6 @@ def _one_hot(texts: list[str]) -> Features | None:
     is_category = codes[:, None] == np.arange(width)
     features: Features = is_category.astype(np.float32)
     return features
-
-
-def _is_free_text(counts: Counter[str]) -> bool:
-    """Return whether most texts differ from each other, so that none stands for a category."""
-    present = counts.total() - counts[""]
-    distinct = len(counts) - ("" in counts)
-    if distinct <= present / 2:
-        return False
-
-    # A short column of categories may look like this too, unless no text is repeated.
-    return distinct > MAX_CATEGORIES or distinct == present
 
 
 _ONE_LABEL = "teeter needs one class per row, so keep one label in each cell"
@@ -286,7 +280,13 @@ def read_labels(table: Table, column: str) -> Labels:
         UnknownNameError: if there is no such column.
         InputError: if cells hold several labels, or numbers to predict instead of classes.
     """
-    _refuse_several_columns(table, column)
+    # The name of a column may have a comma in it.
+    names = [name.strip() for name in column.split(",")]
+    has_several = len(names) > 1 and any(name in table.columns for name in names)
+    if has_several and column not in table.columns:
+        raise InputError(
+            f"labels= names {len(names)} columns ({', '.join(names)}): {_ONE_LABEL} of one column."
+        )
     table.require(column)
 
     source = f"column {column!r} of {table.path}"
@@ -309,7 +309,10 @@ def read_labels(table: Table, column: str) -> Labels:
     _refuse_several_labels(counts, source)
     _refuse_regression_target(counts, source)
 
-    classes = _sort_classes(counts)
+    classes = tuple(sorted(counts))
+    if _parse_class_numbers(counts) is not None:
+        # By value, so that 10 comes after 2. By text as well, because 1 and 1.0 are two classes.
+        classes = tuple(sorted(counts, key=lambda text: (float(text), text)))
     code_of = {name: code for code, name in enumerate(classes)}
     code_of[""] = -1
     codes = [code_of[text] for text in texts]
@@ -325,18 +328,6 @@ def read_labels(table: Table, column: str) -> Labels:
         codes=np.array(codes, dtype=np.int64),
         notes=tuple(notes),
     )
-
-
-def _refuse_several_columns(table: Table, column: str) -> None:
-    # The name of a column may have a comma in it.
-    names = [name.strip() for name in column.split(",")]
-    if len(names) == 1 or column in table.columns:
-        return
-
-    if any(name in table.columns for name in names):
-        raise InputError(
-            f"labels= names {len(names)} columns ({', '.join(names)}): {_ONE_LABEL} of one column."
-        )
 
 
 def _refuse_several_labels(counts: Counter[str], source: str) -> None:
@@ -418,13 +409,6 @@ def _parse_class_numbers(texts: Iterable[str]) -> list[float] | None:
     if not all(math.isfinite(number) for number in numbers):
         return None
     return numbers
-
-
-def _sort_classes(counts: Counter[str]) -> tuple[str, ...]:
-    if _parse_class_numbers(counts) is None:
-        return tuple(sorted(counts))
-    # By value, so that 10 comes after 2. By text as well, because 1 and 1.0 are two classes.
-    return tuple(sorted(counts, key=lambda text: (float(text), text)))
 
 
 _ESCAPES = {r"\n": "\n", r"\t": "\t"}

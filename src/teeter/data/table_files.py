@@ -248,7 +248,9 @@ def _parse_csv(stream: TextIO, path: Path) -> CsvRows:
     # The csv module's own limit of 128 KiB is too short for long documents.
     csv.field_size_limit(MAX_CELL_LENGTH)
 
-    delimiter = _find_delimiter(_read_header(stream))
+    # A quoted name may hold any of the delimiters.
+    header = re.sub(r'"[^"]*"', "", _read_header(stream))
+    delimiter = max(",;\t", key=header.count)
     stream.seek(0)
     lines_of_row: list[str] = []
     first_line_of_row = 1
@@ -364,12 +366,6 @@ def _length_error(path: Path, line: int, names: Sequence[str], column: int | Non
         f"The cell in line {line}, {column_name} of {path} has more than {MAX_CELL_LENGTH:,} "
         "characters: shorten it, or check whether a quote is missing at its end."
     )
-
-
-def _find_delimiter(header: str) -> str:
-    # A quoted name may hold any of the delimiters.
-    without_quoted = re.sub(r'"[^"]*"', "", header)
-    return max(",;\t", key=without_quoted.count)
 
 
 def _has_decimal_commas(values: Sequence[str]) -> bool:
@@ -703,12 +699,19 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a JSONL file with their line numbers. Blank lines are skipped."""
     is_blank = True
     try:
-        for number, line in _read_json_lines(path):
-            if not line.strip():
-                continue
+        with path.open(encoding="utf-8-sig") as stream:
+            number = 0
+            # One character more than allowed shows that there is more. Unlike str.splitlines,
+            # readline leaves line separators inside texts alone.
+            while line := stream.readline(MAX_LINE_LENGTH + 1):
+                number += 1
+                if len(line) > MAX_LINE_LENGTH:
+                    raise _json_length_error(path, number, _find_long_field(line))
+                if not line.strip():
+                    continue
 
-            is_blank = False
-            yield number, _parse_object(line, number, path)
+                is_blank = False
+                yield number, _parse_object(line, number, path)
     except UnicodeDecodeError:
         raise FileError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
     except OSError as error:
@@ -716,19 +719,6 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
     if is_blank:
         raise FileError(f"{path} has only blank lines.")
-
-
-def _read_json_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, and stop at a line that is too long."""
-    number = 1
-    with path.open(encoding="utf-8-sig") as stream:
-        # One character more than allowed shows that there is more. Unlike str.splitlines, readline
-        # leaves line separators inside texts alone.
-        while line := stream.readline(MAX_LINE_LENGTH + 1):
-            if len(line) > MAX_LINE_LENGTH:
-                raise _json_length_error(path, number, _find_long_field(line))
-            yield number, line
-            number += 1
 
 
 def _parse_object(line: str, number: int, path: Path) -> dict[str, Any]:
