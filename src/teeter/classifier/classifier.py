@@ -369,7 +369,10 @@ def load_classifier(folder: str | Path, *, allow_encoder: bool = False) -> Class
     try:
         head = _read_head(folder, description)
         info = _read_info(description["info"])
-        classes = _read_classes(description["classes"])
+        classes = [_require_printable(name) for name in description["classes"]]
+        # A text or an object can be iterated as well, but its parts are not classes.
+        if not isinstance(description["classes"], list) or len(set(classes)) < len(classes):
+            raise _damaged(folder)
         stored_encoder = description["encoder"]
         if stored_encoder is not None:
             stored_encoder = {
@@ -405,14 +408,6 @@ def _read_info(values: dict[str, Any]) -> ClassifierInfo:
         teeter=_require_printable(values["teeter"]),
         accuracy=accuracy,
     )
-
-
-def _read_classes(values: list[Any]) -> list[str]:
-    classes = [_require_printable(name) for name in values]
-    # A text or an object can be iterated as well, but its parts are not classes.
-    if not isinstance(values, list) or len(set(classes)) < len(classes):
-        raise ValueError("classes must be a list of different names")
-    return classes
 
 
 def _require_printable(text: Any) -> str:

@@ -186,7 +186,14 @@ class _Rows(ABC):
 
     def as_cells(self) -> list[list[Any]]:
         """Return the rows as they are written to a CSV file."""
-        return [[_as_cell(row.get(name)) for name in self.names] for row in self.as_dicts()]
+        rows = []
+        for row in self.as_dicts():
+            cells = [row.get(name) for name in self.names]
+            for column, value in enumerate(cells):
+                if isinstance(value, dict | list):
+                    cells[column] = json.dumps(value, ensure_ascii=False, default=str)
+            rows.append(cells)
+        return rows
 
     def as_arrow(self) -> Any:
         """Return the rows as a table of pyarrow."""
@@ -206,13 +213,6 @@ class _Rows(ABC):
         return pyarrow.table(columns)
 
 
-def _as_cell(value: Any) -> Any:
-    """Return a value for a CSV file, in which lists and objects are JSON."""
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return value
-
-
 def _rounded(prediction: Prediction) -> float | None:
     if prediction.probability is None:
         return None
@@ -224,11 +224,9 @@ def _write_csv(rows: Sequence[Sequence[Any]], target: Path, *, spreadsheet: bool
     with atomic_open(target, "w") as file:
         writer = csv.writer(LfCsvStream(file))
         for row in rows:
-            writer.writerow([_escape_cell(cell) for cell in row] if spreadsheet else row)
-
-
-def _escape_cell(cell: Any) -> Any:
-    return escape_formula(cell) if isinstance(cell, str) else cell
+            if spreadsheet:
+                row = [escape_formula(cell) if isinstance(cell, str) else cell for cell in row]
+            writer.writerow(row)
 
 
 class _CsvTable(_Rows):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.options import DeviceOption
+from teeter.cli.options import DeviceOption, split_names
 from teeter.cli.output import Commands, print_table, progress, spinner
 from teeter.errors import FileError, InputError
 
@@ -121,10 +121,23 @@ def run(
         from teeter.bench.experiments import make_tracker, override, run_setting
         from teeter.selection.executors import make_executor
 
-        changes = dict(_parse_change(text) for text in change or [])
+        changes = {}
+        for text in change or []:
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise InputError(
+                    f"--set {text} is not KEY=VALUE: write --set epochs=20, for example."
+                )
+            # batch-size is how an option would be spelt.
+            changes[key.strip().replace("-", "_")] = value.strip()
+
         # A run folder is known by its setting: the same command finds it and continues.
         chosen = override(_find_setting(setting), changes)
         folder = out or Path("runs") / chosen.name
+
+        names = None
+        if strategies is not None:
+            names = [name for name in split_names(strategies) if name]
 
         # Without an engine the groups run one after the other, in this process.
         executor = None
@@ -135,7 +148,7 @@ def run(
             result = run_setting(
                 chosen,
                 folder,
-                strategies=_split_names(strategies),
+                strategies=names,
                 repetitions=repetitions,
                 rounds=rounds,
                 device=device,
@@ -204,30 +217,6 @@ def _find_setting(name: str) -> Setting:
             f"file."
         )
     return setting_named(name)
-
-
-def _parse_change(text: str) -> tuple[str, str]:
-    """Return the name of a setting's value and its new value, as text: ``override`` parses it."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InputError(f"--set {text} is not KEY=VALUE: write --set epochs=20, for example.")
-
-    # batch-size is how an option would be spelt.
-    name = key.strip().replace("-", "_")
-    return name, value.strip()
-
-
-def _split_names(text: str | None) -> list[str] | None:
-    """Return comma-separated names, or None for the default.
-
-    Example:
-        >>> _split_names("ldm-s, random,")
-        ['ldm-s', 'random']
-    """
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",")]
-    return [name for name in names if name]
 
 
 def _describe(setting: Setting) -> str:
@@ -308,7 +297,10 @@ def report(
         from teeter.bench.experiments import read_run
 
         loaded = [read_run(folder) for folder in runs]
-        written = write_report(loaded, out or _default_folder(runs))
+        if out is None:
+            # ``teeter serve --folder`` looks for the report of a run in it.
+            out = runs[0] / "report" if len(runs) == 1 else Path("teeter-report")
+        written = write_report(loaded, out)
 
     if as_json:
         typer.echo(_to_json(written))
@@ -318,15 +310,6 @@ def report(
     for sentence in (*written.findings, *written.notes):
         typer.echo(sentence)
     typer.echo(f"Curves, tables and settings: {written.page}")
-
-
-def _default_folder(runs: list[Path]) -> Path:
-    """Return the default folder of a report: in its run, or the current folder for several."""
-    if len(runs) == 1:
-        # Where ``teeter serve --folder`` looks for reports.
-        return runs[0] / "report"
-
-    return Path("teeter-report")
 
 
 def _to_json(written: Report) -> str:

@@ -535,7 +535,15 @@ def classes(
     from teeter.campaigns.classes import read_descriptions
     from teeter.campaigns.learning.prior import explain_names
 
-    renamed = dict(_split_rename(text) for text in rename or [])
+    renamed = {}
+    for text in rename or []:
+        old, equals, new = text.partition("=")
+        if not equals:
+            raise InputError(
+                f"--rename {text} is not OLD=NEW: write --rename spam=ads, for example."
+            )
+        renamed[old] = new
+
     descriptions = None if describe is None else read_descriptions(describe)
 
     with open_campaign(file) as opened:
@@ -564,13 +572,6 @@ def classes(
             echo_wrapped(f"  {example}")
     typer.echo(f"{len(described)} of {len(class_names)} classes are described.")
     echo_wrapped(note)
-
-
-def _split_rename(text: str) -> tuple[str, str]:
-    old, equals, new = text.partition("=")
-    if not equals:
-        raise InputError(f"--rename {text} is not OLD=NEW: write --rename spam=ads, for example.")
-    return old, new
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
@@ -981,6 +982,7 @@ def create_campaign(
     from teeter.campaigns.classes import require_known_classes
     from teeter.campaigns.items.read_items import read_items
     from teeter.campaigns.shortcuts import shortcuts_by_class
+    from teeter.data.table_files import is_missing
 
     # Before the items are read, which may take long.
     names = None if classes is None else parse_classes(classes)
@@ -1005,7 +1007,9 @@ def create_campaign(
             rows=rows,
         )
         if names is None:
-            names = _classes_of(contents)
+            # The different labels, in the order in which they first occur.
+            given = [item.label for item in contents if item.label is not None]
+            names = list(dict.fromkeys(label for label in given if not is_missing(label)))
         require_known_classes(descriptions, names)
         shortcuts_by_class(names, settings.keys)  # raises if two classes would share a shortcut
 
@@ -1031,9 +1035,16 @@ def create_campaign(
         _report_unused_labels(items, names)
     if result.encoding is not None:
         _report_encoding(result.encoding, location)
-    _report_skipped(result, contents)
+    if result.duplicates:
+        count = pluralize(len(result.duplicates), "duplicate")
+        example = _describe_duplicate(result.duplicates[0], contents)
+        typer.echo(f"Skipped {count}, such as {example}.")
     _report_conflicts(result)
-    _report_small_audit(result, settings)
+    if result.audit < settings.audit:
+        typer.echo(
+            f"The audit set has {result.audit:,} instead of {settings.audit:,} items, because it "
+            "holds at most half of all items."
+        )
 
 
 def _complete_settings(
@@ -1060,23 +1071,6 @@ def _report_encoding(encoding: EncodingResult, location: str) -> None:
         unencoded = pluralize(encoding.unencoded, "item")
         typer.echo(f"{unencoded} will be encoded while you label.")
     _report_unreadable(encoding)
-
-
-def _report_skipped(result: ImportResult, items: Iterable[Item]) -> None:
-    """Say how many duplicates were skipped, with an example."""
-    if result.duplicates:
-        count = pluralize(len(result.duplicates), "duplicate")
-        example = _describe_duplicate(result.duplicates[0], items)
-        typer.echo(f"Skipped {count}, such as {example}.")
-
-
-def _report_small_audit(result: ImportResult, settings: Settings) -> None:
-    """Say that the audit set is smaller than asked for, if it is."""
-    if result.audit < settings.audit:
-        typer.echo(
-            f"The audit set has {result.audit:,} instead of {settings.audit:,} items, because it "
-            "holds at most half of all items."
-        )
 
 
 def _make_fetcher(folder: Path) -> ImageFetcher:
@@ -1130,14 +1124,6 @@ def _report_names(location: str) -> None:
         has_texts = opened.settings.kind == ItemKind.TEXT
         if opened.descriptions or (has_texts and opened.settings.names):
             echo_wrapped(explain_names(opened))
-
-
-def _classes_of(items: Sequence[Item]) -> list[str]:
-    """Return the different labels of items, in the order in which they first occur."""
-    from teeter.data.table_files import is_missing
-
-    labels = [item.label for item in items if item.label is not None]
-    return list(dict.fromkeys(label for label in labels if not is_missing(label)))
 
 
 def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:

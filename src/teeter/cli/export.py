@@ -199,7 +199,27 @@ def predict(
     """
     with spinner("Loading the model"):
         classifier = _load_classifier(source, allow_encoder=allow_encoder)
-    _label_file(classifier, file, out, text, spreadsheet=spreadsheet)
+
+    from teeter.classifier import label_file
+
+    with progress("Labelling") as update:
+        result = label_file(
+            classifier, file, out, text=text, spreadsheet=spreadsheet, progress=update
+        )
+
+    info = classifier.info
+    typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")
+    report_left_out_files(file)
+    if info.accuracy is not None:
+        share, low, high = info.accuracy
+        echo_wrapped(
+            f"The accuracy of this model on random items of its campaign is about {share:.0%}, "
+            f"between {low:.0%} and {high:.0%} with 95% confidence. It may be different on other "
+            f"kinds of data."
+        )
+    if result.problems:
+        rows = pluralize(len(result.problems), "row")
+        echo_wrapped(f"{rows} could not be read: {list_some(result.problems, _NAMED_PROBLEMS)}")
 
 
 def _load_classifier(source: str, *, allow_encoder: bool) -> Classifier:
@@ -213,31 +233,6 @@ def _load_classifier(source: str, *, allow_encoder: bool) -> Classifier:
     # Closed before labelling, which may take long and needs the classifier only.
     with open_campaign(source) as opened:
         return opened.classifier()
-
-
-def _label_file(
-    classifier: Classifier, source: Path, out: Path, text: str | None, *, spreadsheet: bool
-) -> None:
-    from teeter.classifier import label_file
-
-    with progress("Labelling") as update:
-        result = label_file(
-            classifier, source, out, text=text, spreadsheet=spreadsheet, progress=update
-        )
-
-    info = classifier.info
-    typer.echo(f"Wrote {pluralize(result.labelled, 'prediction')} of model {info.model} to {out}.")
-    report_left_out_files(source)
-    if info.accuracy is not None:
-        share, low, high = info.accuracy
-        echo_wrapped(
-            f"The accuracy of this model on random items of its campaign is about {share:.0%}, "
-            f"between {low:.0%} and {high:.0%} with 95% confidence. It may be different on other "
-            f"kinds of data."
-        )
-    if result.problems:
-        rows = pluralize(len(result.problems), "row")
-        echo_wrapped(f"{rows} could not be read: {list_some(result.problems, _NAMED_PROBLEMS)}")
 
 
 def export_model(
@@ -334,7 +329,11 @@ def finish(
             "--per-class: leave these options out, or start another promise with --start."
         )
     if certificate is not None:
-        _require_certificate_path(certificate)
+        if certificate.suffix.lower() not in _CERTIFICATE_SUFFIXES:
+            raise InputError(
+                f"Cannot write a certificate to {certificate}: use the suffix .html or .json."
+            )
+        require_writable(certificate)
 
     with open_campaign(file) as opened:
         if start or ask is not None or certificate is not None:
@@ -417,12 +416,6 @@ def parse_share(text: str, option: str) -> float:
             f"{option} is {text!r}: it must be above 0% and below 100%, such as 5% or 0.05."
         )
     return share
-
-
-def _require_certificate_path(path: Path) -> None:
-    if path.suffix.lower() not in _CERTIFICATE_SUFFIXES:
-        raise InputError(f"Cannot write a certificate to {path}: use the suffix .html or .json.")
-    require_writable(path)
 
 
 def _write_certificate(content: dict[str, object], path: Path) -> None:

@@ -265,21 +265,17 @@ def doctor(
         echo_json(diagnosis)
         return
 
-    echo_wrapped(_describe_readiness(diagnosis))
+    missing = diagnosis.extras.get("label", ())
+    if missing:
+        echo_wrapped(f"To label, run pip install 'teeter[label]'. It adds {', '.join(missing)}.")
+    else:
+        echo_wrapped("All that labelling needs is installed. To begin, run teeter try.")
     if not show_all:
         return
     for title, lines in _sections(diagnosis).items():
         typer.echo(title)
         for line in lines:
             typer.echo(f"  {line}")
-
-
-def _describe_readiness(diagnosis: Diagnosis) -> str:
-    """Say whether the extra for labelling is installed, or what is missing."""
-    missing = diagnosis.extras.get("label", ())
-    if missing:
-        return f"To label, run pip install 'teeter[label]'. It adds {', '.join(missing)}."
-    return "All that labelling needs is installed. To begin, run teeter try."
 
 
 def _sections(diagnosis: Diagnosis) -> dict[str, list[str]]:

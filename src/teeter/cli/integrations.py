@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
     from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.suggestions.language_model import SuggestionRun
-    from teeter.campaigns.suggestions.sources import SourceReport
 
 __all__ = ["sources", "suggest", "sync"]
 
@@ -210,7 +209,13 @@ def _print_result(result: SyncResult, as_json: bool) -> None:
     else:
         typer.echo(f"Synced with project {project}.")
 
-    typer.echo(f"Imported {_describe_imports(result)}.")
+    imported = f"{pluralize(result.labels, 'label')} and {pluralize(result.skips, 'skip')}"
+    # Rare changes are left out if there are none.
+    if result.corrected:
+        imported += f", corrected {result.corrected:,}"
+    if result.withdrawn:
+        imported += f", withdrew {result.withdrawn:,}"
+    typer.echo(f"Imported {imported}.")
     if result.model is not None:
         typer.echo(f"Trained model {result.model}.")
     sent = pluralize(result.sent, "task")
@@ -218,16 +223,6 @@ def _print_result(result: SyncResult, as_json: bool) -> None:
 
     for note in result.notes:
         typer.echo(printable(note), err=True)
-
-
-def _describe_imports(result: SyncResult) -> str:
-    """Return the counts of imported answers. Rare changes are left out if there are none."""
-    parts = [f"{pluralize(result.labels, 'label')} and {pluralize(result.skips, 'skip')}"]
-    if result.corrected:
-        parts.append(f"corrected {result.corrected:,}")
-    if result.withdrawn:
-        parts.append(f"withdrew {result.withdrawn:,}")
-    return ", ".join(parts)
 
 
 FromArgument = Annotated[
@@ -391,21 +386,19 @@ def sources(
         typer.echo("There are no suggestions.")
         return
 
-    rows = [_source_cells(report) for report in reports]
+    rows = [
+        [
+            report.name,
+            str(report.kind),
+            f"{report.items:,}",
+            _format_share(report.accuracy),
+            _format_share(report.shown),
+            _format_share(report.blind),
+        ]
+        for report in reports
+    ]
     heads = ["source", "kind", "items", "accuracy", "agreement, shown", "agreement, blind"]
     print_table(heads, rows)
-
-
-def _source_cells(report: SourceReport) -> list[str]:
-    """Return the row of a source in the table."""
-    return [
-        report.name,
-        str(report.kind),
-        f"{report.items:,}",
-        _format_share(report.accuracy),
-        _format_share(report.shown),
-        _format_share(report.blind),
-    ]
 
 
 def _format_share(estimate: AccuracyEstimate | None) -> str:

@@ -188,14 +188,22 @@ def serve(
       teeter serve --folder campaigns --host 0.0.0.0 --settings server.toml
     """
     require_web_packages()
-    from teeter.server.access import ServerSettings, read_server_settings
+    from teeter.server.access import ServerSettings, read_server_settings, tokens
 
     server = ServerSettings() if settings is None else read_server_settings(settings)
     if make_token is not None:
-        _make_token(make_token, server.tokens)
+        file = _tokens_file(server.tokens)
+        # Alone on stdout, so that a script can capture it.
+        typer.echo(tokens.make_token(file, make_token))
+        typer.echo(
+            f"The token of {make_token} will not be shown again. {file} holds only its hash.",
+            err=True,
+        )
         return
     if remove_token is not None:
-        _remove_token(remove_token, server.tokens)
+        file = _tokens_file(server.tokens)
+        tokens.remove_token(file, remove_token)
+        typer.echo(f"Removed the token of {remove_token} from {file}.")
         return
     if not locations and folder is None and database is None:
         raise InputError(
@@ -281,25 +289,6 @@ def _tokens_file(tokens: Path | None) -> Path:
     from teeter.campaigns.trust import home
 
     return tokens or home() / "tokens.json"
-
-
-def _make_token(name: str, tokens: Path | None) -> None:
-    """Print a new token alone to stdout, so that a script can capture it."""
-    from teeter.server.access.tokens import make_token
-
-    file = _tokens_file(tokens)
-    typer.echo(make_token(file, name))
-    typer.echo(
-        f"The token of {name} will not be shown again. {file} holds only its hash.", err=True
-    )
-
-
-def _remove_token(name: str, tokens: Path | None) -> None:
-    from teeter.server.access.tokens import remove_token
-
-    file = _tokens_file(tokens)
-    remove_token(file, name)
-    typer.echo(f"Removed the token of {name} from {file}.")
 
 
 def _security_config(host: str, port: int, server: ServerSettings) -> SecurityConfig:
@@ -529,7 +518,10 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
 
     with campaign.database.reading() as connection:
         created = list_campaigns(connection)[campaign.name].created
-        if not items.is_dir() and format_time(_changed_at(items)) < created:
+        # When the file was written, or moved to its place.
+        status = items.stat()
+        changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
+        if not items.is_dir() and format_time(changed_at) < created:
             return 0, 0
         repository = campaign.repository
         stored = repository.items.all(connection)
@@ -570,12 +562,6 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
         elif entry.digest not in contents:
             new += 1
     return new, changed
-
-
-def _changed_at(path: Path) -> datetime:
-    """Return when a file was written, or moved to its place."""
-    status = path.stat()
-    return datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
 
 
 def _holds_items(path: Path) -> bool:

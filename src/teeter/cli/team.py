@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.stopping import AccuracyEstimate
     from teeter.campaigns.people import Person
-    from teeter.campaigns.review.agreement import AgreementScore
     from teeter.campaigns.review.annotator_stats import AnnotatorStats
 
 __all__ = ["agreement", "people"]
@@ -53,7 +52,13 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
     for pair in measured.pairs:
         scores[f"Cohen's kappa of {pair.first} and {pair.second}"] = pair.kappa
 
-    rows = [[title, *_score_cells(score)] for title, score in scores.items()]
+    rows = []
+    for title, score in scores.items():
+        cells = [_UNKNOWN, _UNKNOWN, _UNKNOWN]
+        if score is not None:
+            cells = [f"{score.value:.3f}", f"{score.low:.3f} to {score.high:.3f}"]
+            cells.append(f"{score.items:,}")
+        rows.append([title, *cells])
     print_table(["measure", "value", "95% interval", "items"], rows)
 
 
@@ -116,7 +121,13 @@ def people(
 
     with open_campaign(file) as opened:
         if add is not None:
-            _add_person(opened, add, role or "annotator", has_token=not no_token)
+            token = opened.people.add(add, role or "annotator", has_token=not no_token)
+            # Only the token goes to stdout, so that a script can send it on.
+            if no_token:
+                typer.echo(f"Added {add} without a token.", err=True)
+            else:
+                typer.echo(f"Added {add}. To log in on the page, {add} needs this token:", err=True)
+                typer.echo(token)
         elif new_token is not None:
             typer.echo(opened.people.new_token(new_token))
         elif remove is not None:
@@ -124,17 +135,6 @@ def people(
             typer.echo(f"Removed {remove} and released {pluralize(count, 'open item')}.")
         else:
             _list_people(opened, as_json=as_json)
-
-
-def _add_person(opened: Campaign, name: str, role: str, *, has_token: bool) -> None:
-    token = opened.people.add(name, role, has_token=has_token)
-
-    # Only the token goes to stdout, so that a script can send it on.
-    if has_token:
-        typer.echo(f"Added {name}. To log in on the page, {name} needs this token:", err=True)
-        typer.echo(token)
-    else:
-        typer.echo(f"Added {name} without a token.", err=True)
 
 
 def _list_people(opened: Campaign, *, as_json: bool) -> None:
@@ -196,13 +196,6 @@ def _stats_cells(stats: AnnotatorStats | None) -> list[str]:
         _format_share(stats.quality.with_decisions),
         _format_share(stats.quality.at_random),
     ]
-
-
-def _score_cells(score: AgreementScore | None) -> list[str]:
-    """Return the value of a score, its interval and the number of items it is measured on."""
-    if score is None:
-        return [_UNKNOWN, _UNKNOWN, _UNKNOWN]
-    return [f"{score.value:.3f}", f"{score.low:.3f} to {score.high:.3f}", f"{score.items:,}"]
 
 
 def _format_share(estimate: AccuracyEstimate | None) -> str:
