@@ -16,9 +16,9 @@ from teeter.selection import (
 from teeter.selection.executors import Executor, make_executor
 from teeter.selection.from_file import load_candidates
 from teeter.selection.from_shards import open_candidates
-from teeter.selection.request import SelectionRequest, check_count, check_needs
+from teeter.selection.request import SelectionRequest, check_needs
 from teeter.selection.result import PickedRows, Selection, build_selection
-from teeter.strategies.base import Strategy
+from teeter.strategies.base import Strategy, validate_count
 
 __all__ = ["Candidates", "run_selection", "select_from_file", "select_from_shards"]
 
@@ -211,7 +211,7 @@ def run_selection(
 
     # Nothing has been computed for shards yet, so these fail before hours of scoring.
     check_needs(strategy, request, candidates.available, candidates.classes)
-    check_count(request.n, len(candidates))
+    validate_count(request.n, len(candidates))
 
     # The expensive step. What follows only puts its result into words.
     picked = candidates.pick(strategy)

@@ -23,7 +23,7 @@ from teeter.strategies.api import make_strategy, option_names
 from teeter.strategies.base import Strategy, registry
 from teeter.strategies.ldm import LdmEstimator
 
-__all__ = ["SelectionRequest", "check_count", "check_needs"]
+__all__ = ["SelectionRequest", "check_needs"]
 
 _HEADLESS_STRATEGIES = "random, seeding-l2 and seeding-cosine"
 
@@ -116,7 +116,7 @@ class SelectionRequest:
 
     def _check_numbers(self) -> None:
         validate_seed(self.seed)
-        # How many candidates there are is known only when the pool is open: see check_count.
+        # How many candidates there are is known only when the pool is open: see validate_count.
         if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer):
             raise InputError(f"Cannot pick {self.n!r} rows: ask for a whole number.")
 
@@ -216,15 +216,3 @@ def check_needs(
         if request.engine is not None:
             advice = "pass a file of them as labelled="
         raise MissingOutputError(f"{strategy.name} needs labelled rows: {advice}.")
-
-
-def check_count(n: int, candidates: int) -> None:
-    """Refuse to pick fewer than one or more than all candidates.
-
-    Raises:
-        InputError: ``n`` is not in 1 to ``candidates``.
-    """
-    if candidates == 0:
-        raise InputError("Cannot pick from an empty pool: it has no rows.")
-    if not 1 <= n <= candidates:
-        raise InputError(f"Cannot pick {n} of {candidates} candidates: ask for 1 to {candidates}.")

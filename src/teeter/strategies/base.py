@@ -160,7 +160,7 @@ class Strategy(ABC):
             MissingOutputError: if the context lacks an output that the strategy needs.
             StrategyError: if ``choose`` breaks the contract.
         """
-        _validate_request(n, len(context))
+        validate_count(n, len(context))
 
         answer = self.choose(self._prepare(context), n)
         positions = self._validate_positions(answer, n, len(context))
@@ -278,7 +278,12 @@ def _usable_strategies(context: Context) -> list[str]:
     return sorted(usable)
 
 
-def _validate_request(n: int, rows: int) -> None:
+def validate_count(n: int, rows: int) -> None:
+    """Refuse to pick fewer than one or more than all candidates.
+
+    Raises:
+        InputError: ``n`` is not a whole number in 1 to ``rows``.
+    """
     if rows == 0:
         raise InputError("Cannot pick from an empty pool: it has no rows.")
     # True is an int in Python, and never a number of rows.
