@@ -215,7 +215,14 @@ class Learner:
         self.validation: tuple[Any, Tensor] | None = None
         if validation is not None:
             validation_data, validation_labels = validation
-            self.validation = self._encode_validation(validation_data, validation_labels)
+            codes = encode_labels(validation_labels, self.classes)
+            row_count = count_rows(validation_data)
+            if row_count != len(codes) or row_count == 0:
+                raise InputError(
+                    f"There are {row_count} validation rows and {len(codes)} labels: give one or "
+                    "more rows, and one label per row."
+                )
+            self.validation = (validation_data, torch.from_numpy(codes))
 
         # Changed by fits and asks; saved and resumed.
         self.state = LearnerState()
@@ -626,21 +633,6 @@ class Learner:
         )
         all_logits[:, torch.from_numpy(seen_classes)] = logits
         return all_logits
-
-    def _encode_validation(
-        self,
-        data: Any,
-        labels: Iterable[Any],
-    ) -> tuple[Any, Tensor]:
-        """Return validation rows as they are, and their labels as class numbers (V,)."""
-        classes = encode_labels(labels, self.classes)
-        row_count = count_rows(data)
-        if row_count != len(classes) or row_count == 0:
-            raise InputError(
-                f"There are {row_count} validation rows and {len(classes)} labels: give one or "
-                "more rows, and one label per row."
-            )
-        return data, torch.from_numpy(classes)
 
     def _require_valid_settings(self) -> None:
         """Refuse arguments of the constructor that are out of range."""

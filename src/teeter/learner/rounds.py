@@ -242,7 +242,14 @@ def _new_model(learner: Learner, seed: int) -> Any:
     else:
         # A function that ignores its argument still gets reproducible weights.
         with seeded_global_rng(seed, learner.device):
-            model = _call_make_model(learner, seed)
+            try:
+                model = learner.make_model(seed)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"make_model({seed}) failed ({error}): it must take a seed and return a new "
+                    "model. For a model that you train yourself, use teeter.observe and "
+                    "teeter.select instead."
+                ) from error
 
     if isinstance(model, nn.Module):
         return model.to(learner.device)
@@ -252,13 +259,3 @@ def _new_model(learner: Learner, seed: int) -> Any:
             "scikit-learn classifier."
         )
     return model
-
-
-def _call_make_model(learner: Learner, seed: int) -> Any:
-    try:
-        return learner.make_model(seed)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"make_model({seed}) failed ({error}): it must take a seed and return a new model. "
-            "For a model that you train yourself, use teeter.observe and teeter.select instead."
-        ) from error

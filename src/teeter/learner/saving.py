@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from teeter.base.files import load_weights, merge_arrays, read_state, split_arrays, write_state
 from teeter.errors import FileError, InputError
@@ -54,8 +54,24 @@ def save_learner(learner: Learner, path: Path) -> None:
     pending_memory, pending_tensors = split_arrays(state.pending_memory, "added.")
     tensors.update(memory_tensors)
     tensors.update(pending_tensors)
+    training = None
+    if isinstance(learner.training, TrainingConfig):
+        training = asdict(learner.training)
+    # The arguments of the constructor that a file can hold.
+    settings = {
+        "strategy": _name_and_options(learner.strategy),
+        "cold_start": _name_and_options(learner.cold_start),
+        "classes": learner.classes,
+        "seed": learner.seed,
+        "training": training,
+        "pool_size": learner.pool_size,
+        "members": learner.members,
+        "passes": learner.passes,
+        "batch_size": learner.batch_size,
+        "head": learner.head,
+    }
     header = {
-        "settings": _settings(learner),
+        "settings": settings,
         "size": len(learner.pool),
         "rounds": state.rounds,
         "models": len(state.models),
@@ -118,40 +134,17 @@ def load_learner(
         )
         state.history.append(last_fit)
     if header["models"]:
-        _restore_models(learner, tensors)
+        # Networks get their weights, and estimators are fitted again as the last fit did.
+        rows = tensors["fitted.rows"].numpy()
+        classes = tensors["fitted.classes"].numpy()
+        jobs = make_jobs(learner, rows, classes, learner.rounds)
+        for position, job in enumerate(jobs):
+            if isinstance(job.model, nn.Module):
+                load_weights(job.model, tensors, f"model.{position}.")
+            else:
+                fit_estimator(job)
+        learner.state.models = [job.model for job in jobs]
     return learner
-
-
-def _settings(learner: Learner) -> dict[str, Any]:
-    """Return the arguments of the constructor that a file can hold."""
-    training = None
-    if isinstance(learner.training, TrainingConfig):
-        training = asdict(learner.training)
-    return {
-        "strategy": _name_and_options(learner.strategy),
-        "cold_start": _name_and_options(learner.cold_start),
-        "classes": learner.classes,
-        "seed": learner.seed,
-        "training": training,
-        "pool_size": learner.pool_size,
-        "members": learner.members,
-        "passes": learner.passes,
-        "batch_size": learner.batch_size,
-        "head": learner.head,
-    }
-
-
-def _restore_models(learner: Learner, tensors: dict[str, Tensor]) -> None:
-    """Load the weights of networks, and fit estimators again as the last fit did."""
-    rows = tensors["fitted.rows"].numpy()
-    classes = tensors["fitted.classes"].numpy()
-    jobs = make_jobs(learner, rows, classes, learner.rounds)
-    for position, job in enumerate(jobs):
-        if isinstance(job.model, nn.Module):
-            load_weights(job.model, tensors, f"model.{position}.")
-        else:
-            fit_estimator(job)
-    learner.state.models = [job.model for job in jobs]
 
 
 def _name_and_options(strategy: Strategy) -> tuple[str, dict[str, Any]]:

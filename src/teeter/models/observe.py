@@ -22,7 +22,6 @@ from teeter.errors import InputError
 from teeter.models.inputs import BatchedInputs, adapt_to, batches, count_rows, is_stream
 from teeter.models.outputs import OUTPUTS, Outputs, are_probabilities
 from teeter.models.sklearn_model import (
-    has_predictions,
     observe_predictions,
     observe_sklearn,
     require_classifier,
@@ -156,7 +155,14 @@ def observe(
         )
         outputs = outputs.with_posterior(posterior)
 
-    _require_all_rows(outputs, data)
+    # The dataset of a data loader need not have a length.
+    if not isinstance(data, DataLoader):
+        row_count = count_rows(data)
+        if len(outputs) != row_count:
+            raise InputError(
+                f"The model returned {len(outputs)} rows, but the data has {row_count}: it must "
+                f"return one row for each."
+            )
     return outputs
 
 
@@ -232,7 +238,8 @@ def _observe_model(
         raise InputError(
             f"The model is the class {model.__name__}: give a fitted instance of it instead."
         )
-    if has_predictions(model):
+    # The methods that classifiers of scikit-learn's kind have.
+    if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return observe_predictions(model, data)
     if callable(model):
         return _observe_callable(model, data, batch_size)
@@ -242,20 +249,6 @@ def _observe_model(
         "ends in a linear layer, a fitted scikit-learn classifier, an object with "
         "predict_proba or decision_function, or a callable that returns logits and features."
     )
-
-
-def _require_all_rows(outputs: Outputs, data: Any) -> None:
-    """Check that a model returned a row for each row of ``data``."""
-    # The dataset of a data loader need not have a length.
-    if isinstance(data, DataLoader):
-        return
-
-    row_count = count_rows(data)
-    if len(outputs) != row_count:
-        raise InputError(
-            f"The model returned {len(outputs)} rows, but the data has {row_count}: it must "
-            f"return one row for each."
-        )
 
 
 def _observe_ensemble(
@@ -294,8 +287,13 @@ def _observe_callable(
             if name == "posterior_logits":  # (S, N, C)
                 row_axis = 1
 
+            # Tensors, or whatever NumPy takes for arrays.
             pieces = [result[name] for result in results]
-            parts[name] = _concatenate(pieces, row_axis)
+            if isinstance(pieces[0], Tensor):
+                parts[name] = torch.cat([piece.detach() for piece in pieces], dim=row_axis)
+            else:
+                arrays = [np.asarray(piece) for piece in pieces]
+                parts[name] = np.concatenate(arrays, axis=row_axis)
 
     # The message of ``Outputs`` names its arguments, which a callable does not have.
     if "logits" in parts and "weight" not in parts:
@@ -332,13 +330,6 @@ def _name_parts(result: Any) -> Mapping[str, Any]:
         return {"logits": logits, "features": features}
 
     return {"logits": result}
-
-
-def _concatenate(pieces: list[Any], axis: int) -> Any:
-    """Concatenate tensors, or whatever NumPy takes for arrays."""
-    if isinstance(pieces[0], Tensor):
-        return torch.cat([piece.detach() for piece in pieces], dim=axis)
-    return np.concatenate([np.asarray(piece) for piece in pieces], axis=axis)
 
 
 def dropout_logits(

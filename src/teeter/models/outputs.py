@@ -111,7 +111,15 @@ class Outputs:
 
         self._check_rows()
         self._check_widths()
-        self._check_classes()
+
+        sizes = self._sizes("classes")
+        _require_same_size(sizes, "classes")
+        if sizes and sizes[0][1] < 2:
+            name, classes = sizes[0]
+            raise InputError(
+                f"{name} has {classes} class: at least 2 are needed (a binary head [w] is [0; w])."
+            )
+
         self._check_head()
         self._check_not_probabilities()
 
@@ -250,18 +258,6 @@ class Outputs:
             raise InputError(
                 "posterior_logits holds no samples: its shape must be (samples, rows, classes)."
             )
-
-    def _check_classes(self) -> None:
-        sizes = self._sizes("classes")
-        _require_same_size(sizes, "classes")
-
-        if sizes:
-            name, classes = sizes[0]
-            if classes < 2:
-                raise InputError(
-                    f"{name} has {classes} class: at least 2 are needed (a binary head [w] is "
-                    "[0; w])."
-                )
 
     def _check_widths(self) -> None:
         """Refuse a weight that does not fit the features, before its rows count as classes."""

@@ -20,7 +20,6 @@ __all__ = [
     "classes_of",
     "clone_with_seed",
     "fit_head",
-    "has_predictions",
     "observe_predictions",
     "observe_sklearn",
     "require_classifier",
@@ -66,7 +65,13 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
     if not count_rows(data):
         raise InputError("Cannot observe an empty pool: the data has no rows.")
     _require_fitted_classifier(model)
-    _require_width(model, data)
+    expected = getattr(model, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(data, "shape", ())
+    if expected is not None and len(shape) == 2 and shape[1] != expected:
+        raise InputError(
+            f"This {type(model).__name__} was fitted to {expected} features per row, but the data "
+            f"has {shape[1]}."
+        )
     _require_one_class_per_row(model, data)
 
     steps, classifier = split_pipeline(model)
@@ -87,11 +92,6 @@ def observe_sklearn(model: Any, data: Any) -> Outputs:
     if member_logits is None:
         return outputs
     return Outputs(logits=outputs.logits, posterior_logits=member_logits)
-
-
-def has_predictions(model: Any) -> bool:
-    """Return whether an object has the methods that classifiers of scikit-learn's kind have."""
-    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
 def observe_predictions(model: Any, rows: Any) -> Outputs:
@@ -199,17 +199,6 @@ def _require_fitted_classifier(model: Any) -> None:
         raise InputError(
             f"This {name} is not fitted yet: fit it to the labelled rows first."
         ) from None
-
-
-def _require_width(model: Any, data: Any) -> None:
-    """Refuse rows with more or fewer features than the model was fitted to."""
-    expected = getattr(model, "n_features_in_", None)
-    shape: tuple[int, ...] = getattr(data, "shape", ())
-    if expected is not None and len(shape) == 2 and shape[1] != expected:
-        raise InputError(
-            f"This {type(model).__name__} was fitted to {expected} features per row, but the data "
-            f"has {shape[1]}."
-        )
 
 
 def _require_one_class_per_row(model: Any, data: Any) -> None:

@@ -157,7 +157,8 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
     jobs_by_key: dict[_GroupKey, list[FitJob]] = {}
     single_jobs = []
     for job in jobs:
-        if _can_batch_job(job):
+        is_network = isinstance(job.model, nn.Module) and can_batch([job.model])
+        if is_network and not isinstance(job.inputs, Mapping):
             same_kind = jobs_by_key.setdefault(_group_key(job), [])
             same_kind.append(job)
         else:
@@ -167,14 +168,6 @@ def group_jobs(jobs: Sequence[FitJob]) -> tuple[list[list[FitJob]], list[FitJob]
     for same_kind in jobs_by_key.values():
         groups += _split_by_memory(same_kind)
     return groups, single_jobs
-
-
-def _can_batch_job(job: FitJob) -> bool:
-    return (
-        isinstance(job.model, nn.Module)
-        and can_batch([job.model])
-        and not isinstance(job.inputs, Mapping)
-    )
 
 
 def _group_key(job: FitJob) -> _GroupKey:

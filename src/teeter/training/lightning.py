@@ -108,23 +108,24 @@ class LightningTraining(Trainer):
                 "callbacks": callbacks,
             }
             trainer = library.Trainer(**options)
+
+            # batch_size=None: the sampler yields whole batches, in an order that the seed decides,
+            # and the dataset takes a list of rows.
+            dataset = _RowDataset(job.model, job.inputs, job.labels)
+            sampler = _EpochSampler(len(dataset), self.batch_size, job.seed)
             trainer.fit(
                 module,
-                self._training_loader(job),
+                DataLoader(dataset, batch_size=None, sampler=sampler),
                 self._validation_loader(job, library),
             )
 
         # The trainer would keep the labelled rows in memory.
         module.trainer = None
-        _require_finite_weights(module)
+        if not all(bool(parameter.isfinite().all()) for parameter in module.parameters()):
+            raise TrainingError(
+                "The weights became NaN or infinite: lower the learning rate, or scale the inputs."
+            )
         return FitResult(module)
-
-    def _training_loader(self, job: FitJob) -> DataLoader[Any]:
-        """Return a loader of shuffled batches, in an order that the seed decides."""
-        # batch_size=None: the sampler yields whole batches, and the dataset takes a list of rows.
-        dataset = _RowDataset(job.model, job.inputs, job.labels)
-        sampler = _EpochSampler(len(dataset), self.batch_size, job.seed)
-        return DataLoader(dataset, batch_size=None, sampler=sampler)
 
     def _validation_loader(self, job: FitJob, library: Any) -> DataLoader[Any] | None:
         """Return a loader of the validation rows in order, or None if nothing would read them."""
@@ -195,14 +196,6 @@ def _library_of(module: nn.Module) -> Any:
         f"{type(module).__name__} is not a LightningModule: train it with teeter.TrainingConfig "
         "instead."
     )
-
-
-def _require_finite_weights(module: nn.Module) -> None:
-    for parameter in module.parameters():
-        if not bool(parameter.isfinite().all()):
-            raise TrainingError(
-                "The weights became NaN or infinite: lower the learning rate, or scale the inputs."
-            )
 
 
 @contextmanager

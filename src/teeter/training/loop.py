@@ -127,7 +127,12 @@ def _fit_alone(job: FitJob, training: TrainingConfig | Trainer) -> FitResult:
         fit_estimator(job)
         result = FitResult(job.model)
     elif isinstance(training, Trainer):
-        result = _fit_with_trainer(job, training)
+        device = _device_of(job.model)
+        # Other libraries draw from torch's global generator.
+        dropout_seed = stream(job.seed, "dropout").initial_seed()
+        with seeded_global_rng(dropout_seed, device):
+            result = training.train(job)
+        result.model.to(device).eval()
     else:
         result = _fit_network(job, training)
 
@@ -160,19 +165,6 @@ def fit_estimator(job: FitJob) -> None:
             if problem is not None:
                 raise InputError(problem) from None
             raise
-
-
-def _fit_with_trainer(job: FitJob, trainer: Trainer) -> FitResult:
-    """Train a network with the loop of another library."""
-    device = _device_of(job.model)
-
-    # Other libraries draw from torch's global generator.
-    dropout_seed = stream(job.seed, "dropout").initial_seed()
-    with seeded_global_rng(dropout_seed, device):
-        result = trainer.train(job)
-
-    result.model.to(device).eval()
-    return result
 
 
 def _fit_network(job: FitJob, config: TrainingConfig) -> FitResult:
@@ -360,21 +352,12 @@ def _forward(
         return extract_logits(call_model(network, batch))
     except ValueError:
         # shuffled_batches avoids batches of one row, unless there is only one row in all.
-        if rows == 1 and _has_batch_norm(network):
+        kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+        if rows == 1 and any(isinstance(module, kinds) for module in network.modules()):
             raise TrainingError(
                 "Batch normalization cannot train on a batch of one row: label more rows."
             ) from None
         raise
-
-
-def _has_batch_norm(network: nn.Module) -> bool:
-    kinds = (
-        nn.BatchNorm1d,
-        nn.BatchNorm2d,
-        nn.BatchNorm3d,
-        nn.SyncBatchNorm,
-    )
-    return any(isinstance(module, kinds) for module in network.modules())
 
 
 def _is_class_matrix(output: Any) -> bool:
