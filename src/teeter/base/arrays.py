@@ -27,7 +27,6 @@ from teeter.errors import InputError
 __all__ = [
     "TILE",
     "Array",
-    "as_input_type",
     "as_integers",
     "as_tensor",
     "available_memory",
@@ -364,13 +363,6 @@ def _raw_tensor(value: object, name: str) -> Tensor:
         native_dtype = array.dtype.newbyteorder("=")
         array = array.astype(native_dtype)
     return torch.from_numpy(array)
-
-
-def as_input_type(result: Tensor, original: object) -> Array:
-    """Convert a result to the type of an input: NumPy, or a tensor on its device."""
-    if isinstance(original, Tensor):
-        return result.to(original.device)
-    return result.cpu().numpy()
 
 
 def require_finite(tensor: Tensor, name: str) -> None:

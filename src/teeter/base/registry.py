@@ -97,7 +97,9 @@ class Registry(Generic[T]):
 
         def add(cls: Class) -> Class:
             existing = self._classes.get(name)
-            if existing is not None and not _is_same_class(existing, cls):
+            # A reloaded module defines the same class again.
+            origin = (cls.__module__, cls.__qualname__)
+            if existing and (existing.__module__, existing.__qualname__) != origin:
                 raise InputError(
                     f"There is already a {self.kind} called {name!r} ({existing.__module__}): "
                     "choose another name."
@@ -151,12 +153,6 @@ class Registry(Generic[T]):
 
     def _is_valid(self, loaded: Any) -> bool:
         return isinstance(loaded, type) and issubclass(loaded, self.base)
-
-
-def _is_same_class(first: type, second: type) -> bool:
-    """Return whether two classes have the same origin, as when a module is reloaded."""
-    same_module = first.__module__ == second.__module__
-    return same_module and first.__qualname__ == second.__qualname__
 
 
 def entry_points_by_name(group: str) -> dict[str, EntryPoint]:

@@ -383,6 +383,14 @@ class ShardCandidates:
             logits = self._fetch_outputs(rows).with_logits().logits
 
         ids = self.shards.ids(rows)
+        # Ids of other rows are not compared.
+        counts = Counter(ids)
+        ambiguous = [name for name in ids if not name.strip() or counts[name] > 1]
+        if ambiguous:
+            share = f"{len(ambiguous):,} of {len(ids):,} picks"
+            problem = f"{share} have an empty or repeated id: identify them by their row number."
+            notes = (*notes, problem)
+
         return PickedRows(
             rows=rows,
             ids=ids,
@@ -392,7 +400,7 @@ class ShardCandidates:
             candidates=candidates,
             classes=self.classes,
             device=torch.device("cpu"),
-            notes=(*notes, *_ambiguous_id_notes(ids)),
+            notes=notes,
         )
 
 
@@ -425,17 +433,6 @@ class _FetchedLogits:
         if not np.array_equal(fetched_rows[positions], rows):
             return None
         return torch.cat(self._logits)[torch.from_numpy(positions)]
-
-
-def _ambiguous_id_notes(ids: list[str]) -> list[str]:
-    """Return a note if ids do not identify picks. Ids of other rows are not compared."""
-    counts = Counter(ids)
-    ambiguous = [name for name in ids if not name.strip() or counts[name] > 1]
-    if not ambiguous:
-        return []
-
-    share = f"{len(ambiguous):,} of {len(ids):,} picks"
-    return [f"{share} have an empty or repeated id: identify them by their row number."]
 
 
 def _draw_rows(n_rows: int, count: int, seed: int, *name: str) -> Rows:

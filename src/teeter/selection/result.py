@@ -145,7 +145,9 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
 
     # Without a head nothing is predicted.
     if picked.logits is not None:
-        predicted = _class_names(picked.logits, picked.classes)
+        numbers = picked.logits.argmax(dim=1).tolist()
+        names = picked.classes or [str(number) for number in range(picked.logits.shape[1])]
+        predicted = [names[number] for number in numbers]
         margin = uncertainty.margin(picked.logits).float()
         margins = _as_floats(margin.cpu().numpy(), n)
 
@@ -189,13 +191,6 @@ def build_selection(request: SelectionRequest, picked: PickedRows) -> Selection:
         notes=picked.notes,
     )
     return Selection(tuple(picks), provenance)
-
-
-def _class_names(logits: Tensor, classes: tuple[str, ...] | None) -> list[str | None]:
-    predicted = logits.argmax(dim=1).tolist()
-    if classes is None:
-        return [str(number) for number in predicted]
-    return [classes[number] for number in predicted]
 
 
 def _as_floats(values: npt.NDArray[np.float32] | None, n: int) -> list[float | None]:

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from teeter.base.arrays import (
     Array,
-    as_input_type,
     as_integers,
     as_tensor,
     choose_device,
@@ -154,7 +153,11 @@ def ldm(
         seed=directions_seed,
         reference=reference_rows,
     )
-    return as_input_type(estimates, features)
+
+    # In the type of the input: NumPy, or a tensor on its device.
+    if isinstance(features, Tensor):
+        return estimates.to(features.device)
+    return estimates.cpu().numpy()
 
 
 def _validate_reference(reference: Array, features: Tensor) -> Tensor:
