@@ -1065,8 +1065,14 @@ def _complete_settings(
 
 def _report_encoding(encoding: EncodingResult, location: str) -> None:
     """Say which encoder a new campaign uses, whether class names help, and what is not encoded."""
+    from teeter.campaigns.enums import ItemKind
+    from teeter.campaigns.learning.prior import explain_names
+
     echo_wrapped(encoding.sentence)
-    _report_names(location)
+    with open_campaign(location) as opened:
+        has_texts = opened.settings.kind == ItemKind.TEXT
+        if opened.descriptions or (has_texts and opened.settings.names):
+            echo_wrapped(explain_names(opened))
     if encoding.unencoded:
         unencoded = pluralize(encoding.unencoded, "item")
         typer.echo(f"{unencoded} will be encoded while you label.")
@@ -1113,17 +1119,6 @@ def _read_descriptions(describe: Path | None, classes: str | None) -> dict[str, 
     if classes is None or not is_class_file(classes) or Path(classes).suffix.lower() == ".txt":
         return {}
     return parse_description_table(Path(classes).read_text(encoding="utf-8-sig"), Path(classes))
-
-
-def _report_names(location: str) -> None:
-    """Say whether models learn from the names of the classes, if that could be expected."""
-    from teeter.campaigns.enums import ItemKind
-    from teeter.campaigns.learning.prior import explain_names
-
-    with open_campaign(location) as opened:
-        has_texts = opened.settings.kind == ItemKind.TEXT
-        if opened.descriptions or (has_texts and opened.settings.names):
-            echo_wrapped(explain_names(opened))
 
 
 def _report_unused_labels(items: Path, classes: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.stopping import AccuracyEstimate
-    from teeter.campaigns.people import Person
     from teeter.campaigns.review.annotator_stats import AnnotatorStats
 
 __all__ = ["agreement", "people"]
@@ -145,7 +144,14 @@ def _list_people(opened: Campaign, *, as_json: bool) -> None:
     # Members come first, then others who answered.
     names = list(dict.fromkeys([*members, *stats]))
     if as_json:
-        echo_json([_merge_fields(name, members.get(name), stats.get(name)) for name in names])
+        annotators: list[dict[str, object]] = []
+        for name in names:
+            # Members may have no answers, and vice versa. Statistics win where both have a field.
+            fields = asdict(members[name]) if name in members else {}
+            if name in stats:
+                fields |= asdict(stats[name])
+            annotators.append({**fields, "name": name})
+        echo_json(annotators)
         return
 
     if not names:
@@ -166,19 +172,6 @@ def _list_people(opened: Campaign, *, as_json: bool) -> None:
         role = members[name].role if name in members else "not a member"
         rows.append([name, role, *_stats_cells(stats.get(name))])
     print_table(header, rows)
-
-
-def _merge_fields(
-    name: str, member: Person | None, stats: AnnotatorStats | None
-) -> dict[str, object]:
-    """Return an annotator for ``--json``. Members may have no answers, and vice versa."""
-    fields: dict[str, object] = {}
-    # Statistics win where both have a field, such as the name.
-    if member is not None:
-        fields |= asdict(member)
-    if stats is not None:
-        fields |= asdict(stats)
-    return {**fields, "name": name}
 
 
 def _stats_cells(stats: AnnotatorStats | None) -> list[str]:

@@ -61,6 +61,8 @@ class EfficientNetEncoder(ImageEncoder):
 
     def describe_pictures(self, pictures: Pictures) -> Vectors:
         """Return the pooled features of pictures."""
+        import torch
+
         from teeter.base.threads import run_in_threads
         from teeter.encoders.networks import FEATURES
 
@@ -68,24 +70,18 @@ class EfficientNetEncoder(ImageEncoder):
 
         def describe_batch(start: int) -> None:
             batch = pictures[start : start + _BATCH]
-            vectors[start : start + len(batch)] = self._describe_batch(batch)
+            colours = torch.from_numpy(batch).to(self._device).float()
+            scaled = (colours - _MEAN) / _DEVIATION
+            # Only the shape changes: in memory, channels stay last, which is also the faster order
+            # for convolutions on a CPU.
+            channels_first = scaled.permute(0, 3, 1, 2)
+
+            with torch.no_grad():
+                features = self._network(channels_first)
+            vectors[start : start + len(batch)] = features.cpu().numpy()
 
         run_in_threads(describe_batch, range(0, len(pictures), _BATCH))
         return vectors
-
-    def _describe_batch(self, pictures: Pictures) -> Vectors:
-        import torch
-
-        colours = torch.from_numpy(pictures).to(self._device).float()
-        scaled = (colours - _MEAN) / _DEVIATION
-        # Only the shape changes: in memory, channels stay last, which is also the faster order for
-        # convolutions on a CPU.
-        channels_first = scaled.permute(0, 3, 1, 2)
-
-        with torch.no_grad():
-            features = self._network(channels_first)
-        described: Vectors = features.cpu().numpy()
-        return described
 
 
 def _load_network(path: Path) -> tuple[Any, str]:

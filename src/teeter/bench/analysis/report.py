@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from teeter.bench.analysis.findings import cross_run_findings, run_findings
 from teeter.bench.analysis.plots import (
     plot_curves,
     plot_gains,
@@ -36,7 +35,13 @@ from teeter.bench.analysis.report_tables import (
     penalties_table,
     runtime_table,
 )
-from teeter.bench.analysis.run_comparison import BASELINE, RunComparison, compare_strategies
+from teeter.bench.analysis.run_comparison import (
+    BASELINE,
+    RunComparison,
+    compare_strategies,
+    cross_run_findings,
+    run_findings,
+)
 from teeter.bench.analysis.statistics import FloatArray, penalty_matrix, performance_profile
 from teeter.bench.analysis.table_formats import ReportTable, write_rounds
 from teeter.errors import InputError, MissingExtraError
