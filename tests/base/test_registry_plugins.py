@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from cli.commands import run_teeter
-from teeter import models as network_registry
-from teeter import strategies
+from teeter import models, strategies
 from teeter.bench.datasets import catalogue, load_dataset
 from teeter.bench.experiments import read_run
 from teeter.bench.experiments.settings import override, setting_named
@@ -53,7 +52,7 @@ def look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in (
         (registry, "_plugins"),
         (catalogue.plugins, "_entry_points"),
-        (network_registry.plugins, "_entry_points"),
+        (models.plugins, "_entry_points"),
     ):
         monkeypatch.delitem(owner.__dict__, name, raising=False)
 
@@ -74,7 +73,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     for owner, name in (
         (registry, "_plugins"),
         (catalogue.plugins, "_entry_points"),
-        (network_registry.plugins, "_entry_points"),
+        (models.plugins, "_entry_points"),
     ):
         owner.__dict__.pop(name, None)
 
@@ -197,7 +196,7 @@ def test_a_package_s_network_can_be_a_model_file(
 ) -> None:
     install(built)
     path = tmp_path / "model.safetensors"
-    save_model(path, network_registry.build_network("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
+    save_model(path, models.build_network("tiny", (6,), 3), "tiny", shape=(6,), classes=3)
     np.save(
         tmp_path / "pool.npy", np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
     )
@@ -220,7 +219,7 @@ def test_nothing_is_imported_before_it_is_asked_for(install: Install, built: Pat
     install(built)
     assert "even-margin" in strategies.names()
     assert "rings" in catalogue.names()
-    assert "tiny" in network_registry.network_names()
+    assert "tiny" in models.network_names()
     assert not any(name.startswith("teeter_even") for name in sys.modules)
 
 
@@ -300,10 +299,10 @@ def test_a_name_of_ours_cannot_be_taken_over(install: Install, tmp_path: Path) -
     install(tmp_path)
     assert strategies.get("ldm-s").__module__ == "teeter.strategies.ldm"
     assert catalogue.find_spec("digits").package == "scikit-learn"
-    assert catalogue.names().count("digits") == network_registry.network_names().count("mlp") == 1
+    assert catalogue.names().count("digits") == models.network_names().count("mlp") == 1
 
     with pytest.raises(PluginError):
-        network_registry.plugins.get("mlp")
+        models.plugins.get("mlp")
 
 
 def test_an_unknown_network_gets_a_hint(install: Install, built: Path) -> None:

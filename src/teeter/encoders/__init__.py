@@ -5,8 +5,8 @@
 ``registry``                encoders by name, and the best one that is installed
 ``tfidf``                   texts by their words and letters; without a model
 ``minilm``                  English texts by a small sentence encoder
-``multilingual``            texts in sixteen languages by a sentence encoder
-``static``                  English texts by fixed vectors of their word pieces; very fast
+``static``                  English texts by fixed vectors of their word pieces, very fast;
+                            texts in sixteen languages by a sentence encoder
 ``pixels``                  images by their pixels, colours and edges; without a model
 ``efficientnet``            images by a small network trained on ImageNet
 ``side_by_side``            the features of several encoders, each scaled

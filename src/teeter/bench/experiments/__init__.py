@@ -2,11 +2,10 @@
 
 ==================  ==============================================================================
 ``settings``        ``Setting``: what an experiment consists of, and the settings of the LDM paper
-``experiment``      the rows of a setting, and learners that ask for their labels
+``experiment``      the rows of a setting, learners that ask for their labels, and peak memory
 ``runner``          ``run_setting``: plan the groups, run the rounds, resume after a crash
 ``run_folder``      ``RunFolder``: the files of a run; its rounds, failures and curves
 ``tracking``        rounds for TensorBoard and other trackers
-``peak_memory``     how much memory a round took
 ==================  ==============================================================================
 
 Names are imported when they are first used, because most of them load torch.
