@@ -163,7 +163,8 @@ def test_settings_and_classes_can_be_changed(campaign: RemoteCampaign) -> None:
     changed = campaign.change_settings(instructions="Read all of it.")
 
     assert campaign.classes == ("spam", "ham", "maybe")
-    assert changed == campaign.settings()
+    assert changed == campaign.settings
+    assert changed.instructions == "Read all of it."
     with pytest.raises(InputError, match="No strategy is called 'lost'"):
         campaign.change_settings(strategy="lost")
 
@@ -346,6 +347,7 @@ NOT_REMOTE = {
     "certificates": "GET /finish lists them",
     "certify": "POST /finish/certificates; a report is made for the page",
     "classifier": "the model stays on the server; predict uses it there",
+    "database": "a client has none",
     "create": "POST /campaigns; a client belongs to one campaign",
     "disagreements": "GET /disagreements gives a page of them, with their contents",
     "finish": "GET /finish; a report is made for the page",
@@ -358,6 +360,7 @@ NOT_REMOTE = {
     "open": "connect",
     "pick_ahead": "the server's worker does it",
     "prediction_note": "predictions come from the newest model of the server",
+    "reading": "a transaction of the database",
     "ready_items_wanted": "the server's worker does it",
     "release_items": "POST /people/release, for owners",
     "request_draws": "POST /finish/draws; a report is made for the page",
@@ -365,17 +368,16 @@ NOT_REMOTE = {
     "show": "the server's page is there already",
     "shown_columns": "questions and rows have them",
     "start_finish": "POST /finish; a report is made for the page",
-    "store": "add does not wait for the encoding either",
     "suggest": "POST /suggest; the language model is that of the server",
     "team": "GET /team has members and roles too",
     "with_newest_model": "the server's worker does it",
+    "writing": "a transaction of the database",
 }
 """Methods of Campaign that a client lacks, and why or what to use instead."""
 
 ONLY_REMOTE = {
-    "change_settings": "the function teeter.campaigns.settings.change_settings",
+    "change_settings": "the function teeter.campaigns.change_settings.change_settings",
     "items": "reading the database",
-    "settings": "the attribute settings",
 }
 """The other way round."""
 

@@ -281,8 +281,8 @@ def wait_for_picks(location: str) -> float:
     campaign = Campaign.open(location)
     started = time.perf_counter()
     while True:
-        with campaign.database.reading() as connection:
-            if campaign.repository.picks.count_ready(connection):
+        with campaign.reading() as view:
+            if view.picks.count_ready():
                 campaign.database.close()
                 return time.perf_counter() - started
         time.sleep(0.1)
@@ -339,8 +339,8 @@ def count_mistakes(location: str, acknowledged: list[str]) -> dict[str, int]:
         elif event["what"] == "returned":
             assigned_items.difference_update(event["items"])
 
-    with campaign.database.reading() as connection:
-        answers = campaign.repository.answers.live(connection)
+    with campaign.reading() as view:
+        answers = view.answers.live()
     stored_items = {answer.item for answer in answers if answer.label == true_class(answer.item)}
     campaign.database.close()
 

@@ -17,6 +17,7 @@ import urllib.request
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import date
 from datetime import time as clock_time
 from decimal import Decimal
@@ -42,6 +43,7 @@ from teeter.campaigns.results import (
 )
 from teeter.campaigns.review.agreement import Agreement, AgreementScore, PairAgreement
 from teeter.campaigns.review.consensus import ConsensusLabel
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,
@@ -200,7 +202,7 @@ class RemoteCampaign:
         """
         refuse_frame(items)
         kind = self._get("")["kind"]
-        has_rows = self.settings()["rows"]
+        has_rows = self.settings.rows
         new = 0
         labelled = 0
         duplicates: list[tuple[str, str]] = []
@@ -293,15 +295,14 @@ class RemoteCampaign:
 
     # Settings
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the campaign."""
-        settings: dict[str, Any] = self._get("/settings")
-        return settings
+    @property
+    def settings(self) -> Settings:
+        """The settings of the campaign. ``folder`` stays with the server."""
+        return _read_settings(self._get("/settings"))
 
-    def change_settings(self, **changes: Any) -> dict[str, Any]:
+    def change_settings(self, **changes: Any) -> Settings:
         """Change settings, such as ``instructions`` or ``show``, and return all of them."""
-        settings: dict[str, Any] = self._post("/settings", changes, "PATCH")
-        return settings
+        return _read_settings(self._post("/settings", changes, "PATCH"))
 
     # Labelling
 
@@ -637,6 +638,12 @@ class _Server:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             self.was_repeated = True
+
+
+def _read_settings(values: Mapping[str, Any]) -> Settings:
+    """Return the settings that a server sent; one that this version does not know is left out."""
+    known = {field.name for field in fields(Settings)}
+    return Settings(**{name: value for name, value in values.items() if name in known})
 
 
 def _dump_json(value: Any) -> str:

@@ -25,8 +25,8 @@ def wrong_label(item_id: str) -> str:
 
 def valid_answers(campaign: Campaign) -> dict[str, str]:
     """Return the label of each answered item, or "skip", if ann@example.com alone answered."""
-    with campaign.database.reading() as connection:
-        answers = campaign.repository.answers.live(connection)
+    with campaign.reading() as view:
+        answers = view.answers.live()
 
     assert len({(answer.item, answer.annotator) for answer in answers}) == len(answers)
     assert {answer.annotator for answer in answers} <= {"ann@example.com"}

@@ -13,9 +13,10 @@ import pytest
 
 from campaigns.postgres_server import PostgresServer, running_server
 from teeter.campaigns.items.item import parse_items
-from teeter.campaigns.store import CampaignRepository, Database
-from teeter.campaigns.store.repository import add_campaign
-from teeter.campaigns.store.scope import format_time, utc_now
+from teeter.campaigns.settings import Settings
+from teeter.campaigns.store import CampaignStore, Database
+from teeter.campaigns.store.campaigns import add_campaign
+from teeter.campaigns.store.scope import Clock, format_time, utc_now
 
 STORES = ("sqlite", "postgresql")
 
@@ -57,16 +58,24 @@ def shared_server() -> PostgresServer:
     return server
 
 
-def begun(database: Database, name: str = "reviews", texts: int = 6) -> CampaignRepository:
+def begun(
+    database: Database, name: str = "reviews", texts: int = 6, clock: Clock = utc_now
+) -> CampaignStore:
     """Write a campaign of two classes and a few texts called a0, a1, ... into a database."""
     with database.writing() as connection:
         campaign_id = add_campaign(connection, name, format_time(utc_now()), "{}")
-        repository = CampaignRepository(campaign_id)
-        repository.classes.add(connection, ["good", "poor"], "owner")
-        items = parse_items([(f"a{k}", f"text {k}") for k in range(texts)], "text")
-        repository.items.add(connection, items, "owner")
 
-    return repository
+    store = CampaignStore(database, campaign_id, Settings(), clock)
+    with store.writing() as change:
+        change.classes.add(["good", "poor"], "owner")
+        items = parse_items([(f"a{k}", f"text {k}") for k in range(texts)], "text")
+        change.items.add(items, "owner")
+    return store
+
+
+def reopened(store: CampaignStore, location: str | Path) -> CampaignStore:
+    """Return the campaign of a database that was closed, as another process opens it."""
+    return CampaignStore(Database(location), store.campaign_id, Settings())
 
 
 def new_place(kind: str, folder: Path) -> str:

@@ -15,7 +15,7 @@ from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.saved_models import scale_features
-from teeter.campaigns.store.repository import validate_name
+from teeter.campaigns.store.campaigns import validate_name
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 
@@ -157,8 +157,8 @@ def test_the_audit_set_is_asked_about_and_never_trained_on(tmp_path: Path) -> No
 
 def test_the_audit_set_leaves_half_of_the_items_for_training(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path, replace(PLAIN, audit=5000))
-    with campaign.database.reading() as connection:
-        assert sum(row.audit for row in campaign.repository.items.all(connection)) == 60
+    with campaign.reading() as view:
+        assert sum(row.audit for row in view.items.all()) == 60
     answer_all(campaign)
     assert campaign.train().labels == 15
 
@@ -201,8 +201,8 @@ def test_a_changed_answer_replaces_the_first_and_the_history_keeps_both(campaign
     assert campaign.undo() is None
     assert campaign.status().labelled == 0
 
-    with campaign.database.reading() as connection:
-        events = [line["what"] for line in campaign.repository.history.lines(connection)]
+    with campaign.reading() as view:
+        events = [line["what"] for line in view.history.lines()]
     assert events.count("answer") == 2
     assert events.count("undo") == 2
 
@@ -380,8 +380,8 @@ def test_a_network_can_be_the_head(tmp_path: Path) -> None:
 def test_the_stored_head_predicts_what_the_model_predicts(campaign: Campaign) -> None:
     answer_all(campaign, 60)
     campaign.train()
-    with campaign.database.reading() as connection:
-        model = campaign.repository.models.newest(connection)
+    with campaign.reading() as view:
+        model = view.models.newest()
     assert model is not None
     arrays = load(model.weights)
     scaled, _ = scale_features(VECTORS)

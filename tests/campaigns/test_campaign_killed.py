@@ -47,11 +47,11 @@ def create_campaign(path: Path, items: int) -> None:
 def check_answers(path: Path, reported: list[str], version: int, kills: int, items: int) -> None:
     """Check that every reported answer is stored once and right, and that the history agrees."""
     campaign = Campaign.open(path)
-    with campaign.database.reading() as connection:
-        answers = campaign.repository.answers.live(connection)
-        open_items = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
-        item_ids = {item.item_id for item in campaign.repository.items.all(connection)}
-        models = campaign.repository.models.summaries(connection)
+    with campaign.reading() as view:
+        answers = view.answers.live()
+        open_items = {pick.item for pick in view.picks.open_picks()}
+        item_ids = {item.item_id for item in view.items.all()}
+        models = view.models.summaries()
 
     labels = {answer.item: answer.label for answer in answers}
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.change_settings import change_consensus, change_settings
 from teeter.campaigns.integrations.webhooks import add_webhook, list_webhooks, remove_webhook
-from teeter.campaigns.settings import change_consensus, change_settings
 
 Change = Callable[[Campaign], Any]
 
@@ -25,9 +25,7 @@ CHANGES: dict[str, Change] = {
     "description": lambda c: c.describe({"ham": "All the rest."}),
     "names": lambda c: c.use_names(False),
     "setting": lambda c: change_settings(c, {"instructions": "Read.", "keys": ["s", "h"]}),
-    "consensus": lambda c: change_consensus(
-        c.database, c.repository, c.settings, "dawid-skene", who="me"
-    ),
+    "consensus": lambda c: change_consensus(c, "dawid-skene", who="me"),
     "item": lambda c: c.change_item("t2", text="Another text", columns={"n": 5}),
     "withdrawn item": lambda c: c.withdraw(["t2"], reason="private"),
     "item put back": lambda c: c.put_back(["t3"]),

@@ -58,8 +58,8 @@ def test_a_token_is_shown_once_and_can_be_revoked(campaign: Campaign) -> None:
     first = campaign.people.add("ann")
     other = campaign.people.add("rey", "reviewer")
 
-    with campaign.database.reading() as connection:
-        people = str(connection.execute(text("select * from people")).all())
+    with campaign.reading() as view:
+        people = str(view.connection.execute(text("select * from people")).all())
     stored = people + str(campaign.history())
     assert first not in stored
     assert other not in stored

@@ -10,7 +10,8 @@ from sqlalchemy import select, update
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.settings import Settings, change_consensus, settings_to_dict
+from teeter.campaigns.change_settings import change_consensus
+from teeter.campaigns.settings import Settings, settings_to_dict
 from teeter.campaigns.store import schema
 from teeter.errors import InputError, UnknownNameError
 
@@ -60,10 +61,10 @@ def test_an_existing_campaign_with_such_a_strategy_can_still_be_read(
         tmp_path / "c.teeter", "c", ["a", "b"], Settings(kind="features", strategy="random")
     )
     campaign.add({"id": str(k), "features": [k, 1.0]} for k in range(5))
-    with campaign.database.writing() as connection:
-        values = json.loads(connection.scalar(select(schema.campaigns.c.settings)) or "")
+    with campaign.writing() as change:
+        values = json.loads(change.connection.scalar(select(schema.campaigns.c.settings)) or "")
         values["strategy"] = strategy
-        connection.execute(update(schema.campaigns).values(settings=json.dumps(values)))
+        change.connection.execute(update(schema.campaigns).values(settings=json.dumps(values)))
     campaign.database.close()
 
     reopened = Campaign.open(tmp_path / "c.teeter")
@@ -79,9 +80,7 @@ def test_changing_the_consensus_leaves_other_settings_and_is_noted(
     settings = Settings(kind="features", lease=5)
     campaign = Campaign.create(location, "c", ["a", "b"], settings)
 
-    changed = change_consensus(
-        campaign.database, campaign.repository, settings, "dawid-skene", who="ann"
-    )
+    changed = change_consensus(campaign, "dawid-skene", who="ann")
 
     assert changed.consensus == "dawid-skene"
     last_line = campaign.history()[-1]
@@ -95,6 +94,6 @@ def test_changing_the_consensus_leaves_other_settings_and_is_noted(
     assert reopened.settings.lease == 5
 
     with pytest.raises(UnknownNameError, match="No consensus is called"):
-        change_consensus(campaign.database, campaign.repository, changed, "vote", who="ann")
+        change_consensus(campaign, "vote", who="ann")
     reopened.database.close()
     campaign.database.close()

@@ -22,11 +22,11 @@ from teeter.campaigns.items.item import parse_items
 from teeter.campaigns.store import (
     Answer,
     BatchOrigin,
-    CampaignRepository,
-    Connection,
+    CampaignStore,
     Database,
     ItemQuery,
     Pick,
+    Reading,
 )
 from teeter.campaigns.store.locks import LockName
 from teeter.errors import InputError, StoreError, UnknownNameError
@@ -41,7 +41,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 @pytest.fixture
-def repository(database: Database) -> CampaignRepository:
+def store(database: Database) -> CampaignStore:
     return begun(database)
 
 
@@ -50,95 +50,86 @@ def label(item: str, annotator: str, name: str) -> Answer:
 
 
 def record_label(
-    database: Database,
-    repository: CampaignRepository,
+    store: CampaignStore,
     item: str,
     name: str,
     annotator: str = "ann",
 ) -> None:
-    with database.writing() as connection:
-        repository.answers.record(connection, label(item, annotator, name))
+    with store.writing() as change:
+        change.answers.record(label(item, annotator, name))
 
 
-def live_labels(
-    database: Database, repository: CampaignRepository
-) -> dict[tuple[str, str], str | None]:
-    with database.reading() as connection:
-        answers = repository.answers.live(connection)
+def live_labels(store: CampaignStore) -> dict[tuple[str, str], str | None]:
+    with store.reading() as view:
+        answers = view.answers.live()
     return {(answer.item, answer.annotator): answer.label for answer in answers}
 
 
-def open_items(
-    repository: CampaignRepository, connection: Connection, annotator: str | None = None
-) -> list[str]:
-    return [pick.item for pick in repository.picks.open_picks(connection, annotator)]
+def open_items(view: Reading, annotator: str | None = None) -> list[str]:
+    return [pick.item for pick in view.picks.open_picks(annotator)]
 
 
 def make_picks(*items: str) -> list[Pick]:
     return [Pick(item, rank, PickArm.PICKED, {}) for rank, item in enumerate(items, start=1)]
 
 
-def test_classes_keep_their_order_and_differ(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
-        repository.classes.add(connection, ["mixed"], "owner")
-        assert repository.classes.names(connection) == ["good", "poor", "mixed"]
+def test_classes_keep_their_order_and_differ(store: CampaignStore) -> None:
+    with store.writing() as change:
+        change.classes.add(["mixed"], "owner")
+        assert change.classes.names() == ["good", "poor", "mixed"]
 
     for name in ("good", " ", ""):
         with (
-            database.writing() as connection,
+            store.writing() as change,
             pytest.raises(InputError, match="Cannot add the class"),
         ):
-            repository.classes.add(connection, [name], "owner")
+            change.classes.add([name], "owner")
 
 
-def test_items_come_back_in_order_and_duplicates_are_reported(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
+def test_items_come_back_in_order_and_duplicates_are_reported(store: CampaignStore) -> None:
+    with store.writing() as change:
         items = parse_items([("b", "new"), ("c", "text 3"), ("d", "new")], "text")
-        new, duplicates = repository.items.add(connection, items, "owner")
+        new, duplicates = change.items.add(items, "owner")
 
     assert [item.key for item in new] == ["b"]
     assert duplicates == [("c", "a3"), ("d", "b")]
-    with database.reading() as connection:
-        item_ids = [item.item_id for item in repository.items.all(connection)]
+    with store.reading() as view:
+        item_ids = [item.item_id for item in view.items.all()]
         assert item_ids == ["a0", "a1", "a2", "a3", "a4", "a5", "b"]
-        assert repository.items.get(connection, "b").content == "new"
-        assert repository.items.aliases(connection) == {"c": "a3", "d": "b"}
+        assert view.items.get("b").content == "new"
+        assert view.items.aliases() == {"c": "a3", "d": "b"}
 
 
 def test_two_different_items_of_one_id_are_refused_and_nothing_is_added(
-    database: Database, repository: CampaignRepository
+    store: CampaignStore,
 ) -> None:
     items = parse_items([("b", "new"), ("a1", "another")], "text")
     with (
         pytest.raises(InputError, match="Two different items have the id 'a1'"),
-        database.writing() as connection,
+        store.writing() as change,
     ):
-        repository.items.add(connection, items, "owner")
+        change.items.add(items, "owner")
 
-    with database.reading() as connection:
-        assert len(repository.items.all(connection)) == 6
+    with store.reading() as view:
+        assert len(view.items.all()) == 6
 
 
-def test_features_come_back_bit_by_bit(database: Database, repository: CampaignRepository) -> None:
+def test_features_come_back_bit_by_bit(store: CampaignStore) -> None:
     vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
     item_ids = [f"a{k}" for k in range(6)]
-    with database.writing() as connection:
-        encoding = repository.encodings.add(connection, "small", version="3", state=b"state")
-        repository.encodings.make_current(connection, encoding.row_id)
+    with store.writing() as change:
+        encoding = change.encodings.add("small", version="3", state=b"state")
+        change.encodings.make_current(encoding.row_id)
         for values in (vectors * 2, vectors):
             features = dict(zip(item_ids, values, strict=True))
             errors = {"a5": "a5 is broken."}
-            repository.encodings.write(connection, encoding.row_id, features, errors)
+            change.encodings.write(encoding.row_id, features, errors)
 
-    with database.reading() as connection:
-        stored = repository.encodings.read(connection)
-        row_id = repository.items.get(connection, "a2").row_id
-        vector = repository.encodings.vector_of(connection, row_id)
-        current = repository.encodings.current(connection)
+    with store.reading() as view:
+        stored = view.encodings.read()
+        row_id = view.items.get("a2").row_id
+        vector = view.encodings.vector_of(row_id)
+        current = view.encodings.current()
     assert stored.keys == item_ids
     assert np.array_equal(stored.vectors, vectors)
     assert stored.unreadable == {"a5": "a5 is broken."}
@@ -149,190 +140,170 @@ def test_features_come_back_bit_by_bit(database: Database, repository: CampaignR
     assert np.array_equal(vector, vectors[2])
 
 
-def test_features_of_two_lengths_are_reported(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
-        encoding = repository.encodings.add(connection, "small")
-        repository.encodings.make_current(connection, encoding.row_id)
+def test_features_of_two_lengths_are_reported(store: CampaignStore) -> None:
+    with store.writing() as change:
+        encoding = change.encodings.add("small")
+        change.encodings.make_current(encoding.row_id)
         features = {"a0": np.ones(3, np.float32), "a1": np.ones(4, np.float32)}
-        repository.encodings.write(connection, encoding.row_id, features)
+        change.encodings.write(encoding.row_id, features)
         with pytest.raises(InputError, match=r"features differ in length: \[3, 4\]"):
-            repository.encodings.require_equal_lengths(connection, encoding.row_id)
+            change.encodings.require_equal_lengths(encoding.row_id)
 
     with (
-        database.reading() as connection,
+        store.reading() as view,
         pytest.raises(StoreError, match="differ in length"),
     ):
-        repository.encodings.read(connection)
+        view.encodings.read()
 
 
-def test_an_encoding_is_current_only_when_it_is_marked_so(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
-        first = repository.encodings.add(connection, "first")
-        second = repository.encodings.add(connection, "second")
-        assert repository.encodings.current(connection) is None
+def test_an_encoding_is_current_only_when_it_is_marked_so(store: CampaignStore) -> None:
+    with store.writing() as change:
+        first = change.encodings.add("first")
+        second = change.encodings.add("second")
+        assert change.encodings.current() is None
 
-        repository.encodings.make_current(connection, first.row_id)
-        repository.encodings.write(connection, second.row_id, {"a1": np.ones(2, np.float32)})
-        missing = repository.encodings.missing_items(connection, second.row_id)
+        change.encodings.make_current(first.row_id)
+        change.encodings.write(second.row_id, {"a1": np.ones(2, np.float32)})
+        missing = change.encodings.missing_items(second.row_id)
         assert [item.item_id for item in missing] == ["a0", "a2", "a3", "a4", "a5"]
-        assert repository.encodings.count_missing(connection, first.row_id) == 6
-        assert repository.encodings.encoded_row_ids(connection) == []
+        assert change.encodings.count_missing(first.row_id) == 6
+        assert change.encodings.encoded_row_ids() == []
 
-        repository.encodings.make_current(connection, second.row_id)
-        assert len(repository.encodings.encoded_row_ids(connection)) == 1
-        repository.encodings.remove(connection, first.row_id)
-        assert [stored.encoder for stored in repository.encodings.all(connection)] == ["second"]
+        change.encodings.make_current(second.row_id)
+        assert len(change.encodings.encoded_row_ids()) == 1
+        change.encodings.remove(first.row_id)
+        assert [stored.encoder for stored in change.encodings.all()] == ["second"]
 
 
-def test_the_last_answer_of_each_annotator_is_live(
-    database: Database, repository: CampaignRepository
-) -> None:
-    record_label(database, repository, "a0", "good")
-    record_label(database, repository, "a0", "poor")
-    record_label(database, repository, "a0", "good", "bob")
+def test_the_last_answer_of_each_annotator_is_live(store: CampaignStore) -> None:
+    record_label(store, "a0", "good")
+    record_label(store, "a0", "poor")
+    record_label(store, "a0", "good", "bob")
 
-    assert live_labels(database, repository) == {("a0", "ann"): "poor", ("a0", "bob"): "good"}
-    with database.reading() as connection:
-        lines = repository.history.lines(connection, "answer")
+    assert live_labels(store) == {("a0", "ann"): "poor", ("a0", "bob"): "good"}
+    with store.reading() as view:
+        lines = view.history.lines("answer")
         assert [line["label"] for line in lines] == ["good", "poor", "good"]
-        assert repository.answers.recent(connection, "ann", 5)[0].label == "poor"
+        assert view.answers.recent("ann", 5)[0].label == "poor"
 
 
-def test_unknown_names_are_refused_with_a_hint(
-    database: Database, repository: CampaignRepository
-) -> None:
+def test_unknown_names_are_refused_with_a_hint(store: CampaignStore) -> None:
     with pytest.raises(UnknownNameError, match=r"No class is called 'godo'. Did you mean 'good'\?"):
-        record_label(database, repository, "a0", "godo")
+        record_label(store, "a0", "godo")
     with pytest.raises(UnknownNameError, match="No item is called 'a99'"):
-        record_label(database, repository, "a99", "good")
-    assert live_labels(database, repository) == {}
+        record_label(store, "a99", "good")
+    assert live_labels(store) == {}
 
 
-def test_undo_restores_the_earlier_answer_and_opens_the_pick(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
+def test_undo_restores_the_earlier_answer_and_opens_the_pick(store: CampaignStore) -> None:
+    with store.writing() as change:
         picks = [
             Pick("a1", 1, PickArm.PICKED, {"ldm": 0.01}),
             Pick("a2", 2, PickArm.CONTROL, {}),
         ]
-        repository.picks.add_batch(connection, "ann", picks, ORIGIN)
-    record_label(database, repository, "a1", "good")
-    record_label(database, repository, "a1", "poor")
+        change.picks.add_batch("ann", picks, ORIGIN)
+    record_label(store, "a1", "good")
+    record_label(store, "a1", "poor")
 
-    with database.writing() as connection:
-        undone = repository.answers.undo(connection, "ann")
+    with store.writing() as change:
+        undone = change.answers.undo("ann")
         assert undone is not None
         assert (undone.answer.label, undone.before and undone.before.label) == ("poor", "good")
-        assert open_items(repository, connection) == ["a2"]
+        assert open_items(change) == ["a2"]
 
-        repository.answers.undo(connection, "ann")
-        assert open_items(repository, connection, "ann") == ["a1", "a2"]
-        assert open_items(repository, connection, "bob") == []
-        assert repository.answers.undo(connection, "ann") is None
-        assert repository.answers.undo(connection, "bob") is None
-    assert live_labels(database, repository) == {}
+        change.answers.undo("ann")
+        assert open_items(change, "ann") == ["a1", "a2"]
+        assert open_items(change, "bob") == []
+        assert change.answers.undo("ann") is None
+        assert change.answers.undo("bob") is None
+    assert live_labels(store) == {}
 
 
-def test_picks_say_why_and_an_answer_closes_them(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
+def test_picks_say_why_and_an_answer_closes_them(store: CampaignStore) -> None:
+    with store.writing() as change:
         pick = Pick("a3", 1, PickArm.PICKED, {"ldm": 0.25, "predicted": "good"})
         origin = BatchOrigin("ldm-s", seed=3, model_version=2)
-        repository.picks.add_batch(connection, "ann", [pick], origin)
-        assert repository.picks.open_picks(connection) == [pick]
+        change.picks.add_batch("ann", [pick], origin)
+        assert change.picks.open_picks() == [pick]
 
-        repository.answers.record(connection, label("a3", "bob", "good"))
+        change.answers.record(label("a3", "bob", "good"))
         message = "another annotator's answer does not close it"
-        assert repository.picks.open_picks(connection) == [pick], message
+        assert change.picks.open_picks() == [pick], message
 
-        repository.answers.record(connection, Answer("a3", "ann", AnswerKind.SKIP))
-        assert repository.picks.open_picks(connection) == []
-
-
-def test_picks_made_ahead_go_to_the_next_annotator_who_asks(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
-        repository.picks.add_batch(connection, None, make_picks("a1", "a2", "a3"), ORIGIN)
-        assert repository.picks.count_ready(connection) == 3
-        assert open_items(repository, connection) == []
-
-        assert repository.picks.assign(connection, "ann", 2) == 2
-        assert open_items(repository, connection, "ann") == ["a1", "a2"]
-        assert [pick.item for pick in repository.picks.ready_picks(connection)] == ["a3"]
-        assert repository.picks.count_open_by_annotator(connection) == {"ann": 2}
-
-        repository.save_model(connection, b"", {}, "ann")
-        assert repository.picks.count_ready(connection) == 0, "an older model picked it"
+        change.answers.record(Answer("a3", "ann", AnswerKind.SKIP))
+        assert change.picks.open_picks() == []
 
 
-def test_models_are_numbered_and_the_newest_is_found(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
-        assert repository.models.newest(connection) is None
-        assert repository.save_model(connection, b"\x00\x01", {"labels": 3}, "ann") == 1
-        assert repository.save_model(connection, b"\x02", {"labels": 5}, "ann") == 2
+def test_picks_made_ahead_go_to_the_next_annotator_who_asks(store: CampaignStore) -> None:
+    with store.writing() as change:
+        change.picks.add_batch(None, make_picks("a1", "a2", "a3"), ORIGIN)
+        assert change.picks.count_ready() == 3
+        assert open_items(change) == []
 
-    with database.reading() as connection:
-        model = repository.models.newest(connection)
-        summaries = repository.models.summaries(connection)
-        assert repository.models.newest_weights(connection, 5) == [b"\x02", b"\x00\x01"]
+        assert change.picks.assign("ann", 2) == 2
+        assert open_items(change, "ann") == ["a1", "a2"]
+        assert [pick.item for pick in change.picks.ready_picks()] == ["a3"]
+        assert change.picks.count_open_by_annotator() == {"ann": 2}
+
+        change.save_model(b"", {}, "ann")
+        assert change.picks.count_ready() == 0, "an older model picked it"
+
+
+def test_models_are_numbered_and_the_newest_is_found(store: CampaignStore) -> None:
+    with store.writing() as change:
+        assert change.models.newest() is None
+        assert change.save_model(b"\x00\x01", {"labels": 3}, "ann") == 1
+        assert change.save_model(b"\x02", {"labels": 5}, "ann") == 2
+
+    with store.reading() as view:
+        model = view.models.newest()
+        summaries = view.models.summaries()
+        assert view.models.newest_weights(5) == [b"\x02", b"\x00\x01"]
     assert model is not None
     assert (model.version, model.weights) == (2, b"\x02")
     assert [summary.facts["labels"] for summary in summaries] == [3, 5]
 
 
-def test_a_lock_has_one_holder_until_it_is_released(
-    database: Database, repository: CampaignRepository
-) -> None:
-    locks = repository.locks
-    with database.writing() as connection:
-        holder = locks.acquire(connection, LockName.PICKING, 10)
+def test_a_lock_has_one_holder_until_it_is_released(store: CampaignStore) -> None:
+    with store.writing() as change:
+        holder = change.locks.acquire(LockName.PICKING, 10)
         assert holder is not None
-        assert locks.acquire(connection, LockName.PICKING, 10) is None
-        assert locks.acquire(connection, LockName.LABEL_STUDIO, 10) is not None, "another lock"
+        assert change.locks.acquire(LockName.PICKING, 10) is None
+        assert change.locks.acquire(LockName.LABEL_STUDIO, 10) is not None, "another lock"
 
-    with database.writing() as connection:
-        locks.release(connection, LockName.PICKING, "another holder")
-        assert locks.is_taken(connection, LockName.PICKING, 10)
-        locks.release(connection, LockName.PICKING, holder)
-        assert not locks.is_taken(connection, LockName.PICKING, 10)
+    with store.writing() as change:
+        change.locks.release(LockName.PICKING, "another holder")
+        assert change.locks.is_taken(LockName.PICKING, 10)
+        change.locks.release(LockName.PICKING, holder)
+        assert not change.locks.is_taken(LockName.PICKING, 10)
 
 
-def test_an_error_leaves_nothing_behind(database: Database, repository: CampaignRepository) -> None:
+def test_an_error_leaves_nothing_behind(store: CampaignStore) -> None:
     def write_half() -> None:
-        with database.writing() as connection:
-            repository.answers.record(connection, label("a0", "ann", "good"))
+        with store.writing() as change:
+            change.answers.record(label("a0", "ann", "good"))
             raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
         write_half()
 
-    assert live_labels(database, repository) == {}
-    with database.reading() as connection:
-        lines = repository.history.lines(connection)
+    assert live_labels(store) == {}
+    with store.reading() as view:
+        lines = view.history.lines()
     assert [line["what"] for line in lines] == ["class", "class", "added"]
 
 
-def test_campaigns_in_one_database_do_not_meet(
-    database: Database, repository: CampaignRepository
-) -> None:
-    other = begun(database, "others", texts=2)
-    record_label(database, repository, "a0", "good")
+def test_campaigns_in_one_database_do_not_meet(store: CampaignStore) -> None:
+    other = begun(store.database, "others", texts=2)
+    record_label(store, "a0", "good")
 
-    assert live_labels(database, other) == {}
-    with database.writing() as connection:
-        assert len(other.items.all(connection)) == 2
-        assert other.picks.open_picks(connection) == []
-        assert repository.locks.acquire(connection, LockName.PICKING, 10) is not None
-        assert other.locks.acquire(connection, LockName.PICKING, 10) is not None
+    assert live_labels(other) == {}
+    with store.writing() as change:
+        assert change.locks.acquire(LockName.PICKING, 10) is not None
+    with other.writing() as change:
+        assert len(change.items.all()) == 2
+        assert change.picks.open_picks() == []
+        assert change.locks.acquire(LockName.PICKING, 10) is not None
 
 
 Step = tuple[str, str, str, str]
@@ -364,13 +335,13 @@ def play_steps(database: Database, steps: Sequence[Step]) -> list[dict[tuple[str
     """Return the live answers after some steps: by the tables, by the history, and as
     they must be.
     """
-    repository = begun(database, texts=3)
+    store = begun(database, texts=3)
     given_answers: dict[tuple[str, str], list[Answer]] = {}
     order: dict[str, list[tuple[str, str]]] = {"ann": [], "bob": []}
     for step, item, annotator, name in steps:
-        with database.writing() as connection:
+        with store.writing() as change:
             if step == "undo":
-                undone = repository.answers.undo(connection, annotator)
+                undone = change.answers.undo(annotator)
                 assert (undone is None) == (order[annotator] == [])
                 if order[annotator]:
                     given_answers[order[annotator].pop()].pop()
@@ -378,83 +349,79 @@ def play_steps(database: Database, steps: Sequence[Step]) -> list[dict[tuple[str
                 kind = AnswerKind(step)
                 answer_label = name if kind is AnswerKind.LABEL else None
                 answer = Answer(item, annotator, kind, answer_label)
-                repository.answers.record(connection, answer)
+                change.answers.record(answer)
                 given_answers.setdefault((item, annotator), []).append(answer)
                 order[annotator].append((item, annotator))
 
     expected = {place: answers[-1] for place, answers in given_answers.items() if answers}
-    with database.reading() as connection:
-        live = repository.answers.live(connection)
-        replayed = replay_answers(repository.history.lines(connection))
+    with store.reading() as view:
+        live = view.answers.live()
+        replayed = replay_answers(view.history.lines())
     stored = {(answer.item, answer.annotator): answer for answer in live}
     return [stored, replayed, expected]
 
 
 def test_a_skip_taken_back_after_the_item_was_picked_again_is_one_open_pick(
-    database: Database, repository: CampaignRepository
+    store: CampaignStore,
 ) -> None:
-    with database.writing() as connection:
-        repository.picks.add_batch(connection, "ann", make_picks("a1"), ORIGIN)
-        repository.answers.record(connection, Answer("a1", "ann", AnswerKind.SKIP))
+    with store.writing() as change:
+        change.picks.add_batch("ann", make_picks("a1"), ORIGIN)
+        change.answers.record(Answer("a1", "ann", AnswerKind.SKIP))
         later = BatchOrigin("ldm-s", seed=0, model_version=1)
-        repository.picks.add_batch(connection, "ann", make_picks("a1"), later)
+        change.picks.add_batch("ann", make_picks("a1"), later)
 
-        repository.answers.undo(connection, "ann")
-        assert open_items(repository, connection, "ann") == ["a1"]
-        repository.answers.record(connection, label("a1", "ann", "good"))
-        assert open_items(repository, connection, "ann") == []
+        change.answers.undo("ann")
+        assert open_items(change, "ann") == ["a1"]
+        change.answers.record(label("a1", "ann", "good"))
+        assert open_items(change, "ann") == []
 
 
-def test_an_answer_is_withdrawn_by_its_number_and_later_ones_stay(
-    database: Database, repository: CampaignRepository
-) -> None:
-    with database.writing() as connection:
-        repository.picks.add_batch(connection, "queue", make_picks("a1"), ORIGIN)
+def test_an_answer_is_withdrawn_by_its_number_and_later_ones_stay(store: CampaignStore) -> None:
+    with store.writing() as change:
+        change.picks.add_batch("queue", make_picks("a1"), ORIGIN)
         first, second = (
-            repository.answers.record(connection, label("a1", "ann", name), asked_of="queue").number
+            change.answers.record(label("a1", "ann", name), asked_of="queue").number
             for name in ("good", "poor")
         )
-        assert open_items(repository, connection) == [], "the queue's pick is answered"
-        repository.answers.withdraw(connection, first)
-        assert open_items(repository, connection) == []
-    assert live_labels(database, repository) == {("a1", "ann"): "poor"}
+        assert open_items(change) == [], "the queue's pick is answered"
+        change.answers.withdraw(first)
+        assert open_items(change) == []
+    assert live_labels(store) == {("a1", "ann"): "poor"}
 
-    with database.writing() as connection:
-        undone = repository.answers.withdraw(connection, second)
+    with store.writing() as change:
+        undone = change.answers.withdraw(second)
         assert undone is not None
         assert undone.before is None
-        assert repository.answers.withdraw(connection, second) is None
-        assert replay_answers(repository.history.lines(connection)) == {}
-    assert live_labels(database, repository) == {}
+        assert change.answers.withdraw(second) is None
+        assert replay_answers(change.history.lines()) == {}
+    assert live_labels(store) == {}
 
 
 def test_a_withdrawn_item_is_open_again_unless_another_annotator_answered_it(
-    database: Database, repository: CampaignRepository
+    store: CampaignStore,
 ) -> None:
-    with database.writing() as connection:
-        repository.picks.add_batch(connection, "queue", make_picks("a1", "a2"), ORIGIN)
+    with store.writing() as change:
+        change.picks.add_batch("queue", make_picks("a1", "a2"), ORIGIN)
         receipts = [
-            repository.answers.record(connection, label(item, "ann", "good"), asked_of="queue")
+            change.answers.record(label(item, "ann", "good"), asked_of="queue")
             for item in ("a1", "a2")
         ]
-        repository.answers.record(connection, label("a2", "bob", "poor"))
+        change.answers.record(label("a2", "bob", "poor"))
 
         for receipt in receipts:
-            repository.answers.withdraw(connection, receipt.number)
-        assert open_items(repository, connection, "queue") == ["a1"]
-    assert live_labels(database, repository) == {("a2", "bob"): "poor"}
+            change.answers.withdraw(receipt.number)
+        assert open_items(change, "queue") == ["a1"]
+    assert live_labels(store) == {("a2", "bob"): "poor"}
 
 
-def test_an_answer_may_have_been_given_earlier(
-    database: Database, repository: CampaignRepository
-) -> None:
+def test_an_answer_may_have_been_given_earlier(store: CampaignStore) -> None:
     then = "2026-01-02T03:04:05.678+00:00"
-    with database.writing() as connection:
-        repository.answers.record(connection, label("a1", "ann", "good"), at=then)
+    with store.writing() as change:
+        change.answers.record(label("a1", "ann", "good"), at=then)
 
-    with database.reading() as connection:
-        assert connection.exec_driver_sql("select at from answers").scalar() == then
-        assert repository.history.lines(connection)[-1]["at"] > then
+    with store.reading() as view:
+        assert view.connection.exec_driver_sql("select at from answers").scalar() == then
+        assert view.history.lines()[-1]["at"] > then
 
 
 @pytest.fixture
@@ -511,57 +478,49 @@ def test_a_text_with_a_nul_character_makes_no_campaign(database: Database) -> No
         Campaign.create(location, "te\0xts", ["good", "poor"])
 
 
-def test_a_search_with_a_nul_character_is_refused(
-    database: Database, repository: CampaignRepository
-) -> None:
+def test_a_search_with_a_nul_character_is_refused(store: CampaignStore) -> None:
     for query, field in [(ItemQuery(search="a\0b"), "search"), (ItemQuery(label="a\0b"), "class")]:
         with (
-            database.reading() as connection,
+            store.reading() as view,
             pytest.raises(InputError, match=f"The {field} .* has a NUL character"),
         ):
-            repository.items.search(connection, query)
+            view.items.search(query)
 
-    with database.reading() as connection:
-        assert repository.items.by_id(connection, ["a1", "a\0"]).keys() == {"a1"}
+    with store.reading() as view:
+        assert view.items.by_id(["a1", "a\0"]).keys() == {"a1"}
 
 
 @pytest.mark.parametrize("row_id", [2**31, 2**62, 2**63, 2**80, -1, -(2**80)])
-def test_a_row_id_that_no_database_has_is_no_row(
-    row_id: int, database: Database, repository: CampaignRepository
-) -> None:
-    with database.reading() as connection:
-        after = repository.items.search(connection, ItemQuery(after=row_id))
-        before = repository.items.search(connection, ItemQuery(before=row_id))
+def test_a_row_id_that_no_database_has_is_no_row(row_id: int, store: CampaignStore) -> None:
+    with store.reading() as view:
+        after = view.items.search(ItemQuery(after=row_id))
+        before = view.items.search(ItemQuery(before=row_id))
         with pytest.raises(UnknownNameError, match="There is no item with the row id"):
-            repository.items.get_by_row_id(connection, row_id)
-        assert repository.items.by_row_id(connection, [row_id]) == {}
+            view.items.get_by_row_id(row_id)
+        assert view.items.by_row_id([row_id]) == {}
 
     assert (len(after), len(before)) == ((0, 6) if row_id > 0 else (6, 0))
 
 
-def test_a_value_that_does_not_fit_is_the_input_s_fault(
-    database: Database, repository: CampaignRepository
-) -> None:
+def test_a_value_that_does_not_fit_is_the_input_s_fault(store: CampaignStore) -> None:
     """Whatever slips through the checks must not read as an outage, which people would wait for."""
-    if database.path is not None:
+    if store.database.path is not None:
         pytest.skip("SQLite stores every text and every integer of 64 bits")
-    with pytest.raises(InputError, match="cannot store a value"), database.writing() as connection:
-        repository.items.request_annotators(connection, ["a0"], 2**40)
+    with pytest.raises(InputError, match="cannot store a value"), store.writing() as change:
+        change.items.request_annotators(["a0"], 2**40)
 
 
-def test_classes_are_read_once_however_many_are_added(
-    database: Database, repository: CampaignRepository
-) -> None:
+def test_classes_are_read_once_however_many_are_added(store: CampaignStore) -> None:
     statements: list[str] = []
 
     def note_statement(*arguments: object) -> None:
         statements.append(str(arguments[2]))
 
-    event.listen(database.engine, "before_cursor_execute", note_statement)
+    event.listen(store.database.engine, "before_cursor_execute", note_statement)
     names = [f"class {k}" for k in range(300)]
-    with database.writing() as connection:
-        repository.classes.add(connection, names, "owner")
+    with store.writing() as change:
+        change.classes.add(names, "owner")
 
     assert sum("FROM classes" in statement for statement in statements) == 1
-    with database.reading() as connection:
-        assert repository.classes.names(connection) == ["good", "poor", *names]
+    with store.reading() as view:
+        assert view.classes.names() == ["good", "poor", *names]

@@ -175,8 +175,8 @@ def test_the_commands_for_postgresql_do_what_the_page_says(messages: Path, tmp_p
         campaign = Campaign.open(f"postgresql://labelling@{host}/campaigns#messages")
         campaign.tell(campaign.ask(1, "ann")[0].item, "ham", "ann")
         assert campaign.status().labelled == 1
-        with pytest.raises(StoreError), campaign.database.writing() as connection:
-            connection.exec_driver_sql("DROP TABLE history")
+        with pytest.raises(StoreError), campaign.writing() as change:
+            change.connection.exec_driver_sql("DROP TABLE history")
         campaign.database.close()
 
         run_teeter(*shlex.split(copy_back)[1:])

@@ -74,11 +74,8 @@ def expect_saved(page: Any, count: int) -> None:
 def read_answers(path: Path) -> dict[str, str | None]:
     """Return what the campaign's file holds: the label, or the kind of answer, of each item."""
     campaign = Campaign.open(path)
-    with campaign.database.reading() as connection:
-        answers = {
-            answer.item: answer.label or answer.kind
-            for answer in campaign.repository.answers.live(connection)
-        }
+    with campaign.reading() as view:
+        answers = {answer.item: answer.label or answer.kind for answer in view.answers.live()}
     campaign.database.close()
     return answers
 

@@ -36,9 +36,9 @@ def make_suggested_campaign(path: Path) -> Path:
 def shown_labels(path: Path) -> list[str]:
     """Return the labels of the answers that were given beside a suggestion."""
     campaign = Campaign.open(path)
-    with campaign.database.reading() as connection:
-        seen = campaign.repository.suggestions.shown_with_live_answers(connection)
-        answers = campaign.repository.answers.live(connection)
+    with campaign.reading() as view:
+        seen = view.suggestions.shown_with_live_answers()
+        answers = view.answers.live()
     campaign.database.close()
     return [str(answer.label) for answer in answers if (answer.item, answer.annotator) in seen]
 

@@ -61,11 +61,8 @@ def create_campaign_on(database: PostgresServer, folder: Path, items: int) -> st
 def read_answers(place: str) -> dict[str, str | None]:
     """Return what the campaign's database holds: the label, or the kind of answer, of each item."""
     campaign = Campaign.open(place)
-    with campaign.database.reading() as connection:
-        answers = {
-            answer.item: answer.label or answer.kind
-            for answer in campaign.repository.answers.live(connection)
-        }
+    with campaign.reading() as view:
+        answers = {answer.item: answer.label or answer.kind for answer in view.answers.live()}
     campaign.database.close()
     return answers
 

@@ -121,10 +121,10 @@ def wait_for_a_model(path: Path, version: int) -> None:
 def check_answers(path: Path, acknowledged: list[str], kills: int) -> int:
     """Compare the campaign with the acknowledged answers, and return how many models it has."""
     campaign = Campaign.open(path)
-    with campaign.database.reading() as connection:
-        answers = campaign.repository.answers.live(connection)
-        open_items = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
-        models = campaign.repository.models.summaries(connection)
+    with campaign.reading() as view:
+        answers = view.answers.live()
+        open_items = {pick.item for pick in view.picks.open_picks()}
+        models = view.models.summaries()
 
     labels = {answer.item: answer.label for answer in answers}
 

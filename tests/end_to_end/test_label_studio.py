@@ -165,9 +165,9 @@ def check_stored_answers(
     }
 
     campaign = Campaign.open(file)
-    with campaign.database.reading() as connection:
-        answers = campaign.repository.answers.live(connection)
-        rows = connection.exec_driver_sql(
+    with campaign.reading() as view:
+        answers = view.answers.live()
+        rows = view.connection.exec_driver_sql(
             "select l.annotation, a.annotator, a.at "
             "from label_studio_answers l join answers a on a.id = l.answer_id"
         ).all()

@@ -17,6 +17,7 @@ from safetensors.numpy import save
 from server.labelled_campaigns import AT, LabelledCampaign
 from server.servers import make_text_campaign, serve_campaigns
 from teeter.campaigns.campaign import Campaign
+from teeter.campaigns.store.queries.trained_models import ModelQueries
 from teeter.server.schemas import QuestionOut
 from teeter.server.service import CampaignService, make_slug
 from teeter.server.worker.requests import Explanation
@@ -99,8 +100,7 @@ def test_changed_predictions_of_withdrawn_items_are_not_listed(
     service = CampaignService(make_text_campaign(tmp_path / "texts.teeter", 4), "texts")
     predicted = np.zeros(4, dtype=np.int16)
     weights = [save({"predicted": predicted + 1}), save({"predicted": predicted})]
-    models = service.campaign.repository.models
-    monkeypatch.setattr(models, "newest_weights", lambda *_: weights)
+    monkeypatch.setattr(ModelQueries, "newest_weights", lambda *_: weights)
     items = [change.item for change in service.changed_predictions()]
 
     service.campaign.withdraw([items[1]])

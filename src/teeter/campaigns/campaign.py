@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +25,7 @@ from teeter.campaigns.asking.assignment import (
     ready_items_wanted,
     store_picks,
 )
+from teeter.campaigns.change_settings import change_names
 from teeter.campaigns.classes import (
     as_class_name,
     require_known_classes,
@@ -85,31 +87,32 @@ from teeter.campaigns.review.consensus import (
     describe_disagreements,
     read_snapshot,
 )
-from teeter.campaigns.settings import Settings, change_names, settings_from_json, settings_to_dict
+from teeter.campaigns.settings import Settings, settings_from_json
 from teeter.campaigns.status import campaign_status
 from teeter.campaigns.store import (
     Answer,
     AnswerReceipt,
-    CampaignRepository,
+    CampaignStore,
     ClassDescription,
-    Connection,
     Database,
     Decision,
     Pick,
+    Reading,
     ShownSuggestion,
     StoredCertificate,
     UndoResult,
+    Writing,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
-from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
-from teeter.campaigns.store.database import is_url, split_location
-from teeter.campaigns.store.repository import (
-    add_campaign,
+from teeter.campaigns.store.campaigns import (
+    campaign_names,
     find_campaign,
-    list_campaigns,
     validate_name,
 )
-from teeter.campaigns.store.scope import Clock, format_time, utc_now
+from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
+from teeter.campaigns.store.database import is_url, split_location
+from teeter.campaigns.store.scope import Clock, utc_now
+from teeter.campaigns.store.transaction import new_campaign
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
     SuggestionRun,
@@ -163,12 +166,28 @@ class Campaign:
         *,
         clock: Clock = utc_now,
     ) -> None:
-        self.database = database
         self.name = name
-        self.settings = settings
-        self.repository = CampaignRepository(campaign_id, clock, settings.lease)
-        self.people = People(database, self.repository)
-        self._state_reader = RoundStateReader(database, self.repository)
+        self.store = CampaignStore(database, campaign_id, settings, clock)
+        self.people = People(self.store)
+        self._state_reader = RoundStateReader(self.store)
+
+    @property
+    def database(self) -> Database:
+        """The database that it is stored in."""
+        return self.store.database
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings, as the newest transaction that looked at them saw them."""
+        return self.store.settings
+
+    def reading(self) -> AbstractContextManager[Reading]:
+        """Return a transaction that sees one state of the campaign: ``with ... as view:``."""
+        return self.store.reading()
+
+    def writing(self) -> AbstractContextManager[Writing]:
+        """Return the only transaction that may write: ``with ... as change:``."""
+        return self.store.writing()
 
     @property
     def image_folder(self) -> Path | None:
@@ -217,26 +236,15 @@ class Campaign:
         validate_name(name)
 
         database = Database(location, create=True)
-        stored_settings = settings_to_dict(settings, database.path)
-
         # In one transaction, so that a campaign never exists without its classes.
-        with database.writing() as connection:
-            if name in list_campaigns(connection):
-                raise InputError(
-                    f"{location} already has a campaign called {name!r}: open it, or choose "
-                    f"another name."
-                )
-
-            campaign_id = add_campaign(
-                connection, name, format_time(clock()), json.dumps(stored_settings)
-            )
-            campaign = cls(database, campaign_id, name, settings, clock=clock)
-            campaign.repository.history.append(connection, who, "created", None, stored_settings)
-            campaign.repository.classes.add(connection, class_names, who)
-            campaign.repository.descriptions.write(connection, descriptions or {}, who)
+        with new_campaign(database, name, settings, clock) as change:
+            change.history.append(who, "created", None, json.loads(change.campaign().settings))
+            change.classes.add(class_names, who)
+            change.descriptions.write(descriptions or {}, who)
+            campaign_id = change.campaign_id
 
         trust_folder(database, settings.folder)
-        return campaign
+        return cls(database, campaign_id, name, settings, clock=clock)
 
     @classmethod
     def open(
@@ -261,7 +269,9 @@ class Campaign:
         database = Database(location)
         try:
             stored = find_campaign(database, name)
-            settings = settings_from_json(stored.settings, database)
+            settings = settings_from_json(
+                stored.settings, file=database.path, location=database.display_url
+            )
         except BaseException:
             database.close()
             raise
@@ -359,12 +369,11 @@ class Campaign:
 
         try:
             # Checked before the items are read, which takes long. The copy checks it again.
-            with target.reading() as connection:
-                if name in list_campaigns(connection):
-                    raise InputError(
-                        f"{target.display_url} already has a campaign called {name!r}: open it, "
-                        f"or choose another name."
-                    )
+            if name in campaign_names(target):
+                raise InputError(
+                    f"{target.display_url} already has a campaign called {name!r}: open it, or "
+                    f"choose another name."
+                )
 
             with TemporaryDirectory(prefix="teeter-") as folder:
                 campaign = cls.create(
@@ -421,8 +430,8 @@ class Campaign:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in their order."""
-        with self.database.reading() as connection:
-            return tuple(self.repository.classes.names(connection))
+        with self.reading() as view:
+            return tuple(view.classes.names())
 
     def add_class(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
         """Add a class. Labels stay as they are. A class that is there already stays.
@@ -433,9 +442,9 @@ class Campaign:
         name = as_class_name(name)
         require_printable(name.strip(), "class")
 
-        with self.database.writing() as connection:
-            if name.strip() not in self.repository.classes.names(connection):
-                self.repository.classes.add(connection, [name], who)
+        with self.writing() as change:
+            if name.strip() not in change.classes.names():
+                change.classes.add([name], who)
 
     def rename_class(
         self,
@@ -466,19 +475,19 @@ class Campaign:
         if description is not None:
             described = _validate_descriptions({new_name: description})
 
-        with self.database.writing() as connection:
+        with self.writing() as change:
             # A request that is sent again after a lost reply finds the new name.
-            is_renamed = self.repository.classes.former_names(connection).get(name) == new_name
+            is_renamed = change.classes.former_names().get(name) == new_name
             if not is_renamed:
-                self.repository.classes.rename(connection, name, new_name, who)
-                self.repository.picks.rename_class(connection, name, new_name)
-            self.repository.descriptions.write(connection, described, who)
+                change.classes.rename(name, new_name, who)
+                change.picks.rename_class(name, new_name)
+            change.descriptions.write(described, who)
 
     @property
     def columns(self) -> list[TableColumn]:
         """The columns that the items came with, in the order of their files."""
-        with self.database.reading() as connection:
-            return self.repository.tables.columns(connection)
+        with self.reading() as view:
+            return view.tables.columns()
 
     def row(self, item: str) -> dict[str, Any]:
         """Return the columns that an item came with; empty if it came without any.
@@ -486,9 +495,9 @@ class Campaign:
         Raises:
             UnknownItemError: there is no such item.
         """
-        with self.database.reading() as connection:
-            stored = self.repository.items.get(connection, item)
-            rows = self.repository.tables.for_items(connection, [stored.row_id])
+        with self.reading() as view:
+            stored = view.items.get(item)
+            rows = view.tables.for_items([stored.row_id])
 
         if stored.row_id not in rows:
             return {}
@@ -501,18 +510,18 @@ class Campaign:
 
     def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
-        with self.database.reading() as connection:
-            stored = self.repository.items.by_id(connection, items)
+        with self.reading() as view:
+            stored = view.items.by_id(items)
             row_ids = [item.row_id for item in stored.values()]
-            shown = read_shown_columns(self.repository, connection, self.settings.show, row_ids)
+            shown = read_shown_columns(view, self.settings.show, row_ids)
 
         return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
 
     @property
     def descriptions(self) -> dict[str, ClassDescription]:
         """What the classes mean, by class; only of those that were described."""
-        with self.database.reading() as connection:
-            return self.repository.descriptions.all(connection)
+        with self.reading() as view:
+            return view.descriptions.all()
 
     def describe(
         self,
@@ -532,18 +541,19 @@ class Campaign:
             InputError: a description is too long.
         """
         validated = _validate_descriptions(descriptions)
-        with self.database.writing() as connection:
-            self.repository.descriptions.write(connection, validated, who)
+        with self.writing() as change:
+            change.descriptions.write(validated, who)
 
     def use_names(self, use: bool, *, who: str = DEFAULT_ANNOTATOR) -> None:
         """Choose whether models learn from the names and descriptions of the classes."""
-        self.settings = change_names(self.database, self.repository, self.settings, use, who=who)
+        change_names(self, use, who=who)
 
     def add(
         self,
         items: Iterable[Any],
         *,
         encoder: EncoderFunction | None = None,
+        encode_all: bool = True,
         who: str = DEFAULT_ANNOTATOR,
         progress: ProgressReport | None = None,
     ) -> ImportResult:
@@ -561,6 +571,7 @@ class Campaign:
                 table rows (``Settings.rows``), a dictionary is a row.
             encoder: a function that computes the features of all items together, old and new. It
                 replaces the campaign's encoder.
+            encode_all: whether to encode the items now. If not, ``encode`` must be called for them.
             who: who adds them, for the history.
             progress: called with the number of encoded items and the number of all items.
 
@@ -569,11 +580,9 @@ class Campaign:
                 fetched are left out alone, and stand in ``ImportResult.failed``.
         """
         stored = self._store_items(items, encoder=encoder, who=who)
+        if not encode_all:
+            return stored.result
         return self._encode_stored(stored, who, progress)
-
-    def store(self, items: Iterable[Any], *, who: str = DEFAULT_ANNOTATOR) -> ImportResult:
-        """Add items without encoding them, which ``encode`` does later. See ``add``."""
-        return self._store_items(items, who=who).result
 
     def _store_items(
         self,
@@ -595,9 +604,7 @@ class Campaign:
         require_kind(new_items, settings.kind)
         if not self.columns:
             require_shown_columns(settings.show, new_items)
-        stored = store_items(
-            self.database, self.repository, settings, new_items, encoder=encoder, who=who
-        )
+        stored = store_items(self.store, new_items, encoder=encoder, who=who)
         return replace(stored, result=replace(stored.result, failed=tuple(failed.items())))
 
     def _encode_stored(
@@ -613,9 +620,7 @@ class Campaign:
             return stored.result
 
         encoding = encode_missing_items(
-            self.database,
-            self.repository,
-            self.settings,
+            self.store,
             stored.to_encode,
             who=who,
             progress=progress,
@@ -651,9 +656,7 @@ class Campaign:
             trust_encoder(encoder)
 
         result = encode_items(
-            self.database,
-            self.repository,
-            self.settings,
+            self.store,
             name=encoder,
             again=again,
             who=who,
@@ -700,9 +703,7 @@ class Campaign:
                 the old one.
         """
         return change_item(
-            self.database,
-            self.repository,
-            self.settings,
+            self.store,
             str(item),
             text=text,
             features=features,
@@ -730,9 +731,7 @@ class Campaign:
         Raises:
             UnknownItemError: one of the items does not exist. Then none is withdrawn.
         """
-        return withdraw_items(
-            self.database, self.repository, _item_ids(items), reason=reason, who=who
-        )
+        return withdraw_items(self.store, _item_ids(items), reason=reason, who=who)
 
     def put_back(self, items: Iterable[str], *, who: str = DEFAULT_ANNOTATOR) -> int:
         """Put withdrawn items back, with everything they had, and return how many were withdrawn.
@@ -740,12 +739,12 @@ class Campaign:
         Raises:
             UnknownItemError: one of the items does not exist. Then none is put back.
         """
-        return put_back_items(self.database, self.repository, _item_ids(items), who=who)
+        return put_back_items(self.store, _item_ids(items), who=who)
 
     def next_item_number(self) -> int:
         """Return the number after all item ids that are numbers, for items without ids."""
-        with self.database.reading() as connection:
-            items = self.repository.items.all(connection)
+        with self.reading() as view:
+            items = view.items.all()
 
         numbers = [int(item.item_id) for item in items if item.item_id.isdecimal()]
         return max(numbers, default=-1) + 1
@@ -760,7 +759,7 @@ class Campaign:
         at: str | None = None,
         shown: ShownSuggestion | None = None,
         allow_repeat: bool = False,
-        connection: Connection | None = None,
+        change: Writing | None = None,
     ) -> AnswerReceipt:
         """Record an answer. It is on disk when this returns.
 
@@ -775,8 +774,8 @@ class Campaign:
             at: when it was given, as ``format_time`` writes it, if that is not now.
             shown: the suggestion that the annotator saw, if any.
             allow_repeat: record the answer even if the annotator's current one says the same.
-            connection: a connection that may write, to record the answer inside its transaction. It
-                is then on disk when that transaction is.
+            change: a transaction to record the answer in. It is then on disk when that transaction
+                is.
 
         Raises:
             InputError: the answer is incomplete, or has text that cannot be stored.
@@ -784,28 +783,27 @@ class Campaign:
         """
         answer = _validate_answer(answer)
 
-        def record(transaction: Connection) -> AnswerReceipt:
-            answers = self.repository.answers
+        def record(change: Writing) -> AnswerReceipt:
             current = answer
             if answer.label is not None:
                 # A page that was opened before a class was renamed sends the old name.
-                name = self.repository.classes.current_name(transaction, answer.label)
+                name = change.classes.current_name(answer.label)
                 current = replace(answer, label=name)
             if not allow_repeat:
-                number = answers.find_repeat(transaction, current)
+                number = change.answers.find_repeat(current)
                 if number is not None:
                     return AnswerReceipt(number, recorded=False)
 
-            receipt = answers.record(transaction, current, asked_of=asked_of, at=at)
+            receipt = change.answers.record(current, asked_of=asked_of, at=at)
             if shown is not None:
-                self.repository.suggestions.record_shown(transaction, receipt.number, shown)
+                change.suggestions.record_shown(receipt.number, shown)
             return receipt
 
-        if connection is not None:
-            return record(connection)
+        if change is not None:
+            return record(change)
 
-        with self.database.writing() as new_connection:
-            return record(new_connection)
+        with self.writing() as own_change:
+            return record(own_change)
 
     def tell(
         self,
@@ -879,23 +877,23 @@ class Campaign:
         require_name(annotator)
         item_id = str(item)
 
-        with self.database.writing() as connection:
-            self.repository.items.get(connection, item_id)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
+        with self.writing() as change:
+            change.items.get(item_id)
+            snapshot = read_snapshot(change)
             label = snapshot.labels.get(item_id)
             if label is None:
                 raise InputError(f"{item_id} has no label to confirm.")
 
             # A second answer, even if it says the same: taking it back takes back the confirmation.
             answer = Answer(item_id, annotator, AnswerKind.LABEL, label, comment)
-            number = self.repository.answers.find_repeat(connection, answer)
-            lines = self.repository.history.lines(connection, "kept")
+            number = change.answers.find_repeat(answer)
+            lines = change.history.lines("kept")
             if number is not None and number in [line["answer"] for line in lines]:
                 return AnswerReceipt(number, recorded=False)
 
-            receipt = self.answer(answer, allow_repeat=True, connection=connection)
+            receipt = self.answer(answer, allow_repeat=True, change=change)
             detail = {"answer": receipt.number, "label": label}
-            self.repository.history.append(connection, annotator, "kept", item_id, detail)
+            change.history.append(annotator, "kept", item_id, detail)
             return receipt
 
     def undo(
@@ -917,8 +915,8 @@ class Campaign:
         """
         require_printable(annotator, "annotator's name")
 
-        with self.database.writing() as connection:
-            return self.repository.answers.undo(connection, annotator, number)
+        with self.writing() as change:
+            return change.answers.undo(annotator, number)
 
     # Asking
 
@@ -999,8 +997,8 @@ class Campaign:
         """Let others have the open items of an annotator, and return how many there were."""
         require_printable(annotator, "annotator's name")
 
-        with self.database.writing() as connection:
-            return self.repository.picks.release(connection, annotator, who)
+        with self.writing() as change:
+            return change.picks.release(annotator, who)
 
     # Training
 
@@ -1013,13 +1011,12 @@ class Campaign:
         Raises:
             InputError: the campaign has no items.
         """
-        with self.database.reading() as connection:
-            return self._state_reader.read(connection, self.settings)
+        return self._state_reader.read()
 
     def with_newest_model(self, state: RoundState) -> RoundState:
         """Return a state with the newest model in place of its own, without reading the answers."""
-        with self.database.reading() as connection:
-            model = self.repository.models.newest(connection)
+        with self.reading() as view:
+            model = view.models.newest()
 
         if model is None or model.version == state.version:
             return state
@@ -1049,8 +1046,8 @@ class Campaign:
 
         state = state or self.load_state()
         weights, facts = train_model(state, RoundSettings.from_settings(self.settings))
-        with self.database.reading() as connection:
-            measure_previous_encoder(self.repository, connection, state, facts, self.settings.head)
+        with self.reading() as view:
+            measure_previous_encoder(view, state, facts, self.settings.head)
 
         picks: list[Pick] = []
         if pick_ahead:
@@ -1058,16 +1055,16 @@ class Campaign:
             picks = choose_picks(next_state, RoundSettings.from_settings(self.settings), pick_ahead)
 
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
-        with self.database.writing() as connection:
-            encoding, _ = self.repository.encodings.revision(connection)
+        with self.writing() as change:
+            encoding, _ = change.encodings.revision()
             if encoding != state.encoding:
                 raise InputError(
                     "The encoder was changed while the model was being trained: train again."
                 )
 
-            version = self.repository.save_model(connection, weights, facts, who)
+            version = change.save_model(weights, facts, who)
             if picks:
-                store_picks(self, connection, None, picks, missing=0, version=version)
+                store_picks(self, change, None, picks, missing=0, version=version)
 
         return ModelInfo(
             version,
@@ -1088,28 +1085,25 @@ class Campaign:
             raise InputError(f"Cannot list {count} labels: ask for 1 or more.")
 
         state = self.load_state()
-        with self.database.reading() as connection:
-            confirmed = {}
-            if not again:
-                confirmed = self.repository.answers.confirmed_labels(connection)
+        with self.reading() as view:
+            confirmed = {} if again else view.answers.confirmed_labels()
+            labels = read_snapshot(view).labels
+        settled = {item for item, label in labels.items() if label == confirmed.get(item)}
+        unlikely = find_suspects(state, RoundSettings.from_settings(self.settings), count, settled)
 
-            labels = read_snapshot(self.repository, connection, self.settings).labels
-            settled = {item for item, label in labels.items() if label == confirmed.get(item)}
-            unlikely = find_suspects(
-                state, RoundSettings.from_settings(self.settings), count, settled
-            )
-            items = self.repository.items.by_id(connection, [label.item for label in unlikely])
+        with self.reading() as view:
+            items = view.items.by_id([label.item for label in unlikely])
 
         return [replace(label, content=items[label.item].content) for label in unlikely]
 
     def prediction_note(self) -> str | None:
         """Return a sentence if predictions ignore new answers or features, or None."""
-        with self.database.reading() as connection:
-            model = self.repository.models.newest(connection)
-            newer_answers = self.repository.answers.count_since_newest_model(connection)
+        with self.reading() as view:
+            model = view.models.newest()
+            newer_answers = view.answers.count_since_newest_model()
             features_changed = False
             if model is not None:
-                scaler = self._state_reader.read_pool(connection).scaler
+                scaler = self._state_reader.read_pool(view).scaler
                 features_changed = not has_same_features(load_arrays(model.weights), scaler)
 
         if model is None or not (newer_answers or features_changed):
@@ -1134,11 +1128,15 @@ class Campaign:
         """
         from teeter.campaigns.learning.saved_models import build_classifier
 
-        with self.database.reading() as connection:
-            state = self._state_reader.read(connection, self.settings)
-            models = self.repository.models.summaries(connection)
-            encoder = load_encoder(self.repository, connection, self.settings)
+        state = self.load_state()
+        with self.reading() as view:
+            models = view.models.summaries()
+            current = view.encodings.current()
+        if current is not None and current.row_id != state.encoding:
+            # Another process changed the encoder in between: model and encoder must fit together.
+            return self.classifier()
 
+        encoder = load_encoder(self.settings, current)
         return build_classifier(
             state,
             RoundSettings.from_settings(self.settings),
@@ -1195,9 +1193,7 @@ class Campaign:
         else:
             rows = parse_predictions(predictions, classes)
 
-        return store_predictions(
-            self.database, self.repository, rows, source, who=who, detail=detail
-        )
+        return store_predictions(self.store, rows, source, who=who, detail=detail)
 
     def suggest(
         self,
@@ -1226,9 +1222,7 @@ class Campaign:
             ServerError: the server refuses the requests, or cannot be reached.
         """
         return ask_language_model(
-            self.database,
-            self.repository,
-            self.settings,
+            self.store,
             model,
             who=who,
             limit=limit,
@@ -1238,8 +1232,8 @@ class Campaign:
 
     def sources(self) -> list[SourceReport]:
         """Return the sources of suggestions, and how often annotators agree with each."""
-        with self.database.reading() as connection:
-            return measure_sources(self.repository, connection, self.settings)
+        with self.reading() as view:
+            return measure_sources(view)
 
     def remove_source(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
         """Remove a source and all its suggestions. What a language model has cost stays recorded.
@@ -1247,11 +1241,11 @@ class Campaign:
         Raises:
             UnknownNameError: there never was such a source.
         """
-        with self.database.writing() as connection:
-            if self.repository.suggestions.was_removed(connection, name):
+        with self.writing() as change:
+            if change.suggestions.was_removed(name):
                 return
-            source = self.repository.suggestions.source(connection, name)
-            self.repository.suggestions.remove_source(connection, source, who)
+            source = change.suggestions.source(name)
+            change.suggestions.remove_source(source, who)
 
     # Finishing
 
@@ -1276,15 +1270,14 @@ class Campaign:
         Raises:
             InputError: there is no model yet, or a promise with other values was started.
         """
-        with self.database.reading() as connection:
+        with self.reading() as view:
             terms = choose_terms(
-                self.repository,
-                connection,
+                view,
                 error=error,
                 confidence=confidence,
                 per_class=per_class,
             )
-            return look(self.repository, connection, self.settings, terms)
+            return look(view, terms)
 
     def start_finish(
         self,
@@ -1313,16 +1306,14 @@ class Campaign:
             InputError: fewer than two classes have labels, or too few items are left.
         """
         terms = PromiseTerms(error, confidence, per_class)
-        with self.database.reading() as connection:
-            newer_answers = self.repository.answers.count_since_newest_model(connection)
-            has_model = self.repository.models.newest_version(connection) > 0
+        with self.reading() as view:
+            newer_answers = view.answers.count_since_newest_model()
+            has_model = view.models.newest_version() > 0
         if newer_answers or not has_model:
             self.train(who=who)
 
-        with self.database.writing() as connection:
-            return start_finish(
-                self.repository, connection, self.settings, terms, who=who, draws=draws
-            )
+        with self.writing() as change:
+            return start_finish(change, terms, who=who, draws=draws)
 
     def request_draws(self, count: int, *, who: str = DEFAULT_ANNOTATOR) -> FinishReport:
         """Let the next questions be ``count`` items drawn at random; 0 to go back to picks.
@@ -1330,8 +1321,8 @@ class Campaign:
         Raises:
             InputError: ``start_finish`` was not called yet.
         """
-        with self.database.writing() as connection:
-            return request_draws(self.repository, connection, self.settings, count, who=who)
+        with self.writing() as change:
+            return request_draws(change, count, who=who)
 
     def certify(self, *, who: str = DEFAULT_ANNOTATOR) -> StoredCertificate:
         """Write down what is promised now. Exports then include the model's labels.
@@ -1342,10 +1333,8 @@ class Campaign:
         Raises:
             InputError: nothing is promised yet.
         """
-        with self.database.writing() as connection:
-            return certify_finish(
-                self.repository, connection, self.settings, campaign=self.name, who=who
-            )
+        with self.writing() as change:
+            return certify_finish(change, campaign=self.name, who=who)
 
     def certificate_note(self) -> str | None:
         """Return a sentence about the labels that the model gives under a certificate.
@@ -1354,15 +1343,15 @@ class Campaign:
         says why: exports then leave the model's labels out. None if nothing was certified, or if
         people labelled everything.
         """
-        with self.database.reading() as connection:
-            snapshot = read_snapshot(self.repository, connection, self.settings)
-            _, note = certified_labels(self.repository, connection, self.settings, snapshot)
+        with self.reading() as view:
+            snapshot = read_snapshot(view)
+            _, note = certified_labels(view, snapshot)
         return note
 
     def certificates(self) -> list[StoredCertificate]:
         """Return all certificates, oldest first."""
-        with self.database.reading() as connection:
-            return self.repository.finishes.certificates(connection)
+        with self.reading() as view:
+            return view.finishes.certificates()
 
     # Reviewing
 
@@ -1371,16 +1360,16 @@ class Campaign:
 
         Withdrawn items are left out.
         """
-        with self.database.reading() as connection:
-            snapshot = read_snapshot(self.repository, connection, self.settings)
+        with self.reading() as view:
+            snapshot = read_snapshot(view)
         return snapshot.without_withdrawn().consensus
 
     def disagreements(self) -> list[Disagreement]:
         """Return the items that need a reviewer's decision, the least certain first."""
-        with self.database.reading() as connection:
-            snapshot = read_snapshot(self.repository, connection, self.settings)
+        with self.reading() as view:
+            snapshot = read_snapshot(view)
             item_ids = [item for item, _ in snapshot.disagreements()]
-            items = self.repository.items.by_id(connection, item_ids)
+            items = view.items.by_id(item_ids)
 
         return describe_disagreements(snapshot, items)
 
@@ -1415,11 +1404,11 @@ class Campaign:
             comment or None,
         )
 
-        with self.database.writing() as connection:
-            if self.repository.decisions.for_item(connection, decision.item) == decision:
+        with self.writing() as change:
+            if change.decisions.for_item(decision.item) == decision:
                 return False
 
-            self.repository.decisions.record(connection, decision)
+            change.decisions.record(decision)
             return True
 
     def undo_decision(
@@ -1441,8 +1430,8 @@ class Campaign:
         """
         require_printable(reviewer, "reviewer's name")
 
-        with self.database.writing() as connection:
-            return self.repository.decisions.undo(connection, reviewer, number)
+        with self.writing() as change:
+            return change.decisions.undo(reviewer, number)
 
     # Reporting
 
@@ -1469,10 +1458,10 @@ class Campaign:
 
         Answers about withdrawn items do not count.
         """
-        with self.database.reading() as connection:
-            answers = self.repository.answers.live(connection)
-            withdrawn = self.repository.items.withdrawn(connection)
-            classes = self.repository.classes.names(connection)
+        with self.reading() as view:
+            answers = view.answers.live()
+            withdrawn = view.items.withdrawn()
+            classes = view.classes.names()
 
         counted = [answer for answer in answers if answer.item not in withdrawn]
         return measure_agreement(counted, classes)
@@ -1482,18 +1471,18 @@ class Campaign:
 
         Answers about withdrawn items count as answers, but not for the accuracy.
         """
-        with self.database.reading() as connection:
-            return annotator_stats(self.repository, connection, self.settings)
+        with self.reading() as view:
+            return annotator_stats(view)
 
     def status(self) -> Status:
         """Return the numbers of the campaign, with advice on whether to continue."""
-        with self.database.reading() as connection:
-            return campaign_status(self.repository, connection, self.settings)
+        with self.reading() as view:
+            return campaign_status(view)
 
     def history(self) -> list[dict[str, Any]]:
         """Return every change of the campaign, oldest first."""
-        with self.database.reading() as connection:
-            return self.repository.history.lines(connection)
+        with self.reading() as view:
+            return view.history.lines()
 
     def export(self, path: str | Path, form: str | None = None) -> int:
         """Write labels and predictions to a file.
@@ -1513,8 +1502,8 @@ class Campaign:
 
         predicted: dict[str, tuple[str, float]] = {}
         state = None
-        with self.database.reading() as connection:
-            has_items = self.repository.items.count(connection) > 0
+        with self.reading() as view:
+            has_items = view.items.count() > 0
         if has_items:
             state = self.load_state()
             predicted_classes = predict_items(state, RoundSettings.from_settings(self.settings))
@@ -1524,12 +1513,12 @@ class Campaign:
                     del predicted[state.keys[place]]
 
         # The rows are read while they are written: their cells may not fit in memory together.
-        with self.database.reading() as connection:
-            items = self.repository.items.all(connection)
-            snapshot = read_snapshot(self.repository, connection, self.settings)
+        with self.reading() as view:
+            items = view.items.all()
+            snapshot = read_snapshot(view)
             if form is not None:
                 require_format(form, self.settings.kind, len(snapshot.labelled_classes()))
-            certified, _ = certified_labels(self.repository, connection, self.settings, snapshot)
+            certified, _ = certified_labels(view, snapshot)
             # Other formats name the images, but do not read them.
             folder = self.image_folder if form == "image-folder" else None
             rows = export_rows(
@@ -1537,16 +1526,16 @@ class Campaign:
                 snapshot,
                 predicted,
                 certified,
-                unreadable=self.repository.encodings.unreadable(connection),
+                unreadable=view.encodings.unreadable(),
                 folder=folder,
             )
             if state is not None and form == "cleanlab":
                 rows = with_out_of_fold(rows, state, self.settings.head)
             write_export(
-                ImportedExportRows(self.repository, connection, rows),
+                ImportedExportRows(view, rows),
                 Path(path),
                 form,
-                tables=list(self.repository.tables.tables(connection).values()),
+                tables=list(view.tables.tables().values()),
             )
 
         return len(snapshot.without_withdrawn().consensus)

@@ -21,7 +21,7 @@ from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import Permission, Role
 from teeter.campaigns.items.item import require_printable
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import CampaignRepository, Connection, Database
+from teeter.campaigns.store import CampaignStore, Reading
 from teeter.campaigns.store.queries.people import StoredPerson
 from teeter.errors import InputError, PermissionDeniedError, UnknownAnnotatorError, UnknownNameError
 
@@ -106,9 +106,8 @@ def require_permission(person: Person | None, permission: str) -> None:
 class People:
     """The members of a campaign. A campaign without members is open to everybody."""
 
-    def __init__(self, database: Database, repository: CampaignRepository) -> None:
-        self._database = database
-        self._repository = repository
+    def __init__(self, store: CampaignStore) -> None:
+        self._store = store
 
     def add(
         self, name: str, role: str = Role.ANNOTATOR, *, who: str = "me", has_token: bool = True
@@ -141,8 +140,8 @@ class People:
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
         """Add a member with the token that they have in another campaign, if they have one."""
         # The hash is copied, not the token, which no campaign knows.
-        with other._database.reading() as connection:
-            person = other._member(connection, name)
+        with other._store.reading() as view:
+            person = other._member(view, name)
 
         self._add(name, role, None if person is None else person.token_hash, who)
 
@@ -151,18 +150,18 @@ class People:
         require_name(name)
         new_role = _parse_role(role)
 
-        with self._database.writing() as connection:
+        with self._store.writing() as change:
             # Inside the transaction, so that two owners cannot add the same name at once.
-            member = self._member(connection, name)
+            member = self._member(change, name)
             if member is not None:
                 raise InputError(
                     f"{name} is already {_with_article(member.role)}: "
                     "create a new token for them, or change their role."
                 )
 
-            self._repository.people.add(connection, name, new_role, token_hash)
+            change.people.add(name, new_role, token_hash)
             detail = {"name": name, "role": new_role}
-            self._repository.history.append(connection, who, "person added", None, detail)
+            change.history.append(who, "person added", None, detail)
 
     def change_role(self, name: str, role: str, *, who: str = "me") -> None:
         """Give a member another role.
@@ -172,14 +171,14 @@ class People:
         """
         new_role = _parse_role(role)
 
-        with self._database.writing() as connection:
-            member = self._require_member(connection, name)
+        with self._store.writing() as change:
+            member = self._require_member(change, name)
             if member.role == new_role:
                 return
 
-            self._repository.people.set_role(connection, member.row_id, new_role)
+            change.people.set_role(member.row_id, new_role)
             detail = {"name": name, "role": new_role}
-            self._repository.history.append(connection, who, "role changed", None, detail)
+            change.history.append(who, "role changed", None, detail)
 
     def new_token(self, name: str, *, who: str = "me") -> str:
         """Replace a member's token. The old one no longer works.
@@ -203,13 +202,13 @@ class People:
         self._set_token_hash(name, None, who, "token revoked")
 
     def _set_token_hash(self, name: str, token_hash: str | None, who: str, what: str) -> None:
-        with self._database.writing() as connection:
-            member = self._require_member(connection, name)
+        with self._store.writing() as change:
+            member = self._require_member(change, name)
             if member.token_hash == token_hash:
                 return  # it was revoked before
 
-            self._repository.people.set_token_hash(connection, member.row_id, token_hash)
-            self._repository.history.append(connection, who, what, None, {"name": name})
+            change.people.set_token_hash(member.row_id, token_hash)
+            change.history.append(who, what, None, {"name": name})
 
     def remove(self, name: str, *, who: str = "me") -> int:
         """Remove a member and return how many of their open items were released.
@@ -217,43 +216,43 @@ class People:
         Raises:
             UnknownAnnotatorError: there never was such a member.
         """
-        with self._database.writing() as connection:
-            person = self._repository.people.find(connection, name)
+        with self._store.writing() as change:
+            person = change.people.find(name)
             if person is not None and person.removed is not None:
                 return 0
 
-            member = self._require_member(connection, name)
+            member = self._require_member(change, name)
             # In one transaction: a person who is gone holds no items.
-            self._repository.people.remove(connection, member.row_id)
+            change.people.remove(member.row_id)
             detail = {"name": name}
-            self._repository.history.append(connection, who, "person removed", None, detail)
-            return self._repository.picks.release(connection, name, who)
+            change.history.append(who, "person removed", None, detail)
+            return change.picks.release(name, who)
 
     def list(self) -> list[Person]:
         """Return all members in the order in which they were added."""
-        with self._database.reading() as connection:
-            members = self._repository.people.members(connection)
+        with self._store.reading() as view:
+            members = view.people.members()
 
         return [_person(member) for member in members]
 
     def find(self, name: str) -> Person | None:
         """Return a member by name, or None."""
-        with self._database.reading() as connection:
-            member = self._member(connection, name)
+        with self._store.reading() as view:
+            member = self._member(view, name)
 
         return None if member is None else _person(member)
 
     def find_by_token(self, token: str) -> Person | None:
         """Return the member who has a token, or None."""
-        with self._database.reading() as connection:
-            member = self._repository.people.find_by_token_hash(connection, hash_token(token))
+        with self._store.reading() as view:
+            member = view.people.find_by_token_hash(hash_token(token))
 
         return None if member is None else _person(member)
 
     def find_by_token_prefix(self, name: str, prefix: str) -> Person | None:
         """Return a member by name if the hash of their token begins with a prefix, or None."""
-        with self._database.reading() as connection:
-            member = self._member(connection, name)
+        with self._store.reading() as view:
+            member = self._member(view, name)
 
         # Every hash begins with the empty prefix, which must not let anyone in.
         if member is None or member.token_hash is None or not prefix:
@@ -278,15 +277,15 @@ class People:
 
         require_permission(people[name], permission)
 
-    def _member(self, connection: Connection, name: str) -> StoredPerson | None:
-        person = self._repository.people.find(connection, name)
+    def _member(self, view: Reading, name: str) -> StoredPerson | None:
+        person = view.people.find(name)
         return None if person is None or person.removed is not None else person
 
-    def _require_member(self, connection: Connection, name: str) -> StoredPerson:
-        member = self._member(connection, name)
+    def _require_member(self, view: Reading, name: str) -> StoredPerson:
+        member = self._member(view, name)
 
         if member is None:
-            names = [person.name for person in self._repository.people.members(connection)]
+            names = [person.name for person in view.people.members()]
             raise UnknownAnnotatorError(
                 f"No member is called {name!r}. {did_you_mean(name, names)}"
             )
@@ -358,21 +357,20 @@ def note_session(campaign: Campaign, annotator: str, kind: SessionKind, identity
     Returns:
         Whether another session of this kind used the name within the last hour.
     """
-    history = campaign.repository.history
     session = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-    since = campaign.repository.scope.time_after(-_SECONDS_COMPARED)
 
     # Read first: a session that is known already need not wait for other writers.
-    with campaign.database.reading() as connection:
-        events = history.lines(connection, _SESSION, since=since)
+    with campaign.reading() as view:
+        since = view.time_after(-_SECONDS_COMPARED)
+        events = view.history.lines(_SESSION, since=since)
 
     sessions = {
         event["session"] for event in events if event["who"] == annotator and event["kind"] == kind
     }
     if session not in sessions:
-        with campaign.database.writing() as connection:
+        with campaign.writing() as change:
             detail = {"kind": kind, "session": session}
-            history.append(connection, annotator, _SESSION, None, detail)
+            change.history.append(annotator, _SESSION, None, detail)
 
     return bool(sessions - {session})
 

@@ -1,34 +1,23 @@
-"""The settings of a campaign, how its database stores them, and changing them."""
+"""The settings of a campaign, and how its database stores them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import ClassifierKind, ConsensusMethod, ItemKind
-from teeter.campaigns.items.columns import require_columns
-from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.store import CampaignRepository, Database
-from teeter.campaigns.trust import resolve_folder
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 
-if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign
-
 __all__ = [
-    "CHANGEABLE_SETTINGS",
     "IMPORTED",
     "ROW_ENCODER",
     "Settings",
-    "change_consensus",
-    "change_names",
-    "change_settings",
+    "resolve_folder",
     "settings_from_json",
     "settings_to_dict",
 ]
@@ -46,27 +35,6 @@ _HEAD_OUTPUTS = {
     ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
 }
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
-
-CHANGEABLE_SETTINGS = (
-    "strategy",
-    "options",
-    "head",
-    "control",
-    "cost",
-    "budget",
-    "instructions",
-    "keys",
-    "lease",
-    "overlap",
-    "people",
-    "show",
-    "consensus",
-)
-"""Settings that can be changed at any time.
-
-The kind, the folder and whether they are rows belong to the items, the seed and the audit set to
-what was measured so far, and another encoder takes a new encoding of all items.
-"""
 
 
 @dataclass(frozen=True)
@@ -191,6 +159,22 @@ def _require_choice(field_name: str, value: str, choices: Iterable[str]) -> None
         raise UnknownNameError(f"No {field_name} is called {value!r}. {did_you_mean(value, names)}")
 
 
+def resolve_folder(folder: str) -> Path:
+    """Return a folder of images without links, as it is on this machine.
+
+    Raises:
+        InputError: It is no path, or its links lead in a circle.
+    """
+    try:
+        return Path(folder).resolve()
+    # A null byte, or characters that no file name has; then a circle.
+    except (ValueError, RuntimeError, OSError):
+        raise InputError(
+            f"The campaign names {folder!r} as the folder of its images, which cannot be the path "
+            f"of a folder, so no image is read."
+        ) from None
+
+
 def settings_to_dict(settings: Settings, file: Path | None) -> dict[str, Any]:
     """Return settings as a database stores them.
 
@@ -212,19 +196,18 @@ def settings_to_dict(settings: Settings, file: Path | None) -> dict[str, Any]:
     return values
 
 
-def settings_from_json(text: str, database: Database) -> Settings:
+def settings_from_json(text: str, *, file: Path | None, location: str) -> Settings:
     """Return the settings that a database stores.
 
     Args:
         text: The JSON text that ``settings_to_dict`` was written as.
-        database: The database that stores it.
+        file: The campaign's file, or None on a server.
+        location: The database that stores it, as users may read it.
 
     Raises:
         StoreError: If the text is damaged, or was written by a newer version of teeter.
     """
-    damaged = StoreError(
-        f"{database.display_url} is damaged: its settings cannot be read. Restore a backup."
-    )
+    damaged = StoreError(f"{location} is damaged: its settings cannot be read. Restore a backup.")
     try:
         values = json.loads(text)
     except (ValueError, TypeError):
@@ -236,7 +219,7 @@ def settings_from_json(text: str, database: Database) -> Settings:
     unknown = sorted(set(values) - {setting.name for setting in fields(Settings)})
     if unknown:
         raise StoreError(
-            f"{database.display_url} has a setting from a newer version of teeter ({unknown[0]}): "
+            f"{location} has a setting from a newer version of teeter ({unknown[0]}): "
             f"update teeter to open it."
         )
 
@@ -249,122 +232,8 @@ def settings_from_json(text: str, database: Database) -> Settings:
     if not isinstance(settings.folder, str | None):
         raise damaged
 
-    if settings.folder is None or database.path is None:
+    if settings.folder is None or file is None:
         return settings
     # Joining leaves an absolute folder as it is.
-    folder = database.path.resolve().parent / settings.folder
+    folder = file.resolve().parent / settings.folder
     return replace(settings, folder=str(folder))
-
-
-def change_consensus(
-    database: Database,
-    repository: CampaignRepository,
-    settings: Settings,
-    method: str,
-    *,
-    who: str,
-) -> Settings:
-    """Change how several answers become one label.
-
-    Args:
-        database: The campaign's database.
-        repository: The campaign's rows in it.
-        settings: The campaign's settings now.
-        method: One of ``ConsensusMethod``.
-        who: The name for the history.
-
-    Returns:
-        The new settings.
-
-    Raises:
-        UnknownNameError: If there is no such method.
-    """
-    changed = replace(settings, consensus=method)
-    line = ("consensus", {"way": method})
-    _store_settings(database, repository, {"consensus": method}, who=who, line=line)
-    return changed
-
-
-def change_names(
-    database: Database, repository: CampaignRepository, settings: Settings, use: bool, *, who: str
-) -> Settings:
-    """Change whether models learn from the names and descriptions of classes.
-
-    Args:
-        database: The campaign's database.
-        repository: The campaign's rows in it.
-        settings: The campaign's settings now.
-        use: Whether they do.
-        who: The name for the history.
-
-    Returns:
-        The new settings.
-    """
-    line = ("names", {"used": use})
-    _store_settings(database, repository, {"names": use}, who=who, line=line)
-    return replace(settings, names=use)
-
-
-def _store_settings(
-    database: Database,
-    repository: CampaignRepository,
-    changes: Mapping[str, Any],
-    *,
-    who: str,
-    line: tuple[str, Mapping[str, Any]],
-) -> None:
-    """Replace some settings, and append a line to the history."""
-    with database.writing() as connection:
-        # Another process may have changed other settings, so only these are replaced.
-        stored = json.loads(repository.campaign(connection).settings)
-        if stored == stored | changes:
-            return
-
-        repository.write_settings(connection, json.dumps(stored | changes))
-        repository.history.append(connection, who, line[0], None, line[1])
-
-
-def change_settings(campaign: Campaign, changes: Mapping[str, Any], *, who: str = "me") -> Settings:
-    """Change settings of a campaign, all of them or none.
-
-    Args:
-        campaign: The campaign, whose ``settings`` are replaced.
-        changes: New values of some of ``CHANGEABLE_SETTINGS``.
-        who: The name for the history.
-
-    Returns:
-        The new settings.
-
-    Raises:
-        InputError: If a setting cannot be changed, or its value cannot be used.
-        UnknownNameError: If it names a strategy or a column that does not exist.
-    """
-    fixed = sorted(set(changes) - set(CHANGEABLE_SETTINGS))
-    if fixed:
-        raise InputError(
-            f"{fixed[0]!r} cannot be changed: choose from {', '.join(CHANGEABLE_SETTINGS)}."
-        )
-
-    for name, value in changes.items():
-        try:
-            replace(campaign.settings, **{name: value})
-        except TypeError:
-            raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
-    changed = replace(campaign.settings, **changes)
-    if {"strategy", "options", "head"} & set(changes):
-        changed.require_strategy()
-    if "keys" in changes:
-        shortcuts_by_class(campaign.classes, changed.keys)
-    if "show" in changes:
-        require_columns(changed.show, [column.name for column in campaign.columns])
-    if changed.budget is not None and changed.cost is None:
-        raise InputError("A budget needs the cost of a label.")
-
-    values = asdict(changed)
-    new_values = {name: values[name] for name in changes}
-    line = ("settings", new_values)
-    _store_settings(campaign.database, campaign.repository, new_values, who=who, line=line)
-
-    campaign.settings = changed
-    campaign.repository.scope.lease = timedelta(minutes=changed.lease)
-    return changed

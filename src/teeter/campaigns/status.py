@@ -13,7 +13,7 @@ from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy
 from teeter.campaigns.results import EncoderComparison, Status
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import CampaignRepository, Connection
+from teeter.campaigns.store import Reading
 
 __all__ = [
     "campaign_status",
@@ -33,15 +33,13 @@ POOR_SKILL = 0.2
 """Features are poor if models achieve less than this share of the possible gain over guessing."""
 
 
-def campaign_status(
-    repository: CampaignRepository, connection: Connection, settings: Settings
-) -> Status:
+def campaign_status(view: Reading) -> Status:
     """Return the numbers of a campaign, with advice on whether to continue."""
-    full_snapshot = read_snapshot(repository, connection, settings)
+    full_snapshot = read_snapshot(view)
     snapshot = full_snapshot.without_withdrawn()
-    models = repository.models.summaries(connection)
+    models = view.models.summaries()
 
-    by_class = dict.fromkeys(repository.classes.names(connection), 0)
+    by_class = dict.fromkeys(view.classes.names(), 0)
     for label in snapshot.labels.values():
         by_class[label] += 1
 
@@ -50,37 +48,37 @@ def campaign_status(
     for answer in snapshot.answers:
         items_by_kind[answer.kind].add(answer.item)
 
-    progress = _measure_progress(full_snapshot, [model.facts for model in models], settings)
+    progress = _measure_progress(full_snapshot, [model.facts for model in models], view.settings)
     newest_facts = models[-1].facts if models else {}
-    current = repository.encodings.current(connection)
-    unreadable = repository.encodings.unreadable(connection).keys() - snapshot.withdrawn
+    current = view.encodings.current()
+    unreadable = view.encodings.unreadable().keys() - snapshot.withdrawn
     return Status(
-        items=repository.items.count(connection) - len(snapshot.withdrawn),
+        items=view.items.count() - len(snapshot.withdrawn),
         labelled=len(snapshot.consensus),
         by_class=by_class,
         skipped=len(items_by_kind[AnswerKind.SKIP]),
         unsure=len(items_by_kind[AnswerKind.UNSURE]),
         flagged=len(items_by_kind[AnswerKind.FLAG]),
-        open=repository.picks.count(connection, PickState.OPEN),
+        open=view.picks.count(PickState.OPEN),
         version=len(models),
         accuracy=progress.accuracy,
         advice=(*give_advice(progress), *describe_features(newest_facts)),
         disagreements=len(snapshot.disagreements()),
         spent=progress.cost,
         encoder=None if current is None else current.encoder,
-        unencoded=count_unencoded(repository, connection),
+        unencoded=count_unencoded(view),
         unreadable=len(unreadable),
         comparison=compare_encoders(newest_facts),
         withdrawn=len(snapshot.withdrawn),
     )
 
 
-def count_unencoded(repository: CampaignRepository, connection: Connection) -> int:
+def count_unencoded(view: Reading) -> int:
     """Return the number of items that the current encoder has not encoded yet."""
-    current = repository.encodings.current(connection)
+    current = view.encodings.current()
     if current is None:
-        return repository.items.count(connection)
-    return repository.encodings.count_missing(connection, current.row_id)
+        return view.items.count()
+    return view.encodings.count_missing(current.row_id)
 
 
 def _measure_progress(

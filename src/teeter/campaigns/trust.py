@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from teeter.base.files import write_private
+from teeter.campaigns.settings import resolve_folder
 from teeter.campaigns.store import Database
 from teeter.errors import FileError, InputError
 
@@ -35,7 +36,6 @@ __all__ = [
     "is_trusted_folder",
     "is_trusted_webhook",
     "require_trusted_folder",
-    "resolve_folder",
     "trust",
     "trust_folder",
     "trust_webhook",
@@ -96,22 +96,6 @@ _PUBLIC = "public: "
 """Before an address that events may be sent to as long as it is in no private network."""
 
 
-def resolve_folder(folder: str) -> Path:
-    """Return a folder of images without links, as it is on this machine.
-
-    Raises:
-        InputError: It is no path, or its links lead in a circle.
-    """
-    try:
-        return Path(folder).resolve()
-    # A null byte, or characters that no file name has; then a circle.
-    except (ValueError, RuntimeError, OSError):
-        raise InputError(
-            f"The campaign names {folder!r} as the folder of its images, which cannot be the path "
-            f"of a folder, so no image is read."
-        ) from None
-
-
 def trust_folder(database: Database, folder: str | None) -> None:
     """Let the campaigns of a database read images in a folder; None for no folder."""
     if folder is not None and not is_trusted_folder(database, folder):
@@ -156,8 +140,8 @@ def find_untrusted(campaign: Campaign, places: Sequence[str] = ()) -> list[str]:
             What they allow is trusted from now on.
     """
     database = campaign.database
-    with database.reading() as connection:
-        webhooks = campaign.repository.webhooks.all(connection)
+    with campaign.reading() as view:
+        webhooks = view.webhooks.all()
 
     folder = campaign.settings.folder
     sentences = []

@@ -89,9 +89,8 @@ def export(
 
     with open_campaign(file) as opened, spinner("Writing"):
         labelled = opened.export(out, format_name)
-        with opened.database.reading() as connection:
-            items = opened.repository.items
-            count = items.count(connection) - items.count_withdrawn(connection)
+        with opened.reading() as view:
+            count = view.items.count() - view.items.count_withdrawn()
         if history is not None:
             with atomic_text_file(history) as stream:
                 for event in opened.history():

@@ -440,9 +440,8 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
     """
     from teeter.campaigns.store.queries.classes import find_alike
 
-    with campaign.database.reading() as connection:
-        repository = campaign.repository.classes
-        current_names = [repository.current_name(connection, name) for name in classes]
+    with campaign.reading() as view:
+        current_names = [view.classes.current_name(name) for name in classes]
 
     missing = [name for name in current_names if name not in campaign.classes]
     # No advice to add a class that cannot be told from one that is there.
@@ -468,8 +467,8 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
 
 def _report_other_encoder(campaign: Campaign, file: str, encoder: str) -> None:
     """Say so if the campaign that exists has another encoder than the one that is asked for."""
-    with campaign.database.reading() as connection:
-        encoding = campaign.repository.encodings.current(connection)
+    with campaign.reading() as view:
+        encoding = view.encodings.current()
 
     if encoder != "auto" and encoding is not None and encoding.encoder != encoder:
         echo_wrapped(
@@ -512,22 +511,20 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
     A file is not read if it is older than the campaign. Of a folder, only the names are compared.
     """
     from teeter.campaigns.items.read_items import read_items
-    from teeter.campaigns.store.repository import list_campaigns
     from teeter.campaigns.store.scope import format_time
     from teeter.encoders.images import find_images
 
-    with campaign.database.reading() as connection:
-        created = list_campaigns(connection)[campaign.name].created
+    with campaign.reading() as view:
+        created = view.campaign().created
         # When the file was written, or moved to its place.
         status = items.stat()
         changed_at = datetime.fromtimestamp(max(status.st_mtime, status.st_ctime), UTC)
         if not items.is_dir() and format_time(changed_at) < created:
             return 0, 0
-        repository = campaign.repository
-        stored = repository.items.all(connection)
+        stored = view.items.all()
         known_ids = {item.item_id for item in stored}
-        known_ids |= repository.items.aliases(connection).keys()
-        tables = list(repository.tables.tables(connection).values())
+        known_ids |= view.items.aliases().keys()
+        tables = list(view.tables.tables().values())
 
     if items.is_dir():
         root = Path(campaign.settings.folder or items).resolve()
@@ -546,8 +543,8 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
     )
     has_ids = table is not None and table.id_column is not None
     if not knows_text and not has_ids:
-        with campaign.database.reading() as connection:
-            n_rows = sum(1 for _ in campaign.repository.tables.all_rows(connection))
+        with campaign.reading() as view:
+            n_rows = sum(1 for _ in view.tables.all_rows())
         return max(0, len(entries) - n_rows), 0
 
     contents = {item.digest for item in stored}

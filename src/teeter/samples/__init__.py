@@ -279,9 +279,9 @@ def _label(campaign: Campaign, labels: dict[str, str], clock: _PastClock, on_ste
         on_step: called after each round.
     """
     classes = campaign.classes
-    with campaign.database.reading() as connection:
-        audit_ids = campaign.repository.items.audit_set(connection)
-        audit_items = campaign.repository.items.by_id(connection, sorted(audit_ids))
+    with campaign.reading() as view:
+        audit_ids = view.items.audit_set()
+        audit_items = view.items.by_id(sorted(audit_ids))
     _answer(
         campaign,
         clock,
@@ -306,8 +306,8 @@ def _label(campaign: Campaign, labels: dict[str, str], clock: _PastClock, on_ste
 
 def _answer(campaign: Campaign, clock: _PastClock, labels: dict[str, str]) -> None:
     """Record labels by item id, in one transaction: each transaction waits for the disk."""
-    with campaign.database.writing() as connection:
+    with campaign.writing() as change:
         for item, label in labels.items():
             clock.advance()
             answer = Answer(item, DEFAULT_ANNOTATOR, AnswerKind.LABEL, label)
-            campaign.answer(answer, connection=connection)
+            campaign.answer(answer, change=change)

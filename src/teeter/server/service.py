@@ -30,11 +30,11 @@ from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import (
     Answer,
     ClassDescription,
-    Connection,
     ItemFilter,
     ItemQuery,
     ModelSummary,
     Pick,
+    Reading,
     ShownSuggestion,
     StoredItem,
 )
@@ -252,8 +252,8 @@ class CampaignService:
 
     def compute_identity(self) -> str:
         """Return a hash that differs for every campaign, also for a later one of the same name."""
-        with self.campaign.database.reading() as connection:
-            stored = self.campaign.repository.campaign(connection)
+        with self.campaign.reading() as view:
+            stored = view.campaign()
 
         # The time of creation tells a campaign from a later one in the same file.
         identity = repr((stored.name, stored.created))
@@ -285,9 +285,8 @@ class CampaignService:
         if self.campaign.settings.overlap > 0 or len(self.campaign.people.list()) > 1:
             return True
 
-        answers = self.campaign.repository.answers
-        with self.campaign.database.reading() as connection:
-            return answers.has_several_annotators(connection, except_for=IMPORTED)
+        with self.campaign.reading() as view:
+            return view.answers.has_several_annotators(except_for=IMPORTED)
 
     def list_classes(self) -> list[ClassOut]:
         """Return the classes with their shortcuts and descriptions."""
@@ -310,8 +309,8 @@ class CampaignService:
 
     def newest_model(self) -> NewestModel:
         """Return the version of the newest model, and when it was trained."""
-        with self.campaign.database.reading() as connection:
-            summary = self.campaign.repository.models.newest_summary(connection)
+        with self.campaign.reading() as view:
+            summary = view.models.newest_summary()
 
         if summary is None:
             return NewestModel(version=0, trained_at=None)
@@ -320,13 +319,12 @@ class CampaignService:
 
     def has_unencoded_items(self) -> bool:
         """Return whether the current encoder has not encoded all items yet."""
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            current = repository.encodings.current(connection)
+        with self.campaign.reading() as view:
+            current = view.encodings.current()
             # Without a stored state there is no encoder that could encode the rest.
             if current is None or current.state is None:
                 return False
-            return repository.encodings.count_missing(connection, current.row_id) > 0
+            return view.encodings.count_missing(current.row_id) > 0
 
     def close(self) -> None:
         """Close the database."""
@@ -344,18 +342,17 @@ class CampaignService:
             n: how many to return at most.
             explanations: what the model makes of items, by item id.
         """
-        repository = self.campaign.repository
         questions = []
-        with self.campaign.database.reading() as connection:
-            picks = repository.picks.open_picks(connection, annotator, n)
-            rows = repository.items.by_id(connection, [pick.item for pick in picks])
-            suggestions = self._find_suggestions(connection, list(rows.values()))
+        with self.campaign.reading() as view:
+            picks = view.picks.open_picks(annotator, n)
+            rows = view.items.by_id([pick.item for pick in picks])
+            suggestions = self._find_suggestions(view, list(rows.values()))
 
             for stored_pick in picks:
                 pick = self._describe_pick(stored_pick)
                 question = QuestionOut(
                     item=stored_pick.item,
-                    content=self.read_content(rows[stored_pick.item], connection),
+                    content=self.read_content(rows[stored_pick.item], view),
                     pick=pick,
                 )
                 # Control, audit and shared items are labelled without the model's opinion.
@@ -368,26 +365,24 @@ class CampaignService:
 
     # Suggestions
 
-    def _suggestion_version(self, connection: Connection) -> tuple[int, tuple[object, ...]]:
+    def _suggestion_version(self, view: Reading) -> tuple[int, tuple[object, ...]]:
         """Return a value that changes with the sources, and every few seconds with the answers."""
         seconds = int(time.monotonic() / _MEASURE_SECONDS)
-        return seconds, self.campaign.repository.suggestions.revision(connection)
+        return seconds, view.suggestions.revision()
 
     @cached_by(_suggestion_version)
-    def measure_sources(self, connection: Connection) -> list[SourceReport]:
+    def measure_sources(self, view: Reading) -> list[SourceReport]:
         """Return the sources of suggestions with their accuracy, a few seconds old at most."""
-        return measure_sources(self.campaign.repository, connection, self.campaign.settings)
+        return measure_sources(view)
 
     def _find_suggestions(
-        self, connection: Connection, rows: Sequence[StoredItem]
+        self, view: Reading, rows: Sequence[StoredItem]
     ) -> dict[str, SuggestionOut]:
         """Return the suggestion to show with each item, by item id."""
-        reports = self.measure_sources(connection)
+        reports = self.measure_sources(view)
         accuracies = {report.name: report.accuracy for report in reports}
         visible = visible_suggestions(
-            self.campaign.repository,
-            connection,
-            self.campaign.settings,
+            view,
             reports,
             [row.row_id for row in rows],
         )
@@ -409,17 +404,15 @@ class CampaignService:
             Whether n items wait for the annotator now, or at least one was assigned.
         """
         require_name(annotator)
-        picks = self.campaign.repository.picks
-
-        with self.campaign.database.reading() as connection:
+        with self.campaign.reading() as view:
             # Most polls end here, without the write lock that answers need.
-            if not picks.has_assignable(connection):
+            if not view.picks.has_assignable():
                 return False
 
-        with self.campaign.database.writing() as connection:
+        with self.campaign.writing() as change:
             # Counted in the transaction that assigns: the worker may have assigned items meanwhile.
-            missing = n - len(picks.open_picks(connection, annotator, n))
-            return missing <= 0 or picks.assign(connection, annotator, missing) > 0
+            missing = n - len(change.picks.open_picks(annotator, n))
+            return missing <= 0 or change.picks.assign(annotator, missing) > 0
 
     def _describe_pick(self, pick: Pick) -> PickOut:
         """Return why an item was picked, without the prediction if annotators must not see it."""
@@ -438,7 +431,7 @@ class CampaignService:
                 described.scores[name] = value
         return described
 
-    def read_content(self, row: StoredItem, connection: Connection) -> ItemContent:
+    def read_content(self, row: StoredItem, view: Reading) -> ItemContent:
         """Return what annotators see of an item."""
         content = ItemContent(kind=row.kind)
 
@@ -449,12 +442,12 @@ class CampaignService:
                 content.characters = len(row.content)
 
         if row.kind is ItemKind.FEATURES:
-            vector = self.campaign.repository.encodings.vector_of(connection, row.row_id)
+            vector = view.encodings.vector_of(row.row_id)
             values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
             content.features = [round(value, 5) for value in values]
 
         names = self.campaign.settings.show
-        shown = read_shown_columns(self.campaign.repository, connection, names, [row.row_id])
+        shown = read_shown_columns(view, names, [row.row_id])
         for name, value in shown.get(row.row_id, {}).items():
             content.columns.append(ShownColumn(name=name, value=value))
 
@@ -505,16 +498,15 @@ class CampaignService:
         if undone is None:
             return UndoOut(undone=None)
 
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            row = repository.items.get(connection, undone.answer.item)
+        with self.campaign.reading() as view:
+            row = view.items.get(undone.answer.item)
             # The page shows the item again as it was, with the reason why it was picked.
-            picks = repository.picks.last_picks(connection, annotator, [row.row_id])
+            picks = view.picks.last_picks(annotator, [row.row_id])
             pick = picks.get(row.row_id)
 
             described = UndoneAnswer(
                 item=row.item_id,
-                content=self.read_content(row, connection),
+                content=self.read_content(row, view),
                 pick=None if pick is None else self._describe_pick(pick),
                 answer=_format_answer(undone.answer),
                 previous=None if undone.before is None else _format_answer(undone.before),
@@ -527,13 +519,12 @@ class CampaignService:
 
     def recent_answers(self, annotator: str, count: int = 10) -> list[RecentAnswer]:
         """Return the last answers of an annotator, newest first."""
-        repository = self.campaign.repository
         recent = []
-        with self.campaign.database.reading() as connection:
-            answers = repository.answers.recent(connection, annotator, count)
-            rows = repository.items.by_id(connection, [answer.item for answer in answers])
+        with self.campaign.reading() as view:
+            answers = view.answers.recent(annotator, count)
+            rows = view.items.by_id([answer.item for answer in answers])
             row_ids = [row.row_id for row in rows.values()]
-            picks = repository.picks.last_picks(connection, annotator, row_ids)
+            picks = view.picks.last_picks(annotator, row_ids)
 
             for answer in answers:
                 row = rows[answer.item]
@@ -541,7 +532,7 @@ class CampaignService:
                 described = RecentAnswer(
                     number=answer.number,
                     item=answer.item,
-                    content=self.read_content(row, connection),
+                    content=self.read_content(row, view),
                     pick=None if pick is None else self._describe_pick(pick),
                     answer=_format_answer(answer),
                     comment=answer.comment,
@@ -552,43 +543,42 @@ class CampaignService:
 
     # Labels
 
-    def _newest_change(self, connection: Connection) -> tuple[int, str]:
+    def _newest_change(self, view: Reading) -> tuple[int, str]:
         """Return a value that changes with every answer, decision and consensus method."""
-        newest_row_id = self.campaign.repository.history.newest_row_id(connection)
+        newest_row_id = view.history.newest_row_id()
         # The method is in the history too, but is written there before the settings change here.
         return newest_row_id, self.campaign.settings.consensus
 
     @cached_by(_newest_change)
-    def read_snapshot(self, connection: Connection) -> CampaignSnapshot:
+    def read_snapshot(self, view: Reading) -> CampaignSnapshot:
         """Return all answers and decisions, and the labels that follow from them."""
-        return read_snapshot(self.campaign.repository, connection, self.campaign.settings)
+        return read_snapshot(view)
 
     @cached_by(_newest_change)
-    def measure_agreement(self, connection: Connection) -> Agreement:
+    def measure_agreement(self, view: Reading) -> Agreement:
         """Return how far annotators agree."""
-        answers = self.read_snapshot(connection).without_withdrawn().answers
-        return measure_agreement(answers, self.campaign.repository.classes.names(connection))
+        answers = self.read_snapshot(view).without_withdrawn().answers
+        return measure_agreement(answers, view.classes.names())
 
     @cached_by(_newest_change)
-    def look_at_finish(self, connection: Connection) -> FinishReport | InputError:
+    def look_at_finish(self, view: Reading) -> FinishReport | InputError:
         """Return what the model may label, or why there is nothing to look at.
 
         An error is returned rather than raised, so that it is remembered like a report.
         """
-        campaign = self.campaign
-        snapshot = self.read_snapshot(connection)
+        snapshot = self.read_snapshot(view)
         try:
-            return look(campaign.repository, connection, campaign.settings, snapshot=snapshot)
+            return look(view, snapshot=snapshot)
         except InputError as error:
             return error
 
     def count_items(self) -> ItemCounts:
         """Return how many items there are, and how many have answers of each kind."""
-        with self.campaign.database.reading() as connection:
-            by_kind = self.campaign.repository.answers.count_items_by_kind(connection)
-            n_withdrawn = self.campaign.repository.items.count_withdrawn(connection)
+        with self.campaign.reading() as view:
+            by_kind = view.answers.count_items_by_kind()
+            n_withdrawn = view.items.count_withdrawn()
             return ItemCounts(
-                items=self._count_all_items(connection) - n_withdrawn,
+                items=self._count_all_items(view) - n_withdrawn,
                 labelled=by_kind[AnswerKind.LABEL],
                 skipped=by_kind[AnswerKind.SKIP],
                 unsure=by_kind[AnswerKind.UNSURE],
@@ -597,29 +587,28 @@ class CampaignService:
 
     def count_held_by_others(self, annotator: str) -> int:
         """Return the number of items that other annotators have open."""
-        with self.campaign.database.reading() as connection:
-            open_items = self.campaign.repository.picks.count_open_by_annotator(connection)
+        with self.campaign.reading() as view:
+            open_items = view.picks.count_open_by_annotator()
 
         return sum(open_items.values()) - open_items.get(annotator, 0)
 
-    def _newest_item(self, connection: Connection) -> int:
-        return self.campaign.repository.items.newest_row_id(connection)
+    def _newest_item(self, view: Reading) -> int:
+        return view.items.newest_row_id()
 
     @cached_by(_newest_item)
-    def _count_all_items(self, connection: Connection) -> int:
-        return self.campaign.repository.items.count(connection)
+    def _count_all_items(self, view: Reading) -> int:
+        return view.items.count()
 
     # Items
 
     def list_items(self, query: ItemQuery) -> ItemsOut:
         """Return a page of the table of items."""
-        answers = self.campaign.repository.answers
-        with self.campaign.database.reading() as connection:
-            snapshot = self.read_snapshot(connection)
-            rows = self._search_items(query, connection, snapshot)
+        with self.campaign.reading() as view:
+            snapshot = self.read_snapshot(view)
+            rows = self._search_items(query, view, snapshot)
             row_ids = [row.row_id for row in rows]
-            by_item = answers.for_items(connection, row_ids)
-            unreadable = self.campaign.repository.encodings.unreadable(connection, row_ids)
+            by_item = view.answers.for_items(row_ids)
+            unreadable = view.encodings.unreadable(row_ids)
 
         items = [_describe_row(row, by_item[row.row_id], snapshot, unreadable) for row in rows]
         page = ItemsOut(items=items, after=None, before=None)
@@ -630,7 +619,7 @@ class CampaignService:
         return page
 
     def _search_items(
-        self, query: ItemQuery, connection: Connection, snapshot: CampaignSnapshot
+        self, query: ItemQuery, view: Reading, snapshot: CampaignSnapshot
     ) -> list[StoredItem]:
         """Return the items of a page.
 
@@ -638,7 +627,6 @@ class CampaignService:
         column. Those that do not fit exactly are left out here, so it takes as many searches as are
         needed to fill the page.
         """
-        items = self.campaign.repository.items
         labels = snapshot.labels
         is_backwards = query.before is not None
         is_narrowed = query.label is not None or bool(query.columns)
@@ -648,14 +636,13 @@ class CampaignService:
 
         page: list[StoredItem] = []
         while True:
-            rows = items.search(connection, query)
+            rows = view.items.search(query)
             matches = rows
             if query.label is not None:
                 matches = [row for row in rows if labels.get(row.item_id) == query.label]
             if query.columns:
                 row_ids = [row.row_id for row in matches]
-                tables = self.campaign.repository.tables
-                fitting = tables.matching_items(connection, row_ids, query.columns)
+                fitting = view.tables.matching_items(row_ids, query.columns)
                 matches = [row for row in matches if row.row_id in fitting]
 
             if is_backwards:
@@ -683,13 +670,12 @@ class CampaignService:
         Raises:
             UnknownItemError: there is no such item.
         """
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            row = repository.items.get(connection, item)
-            answers = repository.answers.for_item(connection, row.row_id)
-            content = self.read_content(row, connection)
-            snapshot = self.read_snapshot(connection)
-            unreadable = repository.encodings.unreadable(connection, [row.row_id])
+        with self.campaign.reading() as view:
+            row = view.items.get(item)
+            answers = view.answers.for_item(row.row_id)
+            content = self.read_content(row, view)
+            snapshot = self.read_snapshot(view)
+            unreadable = view.encodings.unreadable([row.row_id])
 
         all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
         if only_by is not None:
@@ -719,8 +705,8 @@ class CampaignService:
             FileError: it is not an image, its file is missing or outside the folder.
             InputError: only the campaign's file says that images may be read there.
         """
-        with self.campaign.database.reading() as connection:
-            row = self.campaign.repository.items.get(connection, item)
+        with self.campaign.reading() as view:
+            row = view.items.get(item)
 
         folder = self.campaign.image_folder
         if row.kind is not ItemKind.IMAGE or folder is None:
@@ -729,13 +715,13 @@ class CampaignService:
 
     # The map
 
-    def _newest_features(self, connection: Connection) -> tuple[int, int]:
-        return self.campaign.repository.encodings.revision(connection)
+    def _newest_features(self, view: Reading) -> tuple[int, int]:
+        return view.encodings.revision()
 
     @cached_by(_newest_features)
-    def _mapped_row_ids(self, connection: Connection) -> list[int]:
+    def _mapped_row_ids(self, view: Reading) -> list[int]:
         """Return row ids by index on the map, which is the row in a model's input."""
-        return self.campaign.repository.encodings.encoded_row_ids(connection)
+        return view.encodings.encoded_row_ids()
 
     def find_mapped_item(self, index: int) -> str:
         """Return the id of an item by its index on the map.
@@ -743,30 +729,30 @@ class CampaignService:
         Raises:
             UnknownItemError: the map has fewer items.
         """
-        with self.campaign.database.reading() as connection:
-            row_ids = self._mapped_row_ids(connection)
+        with self.campaign.reading() as view:
+            row_ids = self._mapped_row_ids(view)
             if index >= len(row_ids):
                 raise UnknownItemError(
                     f"No item has the index {index}: the campaign has {len(row_ids)} items."
                 )
 
-            row = self.campaign.repository.items.get_by_row_id(connection, row_ids[index])
+            row = view.items.get_by_row_id(row_ids[index])
         return row.item_id
 
     def newest_item_change(self) -> int:
         """Return a number that grows when a text changes, or items are withdrawn or put back."""
-        with self.campaign.database.reading() as connection:
-            return self.campaign.repository.items.newest_change(connection)
+        with self.campaign.reading() as view:
+            return view.items.newest_change()
 
     def labels_on_map(self) -> LabelsOut:
         """Return which items on the map are labelled or withdrawn, by their indices."""
         classes = list(self.campaign.classes)
-        with self.campaign.database.reading() as connection:
-            snapshot = self.read_snapshot(connection)
+        with self.campaign.reading() as view:
+            snapshot = self.read_snapshot(view)
             labels = snapshot.without_withdrawn().labels
             shown_items = [*labels, *snapshot.withdrawn]
-            rows = self.campaign.repository.items.by_id(connection, shown_items)
-            row_ids = self._mapped_row_ids(connection)
+            rows = view.items.by_id(shown_items)
+            row_ids = self._mapped_row_ids(view)
 
         index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
         index_of_class = {name: index for index, name in enumerate(classes)}
@@ -790,9 +776,9 @@ class CampaignService:
     def describe_progress(self) -> ProgressOut:
         """Return the progress of the campaign, model by model."""
         status = self.campaign.status()
-        with self.campaign.database.reading() as connection:
-            models = self.campaign.repository.models.summaries(connection)
-            times = self.campaign.repository.answers.label_times(connection)
+        with self.campaign.reading() as view:
+            models = view.models.summaries()
+            times = view.answers.label_times()
 
         return ProgressOut(
             status=status,
@@ -804,29 +790,28 @@ class CampaignService:
 
     def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
         """Return items whose predicted class changed with the newest model, in their order."""
-        repository = self.campaign.repository
         classes = self.campaign.classes
 
-        with self.campaign.database.reading() as connection:
-            weights = repository.models.newest_weights(connection, 2)
+        with self.campaign.reading() as view:
+            weights = view.models.newest_weights(2)
             if len(weights) < 2:
                 return []
 
             after, before = (load(stored)["predicted"] for stored in weights)
-            row_ids = self._mapped_row_ids(connection)
+            row_ids = self._mapped_row_ids(view)
             # Items that were added between the two models have only one prediction.
             size = min(len(after), len(before), len(row_ids))
             is_changed = after[:size] != before[:size]
-            snapshot = self.read_snapshot(connection)
+            snapshot = self.read_snapshot(view)
             # What a model predicts for items that could not be read means nothing.
-            hidden = snapshot.withdrawn | repository.encodings.unreadable(connection).keys()
-            hidden_items = repository.items.by_id(connection, list(hidden))
+            hidden = snapshot.withdrawn | view.encodings.unreadable().keys()
+            hidden_items = view.items.by_id(list(hidden))
             hidden_row_ids = [row.row_id for row in hidden_items.values()]
             is_changed &= ~np.isin(row_ids[:size], hidden_row_ids)
             indices = np.flatnonzero(is_changed)[:count].tolist()
 
-            rows = repository.items.by_row_id(connection, [row_ids[index] for index in indices])
-            answers = repository.answers.for_items(connection, list(rows))
+            rows = view.items.by_row_id([row_ids[index] for index in indices])
+            answers = view.answers.for_items(list(rows))
 
         changed = []
         for index in indices:

@@ -19,12 +19,12 @@ from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import ItemKind, Permission, Role
+from teeter.campaigns.settings import resolve_folder
 from teeter.campaigns.store import Database
+from teeter.campaigns.store.campaigns import campaign_names
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.campaigns.store.database import split_location
-from teeter.campaigns.store.repository import list_campaigns
 from teeter.campaigns.suggestions.language_model import LanguageModel
-from teeter.campaigns.trust import resolve_folder
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
@@ -92,8 +92,7 @@ class CampaignDatabase:
         Raises:
             StoreError: the database does not answer.
         """
-        with self._database.reading() as connection:
-            return sorted(list_campaigns(connection))
+        return campaign_names(self._database)
 
     def location(self, name: str) -> str:
         """Return the location of one of its campaigns."""

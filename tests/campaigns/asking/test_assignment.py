@@ -5,6 +5,7 @@ many are picked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.asking.assignment import MOST_READY
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import PickArm
+from teeter.campaigns.store import Writing
 
 BATCH = 2
 ANNOTATORS = [f"annotator {k}" for k in range(8)]
@@ -54,23 +56,22 @@ def true_class(item: str) -> str:
 
 
 def count_ready(campaign: Campaign) -> int:
-    with campaign.database.reading() as connection:
-        return campaign.repository.picks.count_ready(connection)
+    with campaign.reading() as view:
+        return view.picks.count_ready()
 
 
 def ready_items(campaign: Campaign, arm: PickArm | None = None) -> list[str]:
-    with campaign.database.reading() as connection:
-        picks = campaign.repository.picks.ready_picks(connection)
+    with campaign.reading() as view:
+        picks = view.picks.ready_picks()
     return [pick.item for pick in picks if arm is None or pick.arm is arm]
 
 
 def poll(campaign: Campaign, annotator: str) -> list[str]:
     """Return what the page shows an annotator, who gets items that are ready but picks none."""
-    picks = campaign.repository.picks
-    with campaign.database.writing() as connection:
-        if not picks.open_picks(connection, annotator, BATCH):
-            picks.assign(connection, annotator, BATCH)
-        return [pick.item for pick in picks.open_picks(connection, annotator, BATCH)]
+    with campaign.writing() as change:
+        if not change.picks.open_picks(annotator, BATCH):
+            change.picks.assign(annotator, BATCH)
+        return [pick.item for pick in change.picks.open_picks(annotator, BATCH)]
 
 
 def start_team(campaign: Campaign) -> None:
@@ -137,14 +138,17 @@ def test_a_new_model_replaces_the_items_of_the_old_one_in_the_same_moment(
     wanted = campaign.ready_items_wanted(BATCH)
     old_items = ready_items(campaign)
     seen_by_others = []
-    save_model = campaign.repository.save_model
 
-    def save_model_and_look(*arguments: Any) -> int:
-        version = save_model(*arguments)
-        seen_by_others.append(ready_items(campaign))
+    save_model = Writing.save_model
+
+    def save_model_and_look(change: Writing, *arguments: Any) -> int:
+        version = save_model(change, *arguments)
+        # In a thread of its own, as another process would look.
+        with ThreadPoolExecutor() as pool:
+            seen_by_others.append(pool.submit(ready_items, campaign).result())
         return version
 
-    monkeypatch.setattr(campaign.repository, "save_model", save_model_and_look)
+    monkeypatch.setattr(Writing, "save_model", save_model_and_look)
     campaign.train(pick_ahead=wanted)
 
     assert seen_by_others == [old_items], "until the new ones are there"

@@ -26,13 +26,13 @@ from teeter.campaigns.learning.training import train_model
 
 
 def control_items(campaign: Campaign) -> set[str]:
-    with campaign.database.reading() as connection:
-        return campaign.repository.picks.control_items(connection)
+    with campaign.reading() as view:
+        return view.picks.control_items()
 
 
 def audit_set(campaign: Campaign) -> set[int]:
-    with campaign.database.reading() as connection:
-        return {item_number(item) for item in campaign.repository.items.audit_set(connection)}
+    with campaign.reading() as view:
+        return {item_number(item) for item in view.items.audit_set()}
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_control_items_are_drawn_from_all_items_and_labelled_ones_are_not_asked(
     assert len(control_items(campaign)) == 60
     assert len(not_asked) == 60 - arms.count("control") > 10
     assert set(not_asked) <= control_items(campaign)
-    with campaign.database.reading() as connection:
-        assert campaign.repository.models.summaries(connection)[-1].facts["control"][1] > 50
+    with campaign.reading() as view:
+        assert view.models.summaries()[-1].facts["control"][1] > 50
 
 
 @pytest.mark.slow
@@ -112,8 +112,8 @@ def test_control_items_with_a_label_are_anywhere_in_the_order_of_the_draws(tmp_p
 
     campaign.ask(150)
 
-    with campaign.database.reading() as connection:
-        drawn = campaign.repository.picks.control_items_in_order(connection)
+    with campaign.reading() as view:
+        drawn = view.picks.control_items_in_order()
     positions = [position for position, item in enumerate(drawn) if item in labelled]
     assert len(drawn) >= 142
     assert 55 < len(positions) < 90

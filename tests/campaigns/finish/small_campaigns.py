@@ -51,8 +51,8 @@ def label_batches(campaign: Campaign, items: KnownItems, batches: int, size: int
 def answer_draws(campaign: Campaign, items: KnownItems) -> None:
     """Answer all random items that are waiting, without asking for them, which takes longer."""
     labels = campaign.labels()
-    with campaign.database.reading() as connection:
-        draws = campaign.repository.finishes.drawn_items(connection)
+    with campaign.reading() as view:
+        draws = view.finishes.drawn_items()
     for item in draws:
         if item not in labels:
             campaign.tell(item, items.label(item))

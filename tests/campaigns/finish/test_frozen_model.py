@@ -23,11 +23,11 @@ TERMS = PromiseTerms()
 
 
 def freeze_model(campaign: Campaign, version: int, checkpoint: int | None) -> FrozenFinish:
-    with campaign.database.reading() as connection:
-        model = campaign.repository.models.get(connection, version)
+    with campaign.reading() as view:
+        model = view.models.get(version)
         assert model is not None
         choice = ModelChoice(model, checkpoint)
-        return freeze(campaign.repository, connection, choice, TERMS, seed=campaign.settings.seed)
+        return freeze(view, choice, TERMS, seed=campaign.settings.seed)
 
 
 def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
@@ -36,9 +36,9 @@ def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> Non
     label_batches(campaign, items, 1)
     frozen = freeze_model(campaign, 1, None)
 
-    with campaign.database.writing() as connection:
-        store_finish(campaign.repository, connection, frozen, "me")
-        stored = campaign.repository.finishes.newest(connection)
+    with campaign.writing() as change:
+        store_finish(change, frozen, "me")
+        stored = change.finishes.newest()
     assert stored is not None
     read = load_finish(stored, campaign.classes)
 
@@ -55,8 +55,8 @@ def test_the_order_of_the_draws_depends_on_the_seed_and_on_the_attempt(tmp_path:
     first = freeze_model(campaign, 1, None)
 
     assert freeze_model(campaign, 1, None).items == first.items
-    with campaign.database.writing() as connection:
-        store_finish(campaign.repository, connection, first, "me")
+    with campaign.writing() as change:
+        store_finish(change, first, "me")
     second = freeze_model(campaign, 1, None)
     assert second.items != first.items
     assert sorted(second.items) == sorted(first.items)
@@ -68,15 +68,15 @@ def test_a_model_of_an_earlier_version_must_be_trained_again(tmp_path: Path) -> 
     items = KnownItems(count=120)
     campaign = make_campaign(tmp_path, items)
     label_batches(campaign, items, 1)
-    with campaign.database.writing() as connection:
-        model = campaign.repository.models.newest(connection)
+    with campaign.writing() as change:
+        model = change.models.newest()
         assert model is not None
         arrays = load(model.weights)
         del arrays["confidence"]
-        campaign.repository.save_model(connection, save(arrays), model.facts, "me")
+        change.save_model(save(arrays), model.facts, "me")
 
         with pytest.raises(InputError, match="train a new model, then start again"):
-            choose_model(campaign.repository, connection, TERMS)
+            choose_model(change, TERMS)
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_control_items_do_not_speak_for_items_that_were_put_back(
     campaign.withdraw(["118", "119"])
     campaign.ask(20)
 
-    with campaign.database.reading() as connection:
-        assert choose_model(campaign.repository, connection, TERMS).checkpoint == 0
+    with campaign.reading() as view:
+        assert choose_model(view, TERMS).checkpoint == 0
     campaign.put_back(["118", "119"])
-    with campaign.database.reading() as connection:
-        assert choose_model(campaign.repository, connection, TERMS).checkpoint is None
+    with campaign.reading() as view:
+        assert choose_model(view, TERMS).checkpoint is None

@@ -65,8 +65,8 @@ def answered_campaign(tmp_path: Path, answered_template: Path) -> Campaign:
 
 
 def first_draws(campaign: Campaign, count: int) -> list[str]:
-    with campaign.database.reading() as connection:
-        return campaign.repository.finishes.drawn_items(connection)[:count]
+    with campaign.reading() as view:
+        return view.finishes.drawn_items()[:count]
 
 
 def read_export(campaign: Campaign, folder: Path) -> dict[str, dict[str, str]]:
@@ -346,8 +346,8 @@ def test_duplicates_of_a_text_get_its_label(tmp_path: Path) -> None:
     report = campaign.start_finish(error=0.1)
     # A duplicate is not drawn beside its item, where it would count twice.
     assert report.items == 260
-    with campaign.database.reading() as connection:
-        draws = campaign.repository.finishes.drawn_items(connection)
+    with campaign.reading() as view:
+        draws = view.finishes.drawn_items()
     for item in draws:
         campaign.tell(item, CLASSES[int(item) % 2])
     campaign.certify()
@@ -368,8 +368,8 @@ def test_equal_features_may_be_drawn_and_left(tmp_path: Path, items: KnownItems)
         campaign.tell(str(k), items.label(str(k)))
 
     report = campaign.start_finish()
-    with campaign.database.reading() as connection:
-        draws = campaign.repository.finishes.drawn_items(connection)
+    with campaign.reading() as view:
+        draws = view.finishes.drawn_items()
     for item in draws:
         campaign.tell(item, items.label(item.removeprefix("copy ")))
 

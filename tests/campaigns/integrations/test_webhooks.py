@@ -88,9 +88,8 @@ def test_a_receiver_that_fails_half_the_time_loses_nothing(tmp_path: Path) -> No
 
 
 def campaign_is_waiting(campaign: Campaign) -> bool:
-    with campaign.database.reading() as connection:
-        repository = campaign.repository.webhooks
-        return repository.has_news(connection) or repository.count_waiting(connection) > 0
+    with campaign.reading() as view:
+        return view.webhooks.has_news() or view.webhooks.count_waiting() > 0
 
 
 def test_pauses_grow_and_end_after_three_days(tmp_path: Path) -> None:
@@ -234,8 +233,8 @@ def test_a_webhook_can_be_removed_and_its_secret_goes(campaign: Campaign) -> Non
 
 
 def campaign_bytes(campaign: Campaign) -> bytes:
-    with campaign.database.reading() as connection:
-        rows = connection.exec_driver_sql("select secret from webhooks").all()
+    with campaign.reading() as view:
+        rows = view.connection.exec_driver_sql("select secret from webhooks").all()
     return repr(rows).encode()
 
 

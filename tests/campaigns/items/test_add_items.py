@@ -187,16 +187,16 @@ def test_skipped_items_are_recognised_by_the_order_of_answers_not_by_the_clock(
     list(times)  # from now on it is 2020
     campaign.skip("i7")
 
-    with campaign.database.reading() as connection:
-        assert campaign.repository.answers.skipped_items(connection) == {"i7"}
+    with campaign.reading() as view:
+        assert view.answers.skipped_items() == {"i7"}
     assert {question.item for question in campaign.ask(5)} == {f"i{k}" for k in (6, 8, 9, 10, 11)}
 
     target = Database(tmp_path / "moved.teeter", create=True)
     Campaign.create(tmp_path / "moved.teeter", "first", ("a", "b"), SETTINGS)
     copy_campaign(campaign.database, target, "c")
     moved = Campaign.open(tmp_path / "moved.teeter", "c")
-    with moved.database.reading() as connection:
-        assert moved.repository.answers.skipped_items(connection) == {"i7"}
+    with moved.reading() as view:
+        assert view.answers.skipped_items() == {"i7"}
 
 
 def test_skipped_items_are_asked_again_when_nothing_else_is_left(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_the_history_has_every_item_and_every_pick(
 
 
 def audit_set(campaign: Campaign) -> set[int]:
-    with campaign.database.reading() as connection:
-        return {int(item[1:]) for item in campaign.repository.items.audit_set(connection)}
+    with campaign.reading() as view:
+        return {int(item[1:]) for item in view.items.audit_set()}
 
 
 @pytest.mark.slow
@@ -485,8 +485,8 @@ def test_former_names_of_classes_and_withdrawn_items_are_handled(tmp_path: Path)
 
     item = campaign.ask(1, "ann")[0].item
     campaign.withdraw([item])
-    with campaign.database.writing() as connection:
-        assert campaign.repository.picks.release(connection, "ann", "me") == 1
-        assert campaign.repository.picks.count_open_by_annotator(connection) == {}
+    with campaign.writing() as change:
+        assert change.picks.release("ann", "me") == 1
+        assert change.picks.count_open_by_annotator() == {}
     campaign.put_back([item])
     assert item in [question.item for question in campaign.ask(12, "bob")]

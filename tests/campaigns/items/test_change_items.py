@@ -36,18 +36,18 @@ def label(campaign: Campaign, count: int) -> None:
 
 
 def read_vectors(campaign: Campaign) -> npt.NDArray[np.float32]:
-    with campaign.database.reading() as connection:
-        return campaign.repository.encodings.read(connection).vectors
+    with campaign.reading() as view:
+        return view.encodings.read().vectors
 
 
 def read_content(campaign: Campaign, item_id: str) -> str | None:
-    with campaign.database.reading() as connection:
-        return campaign.repository.items.get(connection, item_id).content
+    with campaign.reading() as view:
+        return view.items.get(item_id).content
 
 
 def run_before_writing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Let another process do something once, after the next change was read and encoded."""
-    compute_vector = change_items._new_vector
+    compute_vector = change_items._encode
     pending = [action]
 
     def compute_and_interrupt(*args: Any, **options: Any) -> Any:
@@ -56,7 +56,7 @@ def run_before_writing(monkeypatch: pytest.MonkeyPatch, action: Callable[[], obj
             pending.pop()()
         return vector
 
-    monkeypatch.setattr(change_items, "_new_vector", compute_and_interrupt)
+    monkeypatch.setattr(change_items, "_encode", compute_and_interrupt)
 
 
 def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> None:
@@ -336,7 +336,7 @@ def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
 def test_a_text_that_another_process_adds_meanwhile_is_taken(
     campaign: Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_before_writing(monkeypatch, lambda: campaign.store(["same text"]))
+    run_before_writing(monkeypatch, lambda: campaign.add(["same text"], encode_all=False))
 
     with pytest.raises(InputError, match="has this text already"):
         campaign.change_item("t1", text="same text")
@@ -350,19 +350,19 @@ def test_a_change_does_not_wait_until_other_items_are_encoded(
     vectors = []
 
     def encode_another_item() -> None:
-        with campaign.database.writing() as connection:
-            encodings = campaign.repository.encodings
-            current = encodings.current(connection)
+        vector = read_vectors(campaign)[0]
+        with campaign.writing() as change:
+            current = change.encodings.current()
             assert current is not None
-            encodings.write(connection, current.row_id, {"t2": read_vectors(campaign)[0]})
+            change.encodings.write(current.row_id, {"t2": vector})
 
-    compute_vector = change_items._new_vector
+    compute_vector = change_items._encode
 
     def compute_and_count(*args: Any, **options: Any) -> Any:
         vectors.append(compute_vector(*args, **options))
         return vectors[-1]
 
-    monkeypatch.setattr(change_items, "_new_vector", compute_and_count)
+    monkeypatch.setattr(change_items, "_encode", compute_and_count)
     run_before_writing(monkeypatch, encode_another_item)
 
     assert campaign.change_item("t1", text="warm bread and cheese")

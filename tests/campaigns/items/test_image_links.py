@@ -135,13 +135,14 @@ def test_a_link_that_fails_leaves_out_its_own_item_only(
     monkeypatch.setattr("teeter.campaigns.campaign.ImageFetcher", make_fetcher)
     lost = f"{images.origin}/lost"
 
-    result = campaign.store([f"{images.origin}/image1", lost, ("x", f"{images.origin}/image2")])
+    links = [f"{images.origin}/image1", lost, ("x", f"{images.origin}/image2")]
+    result = campaign.add(links, encode_all=False)
 
     assert result.new == 2
     ((link, reason),) = result.failed
     assert link == lost
     assert "answers with status 404" in reason
-    assert campaign.store([lost]).new == 0
+    assert campaign.add([lost], encode_all=False).new == 0
 
 
 def test_what_is_fetched_must_be_an_image_of_a_size(images: ImageServer, tmp_path: Path) -> None:

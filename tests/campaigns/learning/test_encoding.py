@@ -81,8 +81,8 @@ def answer_all(campaign: Campaign, texts: Sequence[str]) -> None:
 
 
 def features(campaign: Campaign) -> np.ndarray:
-    with campaign.database.reading() as connection:
-        return campaign.repository.encodings.read(connection).vectors
+    with campaign.reading() as view:
+        return view.encodings.read().vectors
 
 
 def test_only_new_items_are_encoded_and_old_features_stay(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_only_new_items_are_encoded_and_old_features_stay(tmp_path: Path) -> Non
     assert features(reopened)[4, 0] == len(RATES[0]) + 4, "with the state of the first items"
     assert result.encoding is not None
     assert (result.encoding.encoded, result.encoding.fitted_on) == (12, 4)
-    with reopened.database.reading() as connection:
-        stored = reopened.repository.encodings.current(connection)
+    with reopened.reading() as view:
+        stored = view.encodings.current()
     assert stored is not None
     assert (stored.encoder, stored.version, stored.checksum) == ("recording", "1", "")
 
@@ -238,8 +238,8 @@ def test_an_outgrown_encoder_learns_again_when_asked(tmp_path: Path) -> None:
 
     assert (result.encoded, result.fitted_on, result.is_outgrown) == (24, 10, False)
     assert features(campaign)[0, 0] == len(CARDS[0]) + 10
-    with campaign.database.reading() as connection:
-        assert len(campaign.repository.encodings.all(connection)) == 1, "the old one is removed"
+    with campaign.reading() as view:
+        assert len(view.encodings.all()) == 1, "the old one is removed"
 
 
 def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) -> None:
@@ -400,22 +400,20 @@ def test_two_processes_that_fit_the_same_encoder_store_features_of_one_state(
     path = tmp_path / "mail.teeter"
     campaign = Campaign.create(path, "mail", ["spam", "ham"], Settings(encoder="tfidf"))
     campaign.add([f"a text about {word}" for word in ("cash", "rivers", "bread", "pills")])
-    with campaign.database.reading() as connection:
-        prepared = prepare_encoder(campaign.repository, connection, campaign.settings, again=True)
+    prepared = prepare_encoder(campaign.store, again=True)
 
     other = Campaign.open(path)
     other.add([f"another word {word}" for word in "abcdefghij"])
-    with campaign.database.writing() as connection:
-        store_encoding(campaign.repository, connection, prepared)
+    with campaign.writing() as change:
+        store_encoding(change, prepared)
     other.encode(again=True)
-    encode_missing_items(
-        campaign.database, campaign.repository, campaign.settings, prepared, who="me"
-    )
+    encode_missing_items(campaign.store, prepared, who="me")
 
-    with campaign.database.reading() as connection:
-        stored = campaign.repository.encodings.read(connection)
-        encoder = load_encoder(campaign.repository, connection, campaign.settings)
-        items = campaign.repository.items.by_id(connection, stored.keys)
+    with campaign.reading() as view:
+        stored = view.encodings.read()
+        current = view.encodings.current()
+        items = view.items.by_id(stored.keys)
+    encoder = load_encoder(campaign.settings, current)
     assert encoder is not None
     contents = [items[key].content or "" for key in stored.keys]
     np.testing.assert_allclose(encoder.encode(contents).vectors, stored.vectors, atol=1e-5)

@@ -72,9 +72,7 @@ def test_a_head_learns_from_pseudo_examples_alone() -> None:
     assert head.predict(np.eye(3) * 5).tolist() == [0, 1, 2]
 
 
-def test_a_good_prior_is_used_and_predicts_more(
-    clusters: tuple[Vectors, Integers],
-) -> None:
+def test_a_good_prior_is_used_and_predicts_more(clusters: tuple[Vectors, Integers]) -> None:
     features, labels = clusters
     chosen = choose_prior(
         prior_of_centres(), features, labels, np.arange(60), n_classes=4, head="linear"
@@ -85,9 +83,7 @@ def test_a_good_prior_is_used_and_predicts_more(
     assert right >= plain_right
 
 
-def test_a_misleading_prior_is_not_used(
-    clusters: tuple[Vectors, Integers],
-) -> None:
+def test_a_misleading_prior_is_not_used(clusters: tuple[Vectors, Integers]) -> None:
     features, labels = clusters
     misleading = prior_of_centres(shift=1)
     misleading = replace(misleading, features=misleading.features * 3)
@@ -97,9 +93,7 @@ def test_a_misleading_prior_is_not_used(
     np.testing.assert_array_equal(chosen.probabilities, chosen.plain_probabilities)
 
 
-def test_each_origin_is_judged_by_itself(
-    clusters: tuple[Vectors, Integers],
-) -> None:
+def test_each_origin_is_judged_by_itself(clusters: tuple[Vectors, Integers]) -> None:
     features, labels = clusters
     good = prior_of_centres()
     bad = prior_of_centres(shift=1, origin="old model")
@@ -198,8 +192,8 @@ def test_a_model_predicts_classes_that_have_only_a_name(tmp_path: Path) -> None:
 
 
 def newest_facts(campaign: Campaign) -> dict[str, object]:
-    with campaign.database.reading() as connection:
-        return dict(campaign.repository.models.summaries(connection)[-1].facts)
+    with campaign.reading() as view:
+        return dict(view.models.summaries()[-1].facts)
 
 
 def predict_all(campaign: Campaign, state: RoundState) -> dict[str, str]:
@@ -251,10 +245,10 @@ def test_a_source_that_always_says_the_same_teaches_nothing(tmp_path: Path) -> N
 def test_a_campaign_from_before_goes_on_without_names(tmp_path: Path) -> None:
     """Settings that were stored before names were used do not change what a campaign does."""
     campaign = make_campaign(tmp_path / "a.teeter")
-    with campaign.database.writing() as connection:
-        stored = json.loads(campaign.repository.campaign(connection).settings)
+    with campaign.writing() as change:
+        stored = json.loads(change.campaign().settings)
         del stored["names"]
-        campaign.repository.write_settings(connection, json.dumps(stored))
+        change.write_settings(stored)
     campaign.database.close()
 
     opened = Campaign.open(tmp_path / "a.teeter")
@@ -286,8 +280,8 @@ def test_suggestions_outlive_a_copy_of_the_campaign(tmp_path: Path) -> None:
     copy = Campaign.open(tmp_path / "b.teeter")
 
     assert copy.descriptions == campaign.descriptions
-    with copy.database.reading() as connection:
-        (source,) = copy.repository.suggestions.sources(connection)
-        stored = copy.repository.suggestions.of_source(connection, source)
+    with copy.reading() as view:
+        (source,) = view.suggestions.sources()
+        stored = view.suggestions.of_source(source)
     assert stored == [Suggestion("food-0", "food", 0.5, "old")]
     assert copy.load_state().prior is not None

@@ -17,8 +17,8 @@ from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.store import Answer, Database, copies, schema
+from teeter.campaigns.store.campaigns import list_campaigns
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location
-from teeter.campaigns.store.repository import list_campaigns
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
 Location = Callable[[str], str]
@@ -66,27 +66,25 @@ def ask_items(campaign: Campaign, n: int, annotator: str) -> list[str]:
 
 def describe(campaign: Campaign) -> dict[str, object]:
     """Return everything that people see of a campaign, without row ids."""
-    with campaign.database.reading() as connection:
-        repository = campaign.repository
-        vectors = repository.encodings.read(connection).vectors
-        model = repository.models.newest(connection)
+    status = campaign.status()
+    with campaign.reading() as view:
+        vectors = view.encodings.read().vectors
+        model = view.models.newest()
 
         return {
-            "settings": campaign.settings,
-            "classes": campaign.classes,
+            "settings": view.settings,
+            "classes": view.classes.names(),
             "items": [
-                (item.item_id, item.content, item.audit, item.added)
-                for item in repository.items.all(connection)
+                (item.item_id, item.content, item.audit, item.added) for item in view.items.all()
             ],
             "features": vectors.tobytes(),
-            "answers": repository.answers.live(connection),
-            "open": repository.picks.open_picks(connection),
+            "answers": view.answers.live(),
+            "open": view.picks.open_picks(),
             "model": None if model is None else (model.version, model.weights, model.facts),
             "history": [
-                {k: v for k, v in line.items() if k not in ROW_IDS}
-                for line in repository.history.lines(connection)
+                {k: v for k, v in line.items() if k not in ROW_IDS} for line in view.history.lines()
             ],
-            "status": campaign.status(),
+            "status": status,
         }
 
 
@@ -172,18 +170,14 @@ def test_the_history_of_a_copy_has_the_new_row_ids(
     copy_campaign(source.database, target, "points")
     copy = Campaign.open(target.url.render_as_string(hide_password=False), "points")
 
-    with source.database.reading() as old, copy.database.reading() as new:
-        assert (
-            source.repository.answers.confirmed_labels(old)
-            == copy.repository.answers.confirmed_labels(new)
-            == {first: "left"}
-        )
+    history = copy.history()
+    with source.reading() as old, copy.reading() as view:
+        assert old.answers.confirmed_labels() == view.answers.confirmed_labels() == {first: "left"}
+        new = view.connection
 
-        answers = {
-            (answer.item, answer.annotator): answer for answer in copy.repository.answers.live(new)
-        }
+        answers = {(answer.item, answer.annotator): answer for answer in view.answers.live()}
         of_item = select(schema.items.c.key).join_from(schema.items, schema.answers)
-        for line in copy.history():
+        for line in history:
             if "answer" in line:
                 assert (
                     new.scalar(of_item.where(schema.answers.c.id == line["answer"])) == line["item"]
@@ -194,15 +188,15 @@ def test_the_history_of_a_copy_has_the_new_row_ids(
                 )
                 assert new.scalar(name) == line["who"]
 
-        (decided,) = (line["decision"] for line in copy.history() if "decision" in line)
+        (decided,) = (line["decision"] for line in history if "decision" in line)
         assert decided == new.scalar(select(func.max(schema.decisions.c.id)))
 
     assert replay_answers(copy.history()) == answers
     copy.confirm_label(second, "cem")
     copy.undo("cem")
 
-    with copy.database.reading() as new:
-        assert copy.repository.answers.confirmed_labels(new) == {first: "left"}
+    with copy.reading() as view:
+        assert view.answers.confirmed_labels() == {first: "left"}
     assert replay_answers(copy.history()) == answers
 
     copy.database.close()
@@ -272,11 +266,9 @@ def test_a_nul_character_that_a_server_cannot_store_is_named_with_its_item(
 ) -> None:
     path = tmp_path / "own.teeter"
     source = Database(path, create=True)
-    repository = begun(source)
-    with source.writing() as connection:
-        answer = Answer("a3", "ann", AnswerKind.LABEL, "good", "seen")
-        repository.answers.record(connection, answer)
-        connection.exec_driver_sql(statement)
+    with begun(source).writing() as change:
+        change.answers.record(Answer("a3", "ann", AnswerKind.LABEL, "good", "seen"))
+        change.connection.exec_driver_sql(statement)
 
     target = Database(shared_server().new_database(), create=True)
     message = f"the item 'a3' has a NUL character in {place}, which PostgreSQL cannot store"

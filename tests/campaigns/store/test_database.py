@@ -10,6 +10,7 @@ import re
 import signal
 import sqlite3
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +18,9 @@ import pytest
 from sqlalchemy import create_engine, event
 
 from campaigns.killed_process import Report, kill_after, needs_fork
-from campaigns.stores import begun
+from campaigns.stores import begun, reopened
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.store import Answer, CampaignRepository, Database, LockName
+from teeter.campaigns.store import Answer, CampaignStore, Database, LockName
 from teeter.errors import FileError, StoreError
 
 
@@ -28,18 +29,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "campaign.teeter"
 
 
-def create_campaign(path: Path, texts: int = 6) -> CampaignRepository:
+def create_campaign(path: Path, texts: int = 6) -> CampaignStore:
+    """Return a campaign whose database is closed."""
     database = Database(path, create=True)
-    repository = begun(database, texts=texts)
+    store = begun(database, texts=texts)
     database.close()
-    return repository
+    return store
 
 
-def labelled_items(path: Path, repository: CampaignRepository) -> list[str]:
-    database = Database(path)
-    with database.reading() as connection:
-        items = [answer.item for answer in repository.answers.live(connection)]
-    database.close()
+def labelled_items(path: Path, created: CampaignStore) -> list[str]:
+    store = reopened(created, path)
+    with store.reading() as view:
+        items = [answer.item for answer in view.answers.live()]
+    store.database.close()
     return items
 
 
@@ -47,33 +49,31 @@ def good(item: str, annotator: str = "ann", comment: str | None = None) -> Answe
     return Answer(item, annotator, AnswerKind.LABEL, "good", comment)
 
 
-def label_items(
-    path: Path, repository: CampaignRepository, items: list[str], report: Report
-) -> None:
+def label_items(path: Path, created: CampaignStore, items: list[str], report: Report) -> None:
     """Label items one after the other, and report each once it is written."""
-    database = Database(path)
+    store = reopened(created, path)
     for item in items:
-        with database.writing() as connection:
-            repository.answers.record(connection, good(item))
+        with store.writing() as change:
+            change.answers.record(good(item))
         report(item)
 
 
 def check_after_kills(path: Path, moments: list[tuple[int, float]]) -> None:
     """Kill a process that labels, again and again: after some answers and some seconds more."""
     items = 30 * len(moments)
-    repository = create_campaign(path, texts=items)
+    created = create_campaign(path, texts=items)
     unlabelled = [f"a{k}" for k in range(items)]
     for answers, pause in moments:
-        reported = kill_after(partial(label_items, path, repository, unlabelled), answers, pause)
-        labelled = labelled_items(path, repository)
+        reported = kill_after(partial(label_items, path, created, unlabelled), answers, pause)
+        labelled = labelled_items(path, created)
         assert set(reported) <= set(labelled)
         assert max(Counter(labelled).values(), default=1) == 1
         unlabelled = [item for item in unlabelled if item not in set(labelled)]
 
-    database = Database(path)
-    with database.reading() as connection:
-        assert len(repository.items.all(connection)) == items
-    database.close()
+    store = reopened(created, path)
+    with store.reading() as view:
+        assert len(view.items.all()) == items
+    store.database.close()
 
 
 @needs_fork
@@ -92,14 +92,14 @@ def test_after_a_hundred_kills_every_acknowledged_answer_is_there(path: Path) ->
 
 @needs_fork
 def test_two_processes_write_by_turns(path: Path) -> None:
-    repository = create_campaign(path, texts=60)
+    created = create_campaign(path, texts=60)
     children = []
     for part in range(2):
         child = os.fork()
         if child == 0:
             try:
                 items = [f"a{k}" for k in range(part, 60, 2)]
-                label_items(path, repository, items, lambda _: None)
+                label_items(path, created, items, lambda _: None)
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -107,12 +107,13 @@ def test_two_processes_write_by_turns(path: Path) -> None:
 
     for child in children:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sorted(labelled_items(path, repository)) == sorted(f"a{k}" for k in range(60))
+    assert sorted(labelled_items(path, created)) == sorted(f"a{k}" for k in range(60))
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(path: Path) -> None:
-    repository = create_campaign(path)
-    database = Database(path)
+    created = create_campaign(path)
+    store = reopened(created, path)
+    database = store.database
 
     def limit_pages(connection: sqlite3.Connection, _: object) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -125,38 +126,36 @@ def test_a_full_disk_is_reported_and_loses_nothing(path: Path) -> None:
     def fill_disk() -> None:
         nonlocal acknowledged
         for k in range(1000):
-            with database.writing() as connection:
-                answer = good(f"a{k % 6}", f"ann {k}", "x" * 200)
-                repository.answers.record(connection, answer)
+            with store.writing() as change:
+                change.answers.record(good(f"a{k % 6}", f"ann {k}", "x" * 200))
             acknowledged += 1
 
     with pytest.raises(StoreError, match=r"Nothing was lost\. Free some space and try again"):
         fill_disk()
     database.close()
-    assert len(labelled_items(path, repository)) == acknowledged > 0
+    assert len(labelled_items(path, created)) == acknowledged > 0
 
 
 @needs_fork
 def test_a_file_that_may_not_grow_is_reported_and_loses_nothing(path: Path) -> None:
-    repository = create_campaign(path)
+    created = create_campaign(path)
     child = os.fork()
     if child == 0:
         import resource
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-        database = Database(path)
+        store = reopened(created, path)
         try:
             for k in range(5000):
-                with database.writing() as connection:
-                    answer = good(f"a{k % 6}", f"ann {k}", "x" * 500)
-                    repository.answers.record(connection, answer)
+                with store.writing() as change:
+                    change.answers.record(good(f"a{k % 6}", f"ann {k}", "x" * 500))
         except StoreError as error:
             os._exit(7 if "Nothing was lost" in str(error) else 1)
         os._exit(2)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert len(labelled_items(path, repository)) > 0
+    assert len(labelled_items(path, created)) > 0
 
 
 def test_a_writer_that_waits_too_long_learns_who_has_the_file(path: Path) -> None:
@@ -175,12 +174,12 @@ def test_a_writer_that_waits_too_long_learns_who_has_the_file(path: Path) -> Non
 
 @pytest.mark.parametrize("cut", [30, 5000, 20_000])
 def test_a_file_cut_short_is_reported(cut: int, path: Path) -> None:
-    repository = create_campaign(path, texts=500)
+    created = create_campaign(path, texts=500)
     content = path.read_bytes()
     assert len(content) > cut
     path.write_bytes(content[:cut])
     with pytest.raises((StoreError, FileError), match=r"damaged or is not a campaign|is empty"):
-        labelled_items(path, repository)
+        labelled_items(path, created)
 
 
 def test_what_is_not_a_campaign_is_refused(tmp_path: Path) -> None:
@@ -223,18 +222,17 @@ def test_a_file_of_items_is_not_called_damaged(create: bool, tmp_path: Path) -> 
 
 
 def test_a_missing_table_and_a_text_that_is_not_utf_8_count_as_damage(path: Path) -> None:
-    repository = create_campaign(path)
-    database = Database(path)
+    store = reopened(create_campaign(path), path)
     with sqlite3.connect(path) as connection:
         connection.execute("update items set content = cast(x'ff' as text)")
         connection.execute("drop table locks")
     connection.close()
 
-    with pytest.raises(StoreError, match="is damaged"), database.reading() as reading:
-        repository.items.all(reading)
-    with pytest.raises(StoreError, match="is damaged"), database.reading() as reading:
-        repository.locks.is_taken(reading, LockName.PICKING, 10)
-    database.close()
+    with pytest.raises(StoreError, match="is damaged"), store.reading() as view:
+        view.items.all()
+    with pytest.raises(StoreError, match="is damaged"), store.reading() as view:
+        view.locks.is_taken(LockName.PICKING, 10)
+    store.database.close()
 
 
 def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
@@ -270,11 +268,15 @@ def test_a_pool_without_a_free_connection_is_reported(path: Path) -> None:
         database.engine.url, pool_size=1, max_overflow=0, pool_timeout=0.1
     )
 
+    def read_too() -> None:
+        with database.reading():
+            pass
+
     with (
         database.reading(),
+        ThreadPoolExecutor() as pool,
         pytest.raises(StoreError, match="all connections are in use"),
-        database.reading(),
     ):
-        pass
+        pool.submit(read_too).result()
 
     database.close()

@@ -15,10 +15,10 @@ from sqlalchemy import text
 
 from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.postgres_server import PostgresServer, running_server
-from campaigns.stores import begun, shared_server
+from campaigns.stores import begun, reopened, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.store import Answer, CampaignRepository, Database
+from teeter.campaigns.store import Answer, CampaignStore, Database
 from teeter.errors import StoreError
 
 
@@ -34,14 +34,14 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
-def label(database: Database, repository: CampaignRepository, item: str, who: str = "ann") -> None:
-    with database.writing() as connection:
-        repository.answers.record(connection, Answer(item, who, AnswerKind.LABEL, "good"))
+def label(store: CampaignStore, item: str, who: str = "ann") -> None:
+    with store.writing() as change:
+        change.answers.record(Answer(item, who, AnswerKind.LABEL, "good"))
 
 
-def labelled_items(database: Database, repository: CampaignRepository) -> list[str]:
-    with database.reading() as connection:
-        return [answer.item for answer in repository.answers.live(connection)]
+def labelled_items(store: CampaignStore) -> list[str]:
+    with store.reading() as view:
+        return [answer.item for answer in view.answers.live()]
 
 
 def test_a_campaign_runs_on_a_server(url: str) -> None:
@@ -70,15 +70,15 @@ def test_after_a_crash_of_the_server_acknowledged_answers_are_there_and_work_con
     own_server: PostgresServer,
 ) -> None:
     database = Database(own_server.new_database(), create=True)
-    repository = begun(database, texts=40)
+    store = begun(database, texts=40)
     for k in range(10):
-        label(database, repository, f"a{k}")
+        label(store, f"a{k}")
     own_server.stop("immediate")
     with pytest.raises(StoreError, match=r"is not responding\. Saved answers are safe"):
-        label(database, repository, "a10")
+        label(store, "a10")
     own_server.start()
-    label(database, repository, "a11")
-    assert labelled_items(database, repository) == [*(f"a{k}" for k in range(10)), "a11"]
+    label(store, "a11")
+    assert labelled_items(store) == [*(f"a{k}" for k in range(10)), "a11"]
     database.close()
 
 
@@ -88,7 +88,7 @@ def test_a_process_killed_while_it_writes_loses_no_acknowledged_answer(
     kills: int, url: str
 ) -> None:
     database = Database(url, create=True)
-    repository = begun(database, texts=200 * kills)
+    created = begun(database, texts=200 * kills)
     database.close()
 
     unlabelled = [f"a{k}" for k in range(200 * kills)]
@@ -96,54 +96,48 @@ def test_a_process_killed_while_it_writes_loses_no_acknowledged_answer(
 
     for _ in range(kills):
         pause = 0.0 if kills == 1 else moments.uniform(0.0, 0.15)
-        reported = kill_after(partial(label_items, url, repository, unlabelled), 3, pause)
+        reported = kill_after(partial(label_items, url, created, unlabelled), 3, pause)
 
-        database = Database(url)
-        labelled = labelled_items(database, repository)
-        database.close()
+        store = reopened(created, url)
+        labelled = labelled_items(store)
+        store.database.close()
 
         assert len(labelled) == len(set(labelled))
         assert set(reported) <= set(labelled)
         unlabelled = [item for item in unlabelled if item not in set(labelled)]
 
 
-def label_items(url: str, repository: CampaignRepository, items: list[str], report: Report) -> None:
-    database = Database(url)
+def label_items(url: str, created: CampaignStore, items: list[str], report: Report) -> None:
+    store = reopened(created, url)
     for item in items:
-        label(database, repository, item)
+        label(store, item)
         report(item)
 
 
 @pytest.mark.slow
 def test_many_writers_at_once_lose_nothing(url: str) -> None:
     database = Database(url, create=True)
-    repository = begun(database, texts=64)
+    store = begun(database, texts=64)
 
     with ThreadPoolExecutor(8) as executor:
-        list(
-            executor.map(
-                lambda k: label(database, repository, f"a{k}", f"person {k % 8}"), range(64)
-            )
-        )
+        list(executor.map(lambda k: label(store, f"a{k}", f"person {k % 8}"), range(64)))
 
-    assert len(labelled_items(database, repository)) == 64
+    assert len(labelled_items(store)) == 64
 
-    with database.reading() as connection:
-        numbers = [
-            line["number"] for line in repository.history.lines(connection) if "number" in line
-        ]
+    with store.reading() as view:
+        numbers = [line["number"] for line in view.history.lines() if "number" in line]
     assert len(numbers) == len(set(numbers))
     database.close()
 
 
 def test_a_reader_sees_one_state_throughout(url: str) -> None:
     database = Database(url, create=True)
-    repository = begun(database)
-    with database.reading() as connection:
-        assert repository.answers.live(connection) == []
-        label(database, repository, "a0")
-        assert repository.answers.live(connection) == []
-    assert labelled_items(database, repository) == ["a0"]
+    store = begun(database)
+    with store.reading() as view, ThreadPoolExecutor() as pool:
+        assert view.answers.live() == []
+        pool.submit(label, store, "a0").result()
+        assert view.answers.live() == []
+    assert labelled_items(store) == ["a0"]
     database.close()
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from campaigns.killed_process import Report, kill_after, needs_fork
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.store import ClassDescription, ModelReply, Suggestion
+from teeter.campaigns.store.queries.suggestions import SuggestionQueries
 from teeter.campaigns.suggestions import chat_client
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
@@ -46,10 +48,10 @@ def make_campaign(path: Path) -> Campaign:
 
 
 def stored_suggestions(campaign: Campaign) -> dict[str, str]:
-    with campaign.database.reading() as connection:
+    with campaign.reading() as view:
         suggestions = {}
-        for source in campaign.repository.suggestions.sources(connection):
-            for entry in campaign.repository.suggestions.of_source(connection, source):
+        for source in view.suggestions.sources():
+            for entry in view.suggestions.of_source(source):
                 suggestions[entry.item] = entry.label
     return suggestions
 
@@ -247,14 +249,13 @@ def test_what_another_process_pays_counts_for_the_budget(
     model = LanguageModel(
         server.url, "tiny", input_price=1e6, output_price=1e6, budget=3000, parallel=1
     )
-    suggestions = campaign.repository.suggestions
 
     def pay_elsewhere(done: int, total: int) -> None:
         if done == 1:
-            with campaign.database.writing() as connection:
-                source = suggestions.source(connection, "tiny")
+            with campaign.writing() as change:
+                source = change.suggestions.source("tiny")
                 reply = ModelReply("elsewhere", None, 0, 0, 2800.0)
-                suggestions.add_reply(connection, source, reply)
+                change.suggestions.add_reply(source, reply)
 
     run = campaign.suggest(model, progress=pay_elsewhere)
     assert (run.paid, run.stop_reason) == (1, StopReason.BUDGET)
@@ -264,14 +265,13 @@ def test_two_replies_about_the_same_text_both_cost(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
     campaign.suggest(LanguageModel(server.url, "tiny"), limit=1)
-    suggestions = campaign.repository.suggestions
-    with campaign.database.writing() as connection:
-        source = suggestions.source(connection, "tiny")
+    with campaign.writing() as change:
+        source = change.suggestions.source("tiny")
         for label in ("spam", "ham", None):
-            suggestions.add_reply(connection, source, ModelReply("twice", label, 1, 2, 0.5))
-    with campaign.database.reading() as connection:
-        assert suggestions.usage(connection, source).cost == 1.5
-        assert suggestions.find_replies(connection, ["twice"]) == {"twice": "spam"}
+            change.suggestions.add_reply(source, ModelReply("twice", label, 1, 2, 0.5))
+    with campaign.reading() as view:
+        assert view.suggestions.usage(source).cost == 1.5
+        assert view.suggestions.find_replies(["twice"]) == {"twice": "spam"}
 
 
 def test_a_source_that_is_removed_during_a_run_ends_it(
@@ -304,20 +304,21 @@ def test_a_stored_reply_says_nothing_about_a_text_that_is_changed_in_the_same_mo
     campaign: Campaign, server: FakeLanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign.suggest(LanguageModel(server.url, "tiny", source="first"))
-    repository = campaign.repository.suggestions
-    find_replies = repository.find_replies
 
-    def find_and_change(*args: Any) -> Any:
-        replies = find_replies(*args)
+    find_replies = SuggestionQueries.find_replies
+
+    def find_and_change(queries: SuggestionQueries, *args: Any) -> Any:
+        replies = find_replies(queries, *args)
         # Another connection: the text changes after the replies were read.
-        campaign.change_item("t0", text="See you at home")
+        with ThreadPoolExecutor() as pool:
+            pool.submit(campaign.change_item, "t0", text="See you at home").result()
         return replies
 
-    monkeypatch.setattr(repository, "find_replies", find_and_change)
+    monkeypatch.setattr(SuggestionQueries, "find_replies", find_and_change)
     run = campaign.suggest(LanguageModel(server.url, "tiny", source="second"))
 
-    with campaign.database.reading() as connection:
-        stored = repository.of_source(connection, repository.source(connection, "second"))
+    with campaign.reading() as view:
+        stored = view.suggestions.of_source(view.suggestions.source("second"))
     assert {suggestion.item for suggestion in stored} == {f"t{k}" for k in range(1, 12)}
     assert run.suggested == 11
 
@@ -333,10 +334,9 @@ def test_a_text_that_is_changed_during_a_request_keeps_its_new_suggestion(
         if text == TEXTS[0]:
             campaign.change_item("t0", text="See you at home")
             # What another process, which asked about the new text, has stored.
-            with campaign.database.writing() as connection:
-                repository = campaign.repository.suggestions
-                source = repository.source(connection, "tiny")
-                repository.write(connection, source, [Suggestion("t0", "ham")])
+            with campaign.writing() as change:
+                source = change.suggestions.source("tiny")
+                change.suggestions.write(source, [Suggestion("t0", "ham")])
         return "no idea"
 
     server.reply = change_and_hesitate
@@ -373,9 +373,7 @@ def test_a_stopped_run_makes_no_further_attempt(
 
     threading.Thread(target=stop_with_two_requests_open, daemon=True).start()
     run = ask_language_model(
-        campaign.database,
-        campaign.repository,
-        campaign.settings,
+        campaign.store,
         LanguageModel(server.url, "tiny", parallel=2),
         who="me",
         stop=stop,
@@ -404,9 +402,7 @@ def test_a_run_can_be_stopped(campaign: Campaign, server: FakeLanguageModel) -> 
     stop = threading.Event()
     stop.set()
     run = ask_language_model(
-        campaign.database,
-        campaign.repository,
-        campaign.settings,
+        campaign.store,
         LanguageModel(server.url, "tiny"),
         who="me",
         stop=stop,

@@ -23,8 +23,8 @@ PAGE = "/c/texts"
 def predictions_csv(file: Path, wrong: int = 0) -> str:
     """Return predictions of all items, the first of which are wrong."""
     campaign = Campaign.open(file)
-    with campaign.database.reading() as connection:
-        items = [item.item_id for item in campaign.repository.items.all(connection)]
+    with campaign.reading() as view:
+        items = [item.item_id for item in view.items.all()]
     campaign.database.close()
 
     lines = ["id,label,probability"]

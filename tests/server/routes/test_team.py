@@ -619,9 +619,9 @@ def test_items_are_picked_before_the_first_annotator_comes(team: Team) -> None:
     workspace.warm_up([team.file])
 
     campaign = Campaign.open(team.file)
-    with campaign.database.reading() as connection:
-        assert campaign.repository.picks.count_ready(connection) > 20
-        assert campaign.repository.picks.open_picks(connection) == []
+    with campaign.reading() as view:
+        assert view.picks.count_ready() > 20
+        assert view.picks.open_picks() == []
     campaign.database.close()
 
 

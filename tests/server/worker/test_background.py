@@ -61,8 +61,8 @@ def worker() -> Iterator[BackgroundWorker]:
 
 
 def open_items(campaign: Campaign) -> list[str]:
-    with campaign.database.reading() as connection:
-        return [pick.item for pick in campaign.repository.picks.open_picks(connection, "me")]
+    with campaign.reading() as view:
+        return [pick.item for pick in view.picks.open_picks("me")]
 
 
 def is_alive(worker: BackgroundWorker) -> bool:

@@ -33,7 +33,7 @@ def start_suggester(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Sugg
     monkeypatch.setattr(suggester_module, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(suggester_module, "_POLL_SECONDS", 0.0)
     settings = SimpleNamespace(kind=ItemKind.TEXT)
-    campaign = SimpleNamespace(settings=settings, database=None, repository=None)
+    campaign = SimpleNamespace(settings=settings, store=None)
     service: Any = SimpleNamespace(slug="texts", campaign=campaign)
 
     suggester = Suggester(MODEL, lambda: [service])

@@ -178,8 +178,8 @@ def test_items_are_ready_for_the_next_of_several_annotators(
         handlers.run(EnsureQuestions(str(path), annotator, batch=5), ignore)
 
     campaign = handlers.campaign(str(path))
-    with campaign.database.reading() as connection:
-        count = campaign.repository.picks.count_ready(connection)
+    with campaign.reading() as view:
+        count = view.picks.count_ready()
     assert count == campaign.ready_items_wanted(5) >= 20
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.results import Question
-from teeter.campaigns.store import BatchOrigin, Connection, LockName, Pick
+from teeter.campaigns.store import BatchOrigin, LockName, Pick, Writing
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
@@ -49,11 +49,11 @@ def ask_items(
     questions = _open_questions(campaign, annotator, n)
     if len(questions) == n:
         # Who asks is at work, so leases of which half has passed start again.
-        with campaign.database.reading() as connection:
-            is_half_over = campaign.repository.picks.is_lease_half_over(connection, annotator)
+        with campaign.reading() as view:
+            is_half_over = view.picks.is_lease_half_over(annotator)
         if is_half_over:
-            with campaign.database.writing() as connection:
-                campaign.repository.picks.extend_leases(connection, annotator)
+            with campaign.writing() as change:
+                change.picks.extend_leases(annotator)
         return questions
 
     for _ in range(_MOST_ATTEMPTS):
@@ -79,9 +79,9 @@ def ask_items(
 
 
 def _open_questions(campaign: Campaign, annotator: str, n: int) -> list[Question]:
-    with campaign.database.reading() as connection:
-        picks = campaign.repository.picks.open_picks(connection, annotator, n)
-        items = campaign.repository.items.by_id(connection, [pick.item for pick in picks])
+    with campaign.reading() as view:
+        picks = view.picks.open_picks(annotator, n)
+        items = view.items.by_id([pick.item for pick in picks])
 
     questions = []
     for pick in picks:
@@ -106,21 +106,17 @@ def _assign(campaign: Campaign, annotator: str, n: int) -> tuple[int, str | None
         How many of n items are still missing; the lock's holder, or None if nothing is missing
         or the lock is taken; and how many other annotators are active.
     """
-    picks = campaign.repository.picks
-
-    with campaign.database.writing() as connection:
+    with campaign.writing() as change:
         # Counted inside the transaction: two processes of one annotator must not get 2n items.
-        missing = n - len(picks.open_picks(connection, annotator, n))
+        missing = n - len(change.picks.open_picks(annotator, n))
         if missing:
-            missing -= picks.assign(connection, annotator, missing)
+            missing -= change.picks.assign(annotator, missing)
 
         lock = None
         if missing:
-            lock = campaign.repository.locks.acquire(
-                connection, LockName.PICKING, _PICK_LOCK_SECONDS
-            )
+            lock = change.locks.acquire(LockName.PICKING, _PICK_LOCK_SECONDS)
 
-        other_annotators = picks.count_active_annotators(connection, except_for=annotator)
+        other_annotators = change.picks.count_active_annotators(except_for=annotator)
 
     return missing, lock, other_annotators
 
@@ -131,10 +127,8 @@ def _wait_for_picking(campaign: Campaign) -> None:
 
     while time.monotonic() < deadline:
         time.sleep(_PICK_LOCK_PAUSE)
-        with campaign.database.reading() as connection:
-            if not campaign.repository.locks.is_taken(
-                connection, LockName.PICKING, _PICK_LOCK_SECONDS
-            ):
+        with campaign.reading() as view:
+            if not view.locks.is_taken(LockName.PICKING, _PICK_LOCK_SECONDS):
                 return
 
 
@@ -166,27 +160,27 @@ def _pick(
         state = state or campaign.load_state()
         picks = choose_picks(state, RoundSettings.from_settings(campaign.settings), count)
     except BaseException:
-        with campaign.database.writing() as connection:
-            campaign.repository.locks.release(connection, LockName.PICKING, lock)
+        with campaign.writing() as change:
+            change.locks.release(LockName.PICKING, lock)
         raise
 
-    with campaign.database.writing() as connection:
-        campaign.repository.locks.release(connection, LockName.PICKING, lock)
+    with campaign.writing() as change:
+        change.locks.release(LockName.PICKING, lock)
 
         missing = 0
         if annotator is not None:
             # Counted again: another process of the same annotator may have got items meanwhile.
-            open_picks = campaign.repository.picks.open_picks(connection, annotator, n)
+            open_picks = change.picks.open_picks(annotator, n)
             missing = n - len(open_picks)
 
-        store_picks(campaign, connection, annotator, picks, missing=missing, version=state.version)
+        store_picks(campaign, change, annotator, picks, missing=missing, version=state.version)
 
     return any(pick.asked for pick in picks)
 
 
 def store_picks(
     campaign: Campaign,
-    connection: Connection,
+    change: Writing,
     annotator: str | None,
     picks: Sequence[Pick],
     *,
@@ -196,20 +190,19 @@ def store_picks(
     """Open the first picks with an annotator, and make the others ready.
 
     Args:
-        connection: a connection that may write.
         annotator: who gets the first picks, if anyone does.
         picks: the picks. Items that others took meanwhile are left out.
         missing: how many of them the annotator gets.
         version: the model that they were made with.
     """
     # Others may have taken or answered items while these were selected.
-    free = campaign.repository.picks.unassigned(connection, [pick for pick in picks if pick.asked])
+    free = change.picks.unassigned([pick for pick in picks if pick.asked])
     shared = [pick.item for pick in free if campaign.is_shared(pick.item)]
-    campaign.repository.items.request_annotators(connection, shared, campaign.settings.people)
+    change.items.request_annotators(shared, campaign.settings.people)
 
     for_annotator = free[:missing]
     ahead = free[missing:]
-    if campaign.repository.models.newest_version(connection) != version:
+    if change.models.newest_version() != version:
         ahead = []  # a newer model picks better ones
 
     # Control items that need no answer count as drawn together with the others.
@@ -226,27 +219,27 @@ def store_picks(
         version,
     )
     if for_annotator:
-        campaign.repository.picks.add_batch(connection, annotator, for_annotator, origin)
+        change.picks.add_batch(annotator, for_annotator, origin)
     if ahead:
-        campaign.repository.picks.add_batch(connection, None, ahead, origin)
+        change.picks.add_batch(None, ahead, origin)
 
 
 def pick_ahead(campaign: Campaign, n: int, *, state: RoundState | None) -> bool:
     """Pick items until n are ready; see ``Campaign.pick_ahead``."""
-    with campaign.database.writing() as connection:
-        missing = n - campaign.repository.picks.count_ready(connection)
+    with campaign.writing() as change:
+        missing = n - change.picks.count_ready()
         if missing <= 0:
             return True
 
-        lock = campaign.repository.locks.acquire(connection, LockName.PICKING, _PICK_LOCK_SECONDS)
+        lock = change.locks.acquire(LockName.PICKING, _PICK_LOCK_SECONDS)
 
     return lock is None or _pick(campaign, None, 0, missing, lock=lock, state=state)
 
 
 def ready_items_wanted(campaign: Campaign, batch: int) -> int:
     """Return how many items should be ready; see ``Campaign.ready_items_wanted``."""
-    with campaign.database.reading() as connection:
-        active = campaign.repository.picks.count_active_annotators(connection)
+    with campaign.reading() as view:
+        active = view.picks.count_active_annotators()
 
     if active < 2:
         return 0
@@ -256,8 +249,8 @@ def ready_items_wanted(campaign: Campaign, batch: int) -> int:
 def keep_ready(campaign: Campaign, batch: int, *, state: RoundState | None) -> bool:
     """Pick ahead before the items that are ready run out; see ``Campaign.keep_ready``."""
     wanted = ready_items_wanted(campaign, batch)
-    with campaign.database.reading() as connection:
-        ready = campaign.repository.picks.count_ready(connection)
+    with campaign.reading() as view:
+        ready = view.picks.count_ready()
 
     if ready >= wanted // 2:
         return True

@@ -17,7 +17,7 @@ from teeter.campaigns.items.columns import (
     typed_value,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.store import CampaignRepository, Connection, StoredItem
+from teeter.campaigns.store import Reading, StoredItem
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 
 if TYPE_CHECKING:
@@ -290,9 +290,8 @@ class ImportedExportRows:
     Every iteration reads the rows again, because their cells may not fit in memory together.
     """
 
-    repository: CampaignRepository
-    connection: Connection
-    """An open connection, which is read while rows are taken."""
+    view: Reading
+    """An open transaction, which is read while rows are taken."""
     rows: Iterable[ExportRow]
     """What the export says about each item."""
 
@@ -300,7 +299,7 @@ class ImportedExportRows:
         row_of_item = {row.id: row for row in self.rows}
         written_items = set()
         written_duplicates = set()
-        for imported in self.repository.tables.all_rows(self.connection):
+        for imported in self.view.tables.all_rows():
             yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
             if imported.key == imported.item_id:
                 written_items.add(imported.key)
@@ -312,6 +311,6 @@ class ImportedExportRows:
                 yield row
 
         # Duplicates get the row of their stored item, under the id that they came with.
-        for given, stored in self.repository.items.aliases(self.connection).items():
+        for given, stored in self.view.items.aliases().items():
             if given not in row_of_item and given not in written_duplicates:
                 yield replace(row_of_item[stored], id=given)

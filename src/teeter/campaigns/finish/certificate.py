@@ -26,8 +26,11 @@ from teeter.campaigns.finish.report import (
     wrong_share,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import CampaignRepository, Connection, StoredCertificate
+from teeter.campaigns.store import (
+    Reading,
+    StoredCertificate,
+    Writing,
+)
 from teeter.errors import InputError
 
 __all__ = [
@@ -248,9 +251,7 @@ class CertifiedLabel:
 
 
 def certify_finish(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    change: Writing,
     *,
     campaign: str,
     who: str,
@@ -260,20 +261,20 @@ def certify_finish(
     Raises:
         InputError: no promise was started, or it does not hold for any item yet.
     """
-    stored = repository.finishes.newest(connection)
+    stored = change.finishes.newest()
     if stored is None:
         raise InputError("No promise has been started yet: start one first.")
 
-    report = look(repository, connection, settings)
+    report = look(change)
     # A second certificate of the same facts would only differ in its date.
-    newest = newest_certificate(repository, connection)
+    newest = newest_certificate(change)
     if newest is not None and _says_the_same(newest.content, report):
         return newest
 
-    classes = repository.classes.names(connection)
-    issued = repository.scope.now()
+    classes = change.classes.names()
+    issued = change.now()
     content = make_certificate(report, campaign=campaign, issued=issued, classes=classes)
-    return repository.finishes.add_certificate(connection, stored, content, who)
+    return change.finishes.add_certificate(stored, content, who)
 
 
 def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
@@ -289,30 +290,23 @@ def _says_the_same(content: Mapping[str, Any], report: FinishReport) -> bool:
     return now == then
 
 
-def newest_certificate(
-    repository: CampaignRepository, connection: Connection
-) -> StoredCertificate | None:
+def newest_certificate(view: Reading) -> StoredCertificate | None:
     """Return the newest certificate of the newest promise, or None."""
     # A new attempt replaces the model, and the labels of the old one with it.
-    certificates = repository.finishes.certificates(connection)
-    attempt = repository.finishes.count(connection)
+    certificates = view.finishes.certificates()
+    attempt = view.finishes.count()
     if not certificates or certificates[-1].finish != attempt:
         return None
     return certificates[-1]
 
 
 def certified_labels(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    view: Reading,
     snapshot: CampaignSnapshot,
 ) -> tuple[dict[str, CertifiedLabel], str | None]:
     """Return the labels that the model gives under the newest certificate, by item id.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
-        settings: the campaign's settings.
         snapshot: the current answers. Items that people labelled are left out.
 
     Returns:
@@ -320,12 +314,12 @@ def certified_labels(
         because later labels refute the certificate or labels that it rests on were corrected. None
         without a certificate, or if people labelled everything.
     """
-    certificate = newest_certificate(repository, connection)
-    stored = repository.finishes.newest(connection)
+    certificate = newest_certificate(view)
+    stored = view.finishes.newest()
     if certificate is None or stored is None:
         return {}, None
 
-    classes = repository.classes.names(connection)
+    classes = view.classes.names()
     finish = load_finish(stored, classes)
     answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
     results_now = {

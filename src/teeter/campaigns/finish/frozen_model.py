@@ -35,7 +35,12 @@ from teeter.campaigns.finish.promise import (
     make_steps,
 )
 from teeter.campaigns.learning.saved_models import Arrays, load_arrays
-from teeter.campaigns.store import CampaignRepository, Connection, StoredFinish, StoredModel
+from teeter.campaigns.store import (
+    Reading,
+    StoredFinish,
+    StoredModel,
+    Writing,
+)
 from teeter.errors import InputError
 
 __all__ = [
@@ -107,9 +112,7 @@ class ModelChoice:
     """Its number among the checkpoints if control items since then count; None for new draws."""
 
 
-def choose_model(
-    repository: CampaignRepository, connection: Connection, terms: PromiseTerms
-) -> ModelChoice:
+def choose_model(view: Reading, terms: PromiseTerms) -> ModelChoice:
     """Return the newest model, or a checkpoint that enough control items have tested since.
 
     Who decides on the day of the start may have seen how the control items turned out. So the
@@ -122,11 +125,11 @@ def choose_model(
     Raises:
         InputError: there is no model, or it was trained by an earlier version of teeter.
     """
-    number = repository.finishes.count(connection) + 1
-    n_controls = len(repository.picks.control_items(connection))
+    number = view.finishes.count() + 1
+    n_controls = len(view.picks.control_items())
     enough = _enough_controls(terms, number)
-    summaries = repository.models.summaries(connection)
-    last_put_back = repository.items.last_put_back(connection)
+    summaries = view.models.summaries()
+    last_put_back = view.items.last_put_back()
 
     # Without a checkpoint that was tested, the newest model is the best.
     version = summaries[-1].version if summaries else 0
@@ -143,7 +146,7 @@ def choose_model(
             checkpoint = next_number
         next_number += 1
 
-    model = repository.models.get(connection, version)
+    model = view.models.get(version)
     if model is None:
         raise InputError(
             "There is no model yet to label the rest: label items of at least two classes, "
@@ -166,8 +169,7 @@ def _enough_controls(terms: PromiseTerms, attempt: int) -> int:
 
 
 def freeze(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     choice: ModelChoice,
     terms: PromiseTerms,
     *,
@@ -176,8 +178,6 @@ def freeze(
     """Return a frozen model with its items and draws. Nothing is stored.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
         choice: the model to freeze.
         terms: what is promised.
         seed: the campaign's, which decides the order of the draws.
@@ -185,15 +185,16 @@ def freeze(
     Raises:
         InputError: too few items are left to label.
     """
-    number = repository.finishes.count(connection) + 1
+    number = view.finishes.count() + 1
     model = choice.model
     arrays = load_arrays(model.weights)
+    # Items are only ever appended, so the first ones are those that the model saw.
+    predicted_items = view.encodings.encoded_items()[: len(arrays["predicted"])]
     items, n_controls = _order_draws(
-        repository,
-        connection,
+        view,
         model,
+        predicted_items,
         use_controls=choice.checkpoint is not None,
-        n_items=len(arrays["predicted"]),
         order_seed=stream_seed(seed, "finish", number),
     )
     if len(items) < FEWEST_ITEMS:
@@ -202,16 +203,16 @@ def freeze(
             f"{len(items)}: label the rest yourself."
         )
 
-    row_of_item = {item: row for row, item in enumerate(_encoded_items(repository, connection))}
+    row_of_item = {item: row for row, item in enumerate(predicted_items)}
     rows = [row_of_item[item] for item in items]
     frozen = FrozenSet(
         arrays["predicted"][rows].astype(np.int64), arrays["confidence"][rows].astype(np.float64)
     )
-    classes = repository.classes.names(connection)
+    classes = view.classes.names()
     level = attempt_level(terms.confidence, number, choice.checkpoint)
     return FrozenFinish(
         number=number,
-        started=repository.scope.now(),
+        started=view.now(),
         model_version=model.version,
         checksum=hashlib.sha256(model.weights).hexdigest(),
         terms=terms,
@@ -223,57 +224,45 @@ def freeze(
 
 
 def _order_draws(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     model: StoredModel,
+    predicted_items: Sequence[str],
     *,
     use_controls: bool,
-    n_items: int,
     order_seed: int,
 ) -> tuple[list[str], int]:
     """Return the items of the set in the order of the draws, and how many are control items.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
         model: the model to freeze.
+        predicted_items: the items that it predicted.
         use_controls: whether control items that were drawn since the model count.
-        n_items: how many items there were when it was trained.
         order_seed: decides the order.
     """
-    settled = set(repository.encodings.unreadable(connection))
+    settled = set(view.encodings.unreadable())
     later_controls: list[str] = []
     if use_controls:
-        drawn_controls = repository.picks.control_items_in_order(connection)
+        drawn_controls = view.picks.control_items_in_order()
         n_before = int(model.facts["controls"])
         later_controls = drawn_controls[n_before:]
-        settled |= repository.answers.items_answered_first(connection, model.facts["answers"])
-        settled |= repository.decisions.items_decided_until(connection, model.trained)
-        settled |= repository.items.withdrawn(connection, until=model.trained)
+        settled |= view.answers.items_answered_first(model.facts["answers"])
+        settled |= view.decisions.items_decided_until(model.trained)
+        settled |= view.items.withdrawn(until=model.trained)
         # No control item can be drawn from these, so control items do not speak for them.
-        settled |= set(drawn_controls[:n_before]) | repository.items.audit_set(connection)
+        settled |= set(drawn_controls[:n_before]) | view.items.audit_set()
     else:
         # What was labelled since the model was trained needs no model either.
-        answers = repository.answers.live(connection)
+        answers = view.answers.live()
         settled |= {answer.item for answer in answers if answer.kind != AnswerKind.SKIP}
-        settled |= set(repository.decisions.live(connection))
-        settled |= repository.items.withdrawn(connection)
+        settled |= set(view.decisions.live())
+        settled |= view.items.withdrawn()
 
-    # Items are only ever appended, so the first ones are those that the model saw.
-    predicted_items = _encoded_items(repository, connection)[:n_items]
     members = {item for item in predicted_items if item not in settled}
     controls = [item for item in later_controls if item in members]
     not_drawn = members - set(controls)
     # A hash of each id: the order does not depend on how items are stored.
     shuffled = sorted(not_drawn, key=lambda item: stream_seed(order_seed, item))
     return [*controls, *shuffled], len(controls)
-
-
-def _encoded_items(repository: CampaignRepository, connection: Connection) -> list[str]:
-    """Return the ids of the items by their row in a model's input."""
-    row_ids = repository.encodings.encoded_row_ids(connection)
-    id_of_row = {item.row_id: item.item_id for item in repository.items.all(connection)}
-    return [id_of_row[row_id] for row_id in row_ids]
 
 
 def _make_groups(
@@ -293,9 +282,7 @@ def _make_groups(
     return tuple(groups)
 
 
-def store_finish(
-    repository: CampaignRepository, connection: Connection, finish: FrozenFinish, who: str
-) -> None:
+def store_finish(change: Writing, finish: FrozenFinish, who: str) -> None:
     """Store a frozen model, so that later draws are counted for it."""
     groups = []
     for group in finish.groups:
@@ -307,8 +294,7 @@ def store_finish(
         "predicted": finish.frozen.predicted.astype(np.int32),
         "confidences": finish.frozen.confidences,
     }
-    repository.finishes.add(
-        connection,
+    change.finishes.add(
         who=who,
         model_version=finish.model_version,
         checksum=finish.checksum,

@@ -40,8 +40,7 @@ from teeter.campaigns.finish.promise import (
     trace_coverage,
 )
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
-from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import Answer, CampaignRepository, Connection
+from teeter.campaigns.store import Answer, Reading, Writing
 from teeter.errors import InputError
 
 __all__ = [
@@ -493,9 +492,7 @@ def _labels_outside(finish: FrozenFinish, answers: ItemAnswers, classes: Sequenc
 
 
 def look(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    view: Reading,
     terms: PromiseTerms | None = None,
     *,
     snapshot: CampaignSnapshot | None = None,
@@ -503,9 +500,6 @@ def look(
     """Return what is promised, or what could be if a promise were started now.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
-        settings: the campaign's settings.
         terms: what is to be promised. None for the terms of the promise that was started, or else
             the default terms.
         snapshot: the current answers, if they were read before.
@@ -513,12 +507,12 @@ def look(
     Raises:
         InputError: a promise with other terms was started, or there is no model to make one with.
     """
-    snapshot = snapshot or read_snapshot(repository, connection, settings)
+    snapshot = snapshot or read_snapshot(view)
     answers = ItemAnswers.from_answers(snapshot.answers, snapshot.labels, snapshot.left_out)
-    classes = repository.classes.names(connection)
-    n_items = repository.items.count(connection)
+    classes = view.classes.names()
+    n_items = view.items.count()
 
-    stored = repository.finishes.newest(connection)
+    stored = view.finishes.newest()
     if stored is not None:
         finish = load_finish(stored, classes)
         if terms is not None and terms != finish.terms:
@@ -530,8 +524,8 @@ def look(
         return look_at_finish(finish, answers, classes, n_items=n_items)
 
     terms = terms or PromiseTerms()
-    choice = choose_model(repository, connection, terms)
-    preview = freeze(repository, connection, choice, terms, seed=settings.seed)
+    choice = choose_model(view, terms)
+    preview = freeze(view, choice, terms, seed=view.settings.seed)
     # Without the answers: who sees how the draws turn out before choosing the terms could choose
     # those that happen to be kept.
     nothing = ItemAnswers({}, frozenset(), frozenset())
@@ -544,8 +538,7 @@ def _describe_terms(terms: PromiseTerms) -> str:
 
 
 def choose_terms(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     *,
     error: float | None,
     confidence: float | None,
@@ -556,8 +549,8 @@ def choose_terms(
     Raises:
         InputError: a value cannot be promised.
     """
-    stored = repository.finishes.newest(connection)
-    classes = repository.classes.names(connection)
+    stored = view.finishes.newest()
+    classes = view.classes.names()
     terms = PromiseTerms() if stored is None else load_finish(stored, classes).terms
     return PromiseTerms(
         error=terms.error if error is None else error,
@@ -567,9 +560,7 @@ def choose_terms(
 
 
 def start_finish(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    change: Writing,
     terms: PromiseTerms,
     *,
     who: str,
@@ -581,9 +572,6 @@ def start_finish(
     returned if these are its terms, and nothing has changed since.
 
     Args:
-        repository: the campaign's rows.
-        connection: a connection that may write.
-        settings: the campaign's settings.
         terms: what is to be promised.
         who: the name for the history.
         draws: how many random items to ask about next. None for as many as the plan needs first.
@@ -591,31 +579,29 @@ def start_finish(
     Raises:
         InputError: there is no model to freeze, or too few items are left.
     """
-    stored = repository.finishes.newest(connection)
+    stored = change.finishes.newest()
     if stored is not None:
-        started = load_finish(stored, repository.classes.names(connection))
-        newest_change = repository.history.newest_row_id(connection, _CHANGES)
-        newest_start = repository.history.newest_row_id(connection, ["finish started"])
+        started = load_finish(stored, change.classes.names())
+        newest_change = change.history.newest_row_id(_CHANGES)
+        newest_start = change.history.newest_row_id(["finish started"])
         if started.terms == terms and newest_change < newest_start:
-            return look(repository, connection, settings)
+            return look(change)
 
-    choice = choose_model(repository, connection, terms)
-    finish = freeze(repository, connection, choice, terms, seed=settings.seed)
-    store_finish(repository, connection, finish, who)
+    choice = choose_model(change, terms)
+    finish = freeze(change, choice, terms, seed=change.settings.seed)
+    store_finish(change, finish, who)
 
     # The past control items may be enough, so nothing is asked before looking.
-    report = look(repository, connection, settings)
+    report = look(change)
     if draws is None and report.covered:
         draws = 0
     elif draws is None:
         draws = max(FEWEST_DRAWS, report.plan[0].labels if report.plan else _USUAL_DRAWS)
-    return _set_draws(repository, connection, report, draws, who)
+    return _set_draws(change, report, draws, who)
 
 
 def request_draws(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    change: Writing,
     count: int,
     *,
     who: str,
@@ -625,18 +611,17 @@ def request_draws(
     Raises:
         InputError: no promise was started, or the number is negative.
     """
-    if repository.finishes.count(connection) == 0:
+    if change.finishes.count() == 0:
         raise InputError("No promise has been started yet: start one first.")
 
-    report = look(repository, connection, settings)
+    report = look(change)
     if count == report.waiting_draws:
         return report
-    return _set_draws(repository, connection, report, count, who)
+    return _set_draws(change, report, count, who)
 
 
 def _set_draws(
-    repository: CampaignRepository,
-    connection: Connection,
+    change: Writing,
     report: FinishReport,
     count: int,
     who: str,
@@ -646,7 +631,7 @@ def _set_draws(
         raise InputError(f"Cannot ask about {count} random items: ask for 0 or more.")
 
     asked_draws = min(report.draws + count, report.items)
-    repository.finishes.set_asked_draws(connection, report.attempt, asked_draws, who)
+    change.finishes.set_asked_draws(report.attempt, asked_draws, who)
     # Picks made ahead would be asked first.
-    repository.picks.remove_outdated(connection)
+    change.picks.remove_outdated()
     return replace(report, asked_draws=asked_draws)

@@ -115,9 +115,8 @@ def add_webhook(
         wrong = f"There is no event {sorted(unknown)[0]!r}" if unknown else "No event is given"
         raise InputError(f"{wrong}: choose from {', '.join(WebhookEvent)}.")
 
-    repository = campaign.repository.webhooks
-    with campaign.database.writing() as connection:
-        webhooks = repository.all(connection)
+    with campaign.writing() as change:
+        webhooks = change.webhooks.all()
         for webhook in webhooks:
             is_same = webhook.url == url and set(webhook.events) == names
             if is_same and webhook.allow_private == allow_private and secret is None:
@@ -127,8 +126,7 @@ def add_webhook(
             raise InputError(
                 f"A campaign can have at most {MAX_WEBHOOKS} webhooks: remove one first."
             )
-        webhook = repository.add(
-            connection,
+        webhook = change.webhooks.add(
             url=url,
             secret=secret or secrets.token_urlsafe(32),
             events=[WebhookEvent(name) for name in names],
@@ -146,20 +144,20 @@ def remove_webhook(campaign: Campaign, number: int, *, who: str = "me") -> None:
     Raises:
         UnknownResourceError: If there never was such a webhook.
     """
-    with campaign.database.writing() as connection:
-        campaign.repository.webhooks.remove(connection, number, who)
+    with campaign.writing() as change:
+        change.webhooks.remove(number, who)
 
 
 def list_webhooks(campaign: Campaign) -> list[StoredWebhook]:
     """Return the webhooks of a campaign."""
-    with campaign.database.reading() as connection:
-        return campaign.repository.webhooks.all(connection)
+    with campaign.reading() as view:
+        return view.webhooks.all()
 
 
 def list_deliveries(campaign: Campaign, count: int = 20) -> list[StoredDelivery]:
     """Return the events that were sent or wait, newest first."""
-    with campaign.database.reading() as connection:
-        return campaign.repository.webhooks.recent(connection, count)
+    with campaign.reading() as view:
+        return view.webhooks.recent(count)
 
 
 def sign_payload(secret: str, timestamp: str, body: bytes) -> str:
@@ -201,19 +199,18 @@ def deliver_due(campaign: Campaign) -> DeliveryCounts:
     once. A webhook whose receiver fails is left alone until the next call, so that a receiver that
     is away does not keep the others waiting.
     """
-    repository = campaign.repository
-    with campaign.database.reading() as connection:
-        has_work = repository.webhooks.has_news(connection)
-        has_work = has_work or bool(repository.webhooks.due(connection, 1))
+    with campaign.reading() as view:
+        has_work = view.webhooks.has_news()
+        has_work = has_work or bool(view.webhooks.due(1))
     if not has_work:
         return DeliveryCounts()
 
-    with campaign.database.writing() as connection:
-        lock = repository.locks.acquire(connection, LockName.WEBHOOKS, _LOCK_SECONDS)
+    with campaign.writing() as change:
+        lock = change.locks.acquire(LockName.WEBHOOKS, _LOCK_SECONDS)
         if lock is None:
             return DeliveryCounts()
-        repository.webhooks.enqueue(connection)
-        due = repository.webhooks.due(connection, _MOST_AT_ONCE)
+        change.webhooks.enqueue()
+        due = change.webhooks.due(_MOST_AT_ONCE)
 
     delivered = 0
     failing = set()
@@ -229,8 +226,8 @@ def deliver_due(campaign: Campaign) -> DeliveryCounts:
             else:
                 failing.add(delivery.webhook.row_id)
     finally:
-        with campaign.database.writing() as connection:
-            repository.locks.release(connection, LockName.WEBHOOKS, lock)
+        with campaign.writing() as change:
+            change.locks.release(LockName.WEBHOOKS, lock)
 
     return DeliveryCounts(delivered, len(failing))
 
@@ -256,15 +253,14 @@ def _deliver(campaign: Campaign, delivery: StoredDelivery) -> bool:
         logger.exception("Delivery %s failed.", delivery.row_id)
         error = f"The event cannot be sent: {type(problem).__name__}."
 
-    webhooks = campaign.repository.webhooks
-    with campaign.database.writing() as connection:
+    with campaign.writing() as change:
         if status is not None and 200 <= status < 300:
-            webhooks.note_delivered(connection, delivery.row_id, status)
+            change.webhooks.note_delivered(delivery.row_id, status)
             return True
 
         pause = None if is_final else _pause_before_next(campaign, delivery)
-        webhooks.note_failure(
-            connection, delivery.row_id, status=status, error=error[:_MAX_ERROR], pause=pause
+        change.webhooks.note_failure(
+            delivery.row_id, status=status, error=error[:_MAX_ERROR], pause=pause
         )
         return False
 
@@ -304,8 +300,7 @@ def _send(campaign: Campaign, delivery: StoredDelivery) -> int:
 def _pause_before_next(campaign: Campaign, delivery: StoredDelivery) -> float | None:
     """Return the seconds until the next attempt; None if the delivery is too old."""
     created = datetime.fromisoformat(delivery.created)
-    now = datetime.fromisoformat(campaign.repository.scope.now())
-    if (now - created).total_seconds() > _MAX_AGE_SECONDS:
+    if (campaign.store.clock() - created).total_seconds() > _MAX_AGE_SECONDS:
         return None
 
     # From the 10th attempt on it is the longest pause, whatever the power of two is.

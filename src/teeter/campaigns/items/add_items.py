@@ -22,8 +22,13 @@ from teeter.campaigns.learning.encoding import (
 )
 from teeter.campaigns.results import ImportResult
 from teeter.campaigns.review.consensus import majority_labels
-from teeter.campaigns.settings import IMPORTED, Settings
-from teeter.campaigns.store import Answer, CampaignRepository, Connection, Database, StoredItem
+from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.store import (
+    Answer,
+    CampaignStore,
+    StoredItem,
+    Writing,
+)
 from teeter.campaigns.store.queries.imported_tables import NewRow
 from teeter.campaigns.store.queries.items import Deduplicated, deduplicate
 from teeter.data.table_files import is_missing
@@ -64,9 +69,7 @@ def require_kind(items: Sequence[Item], kind: str) -> None:
 
 
 def store_items(
-    database: Database,
-    repository: CampaignRepository,
-    settings: Settings,
+    store: CampaignStore,
     items: Sequence[Item],
     *,
     encoder: EncoderFunction | None,
@@ -75,9 +78,6 @@ def store_items(
     """Add items with their labels and the features they came with, in one transaction.
 
     Args:
-        database: The campaign's database.
-        repository: The campaign's rows in it.
-        settings: The campaign's settings.
         items: The items to add. Those whose content the campaign has are skipped and reported.
         encoder: A function that computes the features of all items of the campaign together.
         who: The name for the history.
@@ -87,14 +87,14 @@ def store_items(
         UnknownNameError: If a label is not a class of the campaign.
     """
     while True:
-        with database.reading() as connection:
-            current = repository.encodings.current(connection)
+        with store.reading() as view:
+            current = view.encodings.current()
             baseline = _ImportBaseline(
-                newest_row_id=repository.items.newest_row_id(connection),
+                newest_row_id=view.items.newest_row_id(),
                 encoder=None if current is None else current.encoder,
-                classes=frozenset(repository.classes.names(connection)),
+                classes=frozenset(view.classes.names()),
             )
-            comparable = repository.items.comparable(connection, items)
+            comparable = view.items.comparable(items)
             deduplicated = deduplicate(items, comparable)
             labels = _collect_labels(deduplicated, baseline.classes)
 
@@ -102,8 +102,8 @@ def store_items(
         vectors: dict[str, Vectors] = {}
         prepared = None
         if encoder is not None and any(item.features is None for item in new):
-            with database.reading() as connection:
-                stored = repository.items.all(connection)
+            with store.reading() as view:
+                stored = view.items.all()
             # All items at once, so old features may not match those of new items.
             contents = {item.item_id: item.content or "" for item in stored}
             contents |= {item.key: item.content or "" for item in new}
@@ -111,29 +111,28 @@ def store_items(
             vectors = dict(zip(contents, features, strict=True))
         else:
             vectors = {item.key: item.features for item in new if item.features is not None}
-            with database.reading() as connection:
-                prepared = _prepare(repository, connection, settings, baseline, new)
+            prepared = _prepare(store, baseline, new)
 
-        with database.writing() as connection:
+        with store.writing() as change:
             # Another process was faster. Its items must be compared with ours.
-            if repository.items.newest_row_id(connection) != baseline.newest_row_id:
+            if change.items.newest_row_id() != baseline.newest_row_id:
                 continue
 
-            added, duplicates = repository.items.add(connection, items, who)
+            added, duplicates = change.items.add(items, who)
             rows = [
                 NewRow(key, item.key, item.row)
                 for key, item in deduplicated.all
                 if item.row is not None
             ]
             if rows:
-                repository.tables.add(connection, rows)
+                change.tables.add(rows)
             if vectors:
-                _write_own_features(repository, connection, vectors, encoder is not None, who)
+                _write_own_features(change, vectors, encoder is not None, who)
             if prepared is not None:
-                store_encoding(repository, connection, prepared)
+                store_encoding(change, prepared)
 
-            labelled, conflicts = _write_labels(repository, connection, labels)
-            audit = _extend_audit_set(repository, connection, settings, len(added), who)
+            labelled, conflicts = _write_labels(change, labels)
+            audit = _extend_audit_set(change, len(added), who)
 
         result = ImportResult(
             new=len(added),
@@ -159,9 +158,7 @@ def _collect_labels(deduplicated: Deduplicated, classes: frozenset[str]) -> list
 
 
 def _prepare(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    store: CampaignStore,
     baseline: _ImportBaseline,
     new: Sequence[Item],
 ) -> PreparedEncoder | None:
@@ -170,7 +167,7 @@ def _prepare(
     if not missing:
         return None
 
-    names_encoder = settings.encoder not in (None, AUTO)
+    names_encoder = store.settings.encoder not in (None, AUTO)
     has_own_features = len(missing) < len(new) or baseline.encoder == USER_ENCODER
     if has_own_features and not names_encoder:
         lacking = "1 item has" if len(missing) == 1 else f"{len(missing)} items have"
@@ -179,14 +176,13 @@ def _prepare(
             f"items, or choose an encoder."
         )
 
-    name = settings.encoder if has_own_features else None
+    name = store.settings.encoder if has_own_features else None
     contents = [item.content or "" for item in missing]
-    return prepare_encoder(repository, connection, settings, name=name, new_contents=contents)
+    return prepare_encoder(store, name=name, new_contents=contents)
 
 
 def _write_own_features(
-    repository: CampaignRepository,
-    connection: Connection,
+    change: Writing,
     vectors: dict[str, Vectors],
     replaces_all: bool,
     who: str,
@@ -194,29 +190,26 @@ def _write_own_features(
     """Store features that came with items, or that a user's function computed.
 
     Args:
-        repository: The campaign's rows.
-        connection: A connection that may write.
         vectors: By item id.
         replaces_all: Whether these are the features of all items, and replace any others.
         who: The name for the history.
     """
-    encodings = repository.encodings
-    current = encodings.current(connection)
+    current = change.encodings.current()
 
     if current is None or (replaces_all and current.encoder != USER_ENCODER):
-        current = encodings.add(connection, USER_ENCODER)
-        encodings.make_current(connection, current.row_id)
+        current = change.encodings.add(USER_ENCODER)
+        change.encodings.make_current(current.row_id)
 
-    encodings.write(connection, current.row_id, vectors)
+    change.encodings.write(current.row_id, vectors)
     detail = {"by": USER_ENCODER, "items": len(vectors)}
-    repository.history.append(connection, who, "encoded", None, detail)
+    change.history.append(who, "encoded", None, detail)
 
     # Features that came with new items must be as long as those of the rest.
-    encodings.require_equal_lengths(connection, current.row_id)
+    change.encodings.require_equal_lengths(current.row_id)
 
 
 def _write_labels(
-    repository: CampaignRepository, connection: Connection, labels: Sequence[tuple[str, str]]
+    change: Writing, labels: Sequence[tuple[str, str]]
 ) -> tuple[int, list[tuple[str, str, str]]]:
     """Record the labels that came with items, if they have none.
 
@@ -227,19 +220,19 @@ def _write_labels(
     conflicts = []
     labels_now: dict[str, str] = {}
     if labels:
-        labels_now = majority_labels(repository.answers.live(connection))
+        labels_now = majority_labels(change.answers.live())
 
     # Raises UnknownNameError, also for a label that changes nothing.
     current_names = {}
     for label in dict.fromkeys(label for _, label in labels):
-        repository.classes.row_id(connection, label)
-        current_names[label] = repository.classes.current_name(connection, label)
+        change.classes.row_id(label)
+        current_names[label] = change.classes.current_name(label)
 
     for key, given_label in labels:
         label = current_names[given_label]
         if key not in labels_now:
             answer = Answer(key, IMPORTED, AnswerKind.LABEL, label)
-            repository.answers.record(connection, answer)
+            change.answers.record(answer)
             labels_now[key] = label
             count += 1
         elif labels_now[key] != label:
@@ -249,9 +242,7 @@ def _write_labels(
 
 
 def _extend_audit_set(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    change: Writing,
     n_added: int,
     who: str,
 ) -> int:
@@ -262,29 +253,27 @@ def _extend_audit_set(
     measured, so they count neither in its size nor as items.
 
     Args:
-        repository: The campaign's rows.
-        connection: A connection that may write.
         settings: The size of the audit set, and the seed.
         n_added: How many items the import has added. They are the last ones.
         who: The name for the history.
     """
-    if not settings.audit:
+    if not change.settings.audit:
         return 0
 
-    stored = repository.items.all(connection)
+    stored = change.items.all()
     items = [item for item in stored if item.withdrawn is None]
     size = sum(item.audit for item in items)
 
     # An item with an answer may have been trained on, or was picked because it is hard.
-    answered = {answer.item for answer in repository.answers.live(connection)}
+    answered = {answer.item for answer in change.answers.live()}
     unseen = [item for item in items if not item.audit and item.item_id not in answered]
-    seed = stream_seed(settings.seed, "audit", len(stored))
+    seed = stream_seed(change.settings.seed, "audit", len(stored))
     generator = np.random.default_rng(seed)
     drawn: list[StoredItem] = []
 
     # With withdrawn items: a set that was full still grows in proportion after a withdrawal.
     n_before = len(items) - n_added
-    was_full = sum(item.audit for item in stored) >= settings.audit
+    was_full = sum(item.audit for item in stored) >= change.settings.audit
     if was_full and n_before:
         # Rounding up at random keeps the share on average, also for items that come one by one.
         growth = int(size / n_before * n_added + generator.random())
@@ -293,7 +282,7 @@ def _extend_audit_set(
         added = {item.item_id for item in items[n_before:]}
         drawn += _draw([item for item in unseen if item.item_id in added], growth, generator)
 
-    missing = min(settings.audit, len(items) // 2) - size - len(drawn)
+    missing = min(change.settings.audit, len(items) // 2) - size - len(drawn)
     if missing > 0:
         taken = {item.item_id for item in drawn}
         left = [item for item in unseen if item.item_id not in taken]
@@ -301,7 +290,7 @@ def _extend_audit_set(
 
     if drawn:
         item_ids = [item.item_id for item in sorted(drawn, key=lambda item: item.row_id)]
-        repository.items.add_to_audit_set(connection, item_ids, who)
+        change.items.add_to_audit_set(item_ids, who)
     return size + len(drawn)
 
 

@@ -32,12 +32,12 @@ from teeter.campaigns.items.item import (
 from teeter.campaigns.learning.encoding import USER_ENCODER, load_encoder
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
-    CampaignRepository,
-    Connection,
-    Database,
+    CampaignStore,
     NewRow,
+    Reading,
     StoredEncoding,
     StoredItem,
+    Writing,
 )
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.encoders import Vectors, format_card, parse_card, run_encoder
@@ -50,9 +50,7 @@ _MAX_NAMED = 5
 
 
 def change_item(
-    database: Database,
-    repository: CampaignRepository,
-    settings: Settings,
+    store: CampaignStore,
     item_id: str,
     *,
     text: str | None,
@@ -64,65 +62,60 @@ def change_item(
 
     See ``Campaign.change_item``, which has the same arguments.
     """
-    if settings.has_rows and text is not None:
+    if store.settings.has_rows and text is not None:
         raise InputError(
             "The items of this campaign are rows of a table: change their columns instead of their "
             "text."
         )
 
     while True:
-        with database.reading() as connection:
-            item = repository.items.get(connection, item_id)
-            current = repository.encodings.current(connection)
-            old_vector = repository.encodings.vector_of(connection, item.row_id)
+        with store.reading() as view:
+            item = view.items.get(item_id)
+            current = view.encodings.current()
+            old_vector = view.encodings.vector_of(item.row_id)
             new_text = text
-            if settings.has_rows and columns:
-                new_text = _change_card(repository, connection, item, columns)
+            if store.settings.has_rows and columns:
+                new_text = _change_card(view, item, columns)
 
             content, digest = _new_content(item, new_text, features)
             changes_content = digest != item.digest
             vector = None
             if changes_content or features is not None:
-                vector = _new_vector(
-                    repository,
-                    connection,
-                    settings,
-                    item,
-                    current,
-                    has_vector=old_vector is not None,
-                    content=content,
-                    features=features,
+                vector = _given_vector(
+                    item, current, has_vector=old_vector is not None, features=features
                 )
             changes_features = False
-            if features is not None and vector is not None and old_vector is not None:
+            if vector is not None and old_vector is not None:
                 changes_features = not np.array_equal(vector, old_vector)
             if changes_content or changes_features:
-                _require_changeable(repository, connection, item, digest)
+                _require_changeable(view, item, digest)
 
-        with database.writing() as connection:
+        if changes_content and vector is None and old_vector is not None:
+            vector = _encode(store.settings, current, content)
+
+        with store.writing() as change:
             # Another process was faster: start again from what it wrote.
-            if repository.items.get(connection, item_id) != item:
+            if change.items.get(item_id) != item:
                 continue
-            if not _has_same_encoding(repository, connection, item, current, old_vector):
+            if not _has_same_encoding(change, item, current, old_vector):
                 continue
 
             if changes_content or changes_features:
                 # Once more: an item or a promise may have been added while this one was encoded.
-                _require_changeable(repository, connection, item, digest)
-                repository.items.change_content(connection, item, content, digest, who)
+                _require_changeable(change, item, digest)
+                change.items.change_content(item, content, digest, who)
                 if changes_content:
-                    repository.suggestions.remove_item(connection, item)
+                    change.suggestions.remove_item(item)
                 if current is not None:
-                    repository.encodings.replace_item(connection, item, current.row_id, vector)
-                    repository.encodings.require_equal_lengths(connection, current.row_id)
+                    change.encodings.replace_item(item, current.row_id, vector)
+                    change.encodings.require_equal_lengths(current.row_id)
             changed_columns = _write_columns(
-                repository,
-                connection,
+                change,
                 item,
                 columns,
                 text=content if changes_content else None,
                 # The rows of one card are equal, and must stay so.
-                in_all_rows=settings.has_rows,
+                in_all_rows=store.settings.has_rows,
                 who=who,
             )
 
@@ -130,8 +123,7 @@ def change_item(
 
 
 def _has_same_encoding(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     item: StoredItem,
     current: StoredEncoding | None,
     old_vector: Vectors | None,
@@ -141,11 +133,11 @@ def _has_same_encoding(
     The revision of an encoding says nothing about one item: it changes with every part of the items
     that is encoded meanwhile.
     """
-    encoding = repository.encodings.current(connection)
+    encoding = view.encodings.current()
     if encoding is None or current is None:
         return encoding is current
 
-    vector = repository.encodings.vector_of(connection, item.row_id)
+    vector = view.encodings.vector_of(item.row_id)
     return encoding.row_id == current.row_id and (vector is None) == (old_vector is None)
 
 
@@ -174,11 +166,9 @@ def _new_content(
     return text, content_digest(text.encode())
 
 
-def _require_changeable(
-    repository: CampaignRepository, connection: Connection, item: StoredItem, digest: str
-) -> None:
+def _require_changeable(view: Reading, item: StoredItem, digest: str) -> None:
     """Refuse a content that another item has, or that a promise was made about."""
-    same = repository.items.with_digest(connection, digest)
+    same = view.items.with_digest(digest)
     others = [item_id for item_id in same if item_id != item.item_id]
     if others and item.kind is not ItemKind.FEATURES:
         raise InputError(
@@ -187,7 +177,7 @@ def _require_changeable(
         )
 
     # A frozen model has predicted the old text, and its promise counts that prediction.
-    finish = repository.finishes.newest(connection)
+    finish = view.finishes.newest()
     if finish is not None and item.item_id in finish.items:
         raise InputError(
             f"The promise of {finish.started[:10]} rests on the text of {quote_id(item.item_id)}: "
@@ -195,18 +185,14 @@ def _require_changeable(
         )
 
 
-def _new_vector(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+def _given_vector(
     item: StoredItem,
     current: StoredEncoding | None,
     *,
     has_vector: bool,
-    content: str | None,
     features: Any | None,
 ) -> Vectors | None:
-    """Return the features of a changed item; None if it has none yet."""
+    """Return the features that came with a change; None if it needs none, or the encoder's."""
     if current is None or not has_vector:
         if features is not None:
             raise InputError(
@@ -227,7 +213,14 @@ def _new_vector(
             f"The encoder {current.encoder} computes the features of this campaign: leave them out."
         )
 
-    encoder = load_encoder(repository, connection, settings)
+    return None
+
+
+def _encode(
+    settings: Settings, current: StoredEncoding | None, content: str | None
+) -> Vectors | None:
+    """Return the features of a new text; None in a campaign of features."""
+    encoder = load_encoder(settings, current)
     if encoder is None:
         return None
     vectors = run_encoder(lambda texts: encoder.encode(texts).vectors, [content or ""])
@@ -239,14 +232,13 @@ def _new_vector(
 
 
 def _change_card(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     item: StoredItem,
     columns: Mapping[str, Any],
 ) -> str:
     """Return the card of a row with some columns changed."""
     card = parse_card(item.content or "")
-    stored = repository.tables.for_items(connection, [item.row_id]).get(item.row_id)
+    stored = view.tables.for_items([item.row_id]).get(item.row_id)
     # The columns of ids and labels do not stand on the card. Nor does one that the row lacked.
     hidden: set[str | None] = set()
     if stored is not None:
@@ -262,8 +254,7 @@ def _change_card(
 
 
 def _write_columns(
-    repository: CampaignRepository,
-    connection: Connection,
+    change: Writing,
     item: StoredItem,
     columns: Mapping[str, Any],
     *,
@@ -274,15 +265,13 @@ def _write_columns(
     """Replace columns of an item, and return whether one of them has changed.
 
     Args:
-        repository: The campaign's rows.
-        connection: A connection that may write.
         item: The item.
         columns: New values by column.
         text: The new text for the column that the texts came from; None if it stays.
         in_all_rows: Whether all rows of the item get the new values, or only the first.
         who: The name for the history.
     """
-    rows = repository.tables.rows_of_item(connection, item.row_id)
+    rows = change.tables.rows_of_item(item.row_id)
     if not rows:
         rows = [StoredRow(item.item_id, item.item_id, ImportedTable(()), [])]
 
@@ -309,9 +298,9 @@ def _write_columns(
 
     if not new_values:
         return False
-    repository.tables.add(connection, new_rows)
+    change.tables.add(new_rows)
     detail = {"from": old_values, "to": new_values}
-    repository.history.append(connection, who, "columns changed", item.item_id, detail)
+    change.history.append(who, "columns changed", item.item_id, detail)
     return True
 
 
@@ -334,8 +323,7 @@ def _leave_out_equal(row: StoredRow, changes: Mapping[str, Any]) -> dict[str, An
 
 
 def withdraw_items(
-    database: Database,
-    repository: CampaignRepository,
+    store: CampaignStore,
     item_ids: Sequence[str],
     *,
     reason: str | None,
@@ -344,34 +332,30 @@ def withdraw_items(
     """Take items out of a campaign, all of them or none. See ``Campaign.withdraw``."""
     require_valid_unicode(reason or "", "reason")
 
-    with database.writing() as connection:
-        items = _require_items(repository, connection, item_ids)
+    with store.writing() as change:
+        items = _require_items(change, item_ids)
         inside = [item.item_id for item in items if item.withdrawn is None]
-        repository.items.withdraw(connection, inside, who, reason)
+        change.items.withdraw(inside, who, reason)
     return len(inside)
 
 
-def put_back_items(
-    database: Database, repository: CampaignRepository, item_ids: Sequence[str], *, who: str
-) -> int:
+def put_back_items(store: CampaignStore, item_ids: Sequence[str], *, who: str) -> int:
     """Put withdrawn items back into a campaign. See ``Campaign.put_back``."""
-    with database.writing() as connection:
-        items = _require_items(repository, connection, item_ids)
+    with store.writing() as change:
+        items = _require_items(change, item_ids)
         outside = [item.item_id for item in items if item.withdrawn is not None]
-        repository.items.put_back(connection, outside, who)
+        change.items.put_back(outside, who)
     return len(outside)
 
 
-def _require_items(
-    repository: CampaignRepository, connection: Connection, item_ids: Sequence[str]
-) -> list[StoredItem]:
+def _require_items(view: Reading, item_ids: Sequence[str]) -> list[StoredItem]:
     """Return items by their ids, each once.
 
     Raises:
         UnknownItemError: If one of them does not exist.
     """
     wanted = list(dict.fromkeys(item_ids))
-    items = repository.items.by_id(connection, wanted)
+    items = view.items.by_id(wanted)
     missing = [item_id for item_id in wanted if item_id not in items]
 
     if missing:

@@ -36,7 +36,7 @@ from teeter.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from teeter.campaigns.items.item import Item
-    from teeter.campaigns.store import CampaignRepository, Connection
+    from teeter.campaigns.store import Reading
 
 __all__ = [
     "ABSENT",
@@ -611,16 +611,13 @@ def require_shown_columns(names: Sequence[str], items: Iterable[Item]) -> None:
 
 
 def read_shown_columns(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     names: Sequence[str],
     row_ids: Sequence[int],
 ) -> dict[int, dict[str, str]]:
     """Return what annotators see of the columns of items.
 
     Args:
-        repository: The campaign's rows.
-        connection: An open connection.
         names: The columns to show, in their order.
         row_ids: The row ids of the items.
 
@@ -631,7 +628,7 @@ def read_shown_columns(
         return {}
 
     shown = {}
-    for row_id, row in repository.tables.for_items(connection, row_ids).items():
+    for row_id, row in view.tables.for_items(row_ids).items():
         values = row.values()
         cells = {name: format_cell(values.get(name)) for name in names}
         shown[row_id] = {name: _shorten(cell) for name, cell in cells.items() if cell.strip()}

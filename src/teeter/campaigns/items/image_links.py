@@ -281,8 +281,8 @@ def describe_missing_images(campaign: Campaign) -> str | None:
     if campaign.settings.kind != ItemKind.IMAGE or folder is None:
         return None
 
-    with campaign.database.reading() as connection:
-        paths = [item.content or "" for item in campaign.repository.items.all(connection)]
+    with campaign.reading() as view:
+        paths = [item.content or "" for item in view.items.all()]
 
     # A folder that was moved needs other advice, and no look at each of its files.
     if not folder.is_dir():

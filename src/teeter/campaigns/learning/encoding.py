@@ -20,12 +20,11 @@ from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.results import EncodingResult
 from teeter.campaigns.settings import ROW_ENCODER, Settings
 from teeter.campaigns.store import (
-    CampaignRepository,
-    Connection,
-    Database,
+    CampaignStore,
     LockName,
     StoredEncoding,
     StoredItem,
+    Writing,
 )
 from teeter.campaigns.trust import require_trusted_folder
 from teeter.encoders import (
@@ -91,9 +90,7 @@ class PreparedEncoder:
 
 
 def prepare_encoder(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    store: CampaignStore,
     *,
     name: str | None = None,
     new_contents: Sequence[str] = (),
@@ -105,9 +102,6 @@ def prepare_encoder(
     encoded again.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
-        settings: the campaign's settings.
         name: the encoder. Default: the current one, or before the first the one in the settings.
         new_contents: contents of items that are about to be added.
         again: fit the encoder again even if its state is stored.
@@ -116,10 +110,13 @@ def prepare_encoder(
         InputError: there is no such encoder, or it cannot be used for these items.
         MissingExtraError: a package is not installed.
     """
+    with store.reading() as view:
+        settings = view.settings
+        current = view.encodings.current()
+        encodings = view.encodings.all()
     if settings.kind == ItemKind.FEATURES:
         raise InputError("The items of this campaign are features, so there is nothing to encode.")
 
-    current = repository.encodings.current(connection)
     if name is None and current is not None:
         name = current.encoder
     if name == USER_ENCODER:
@@ -140,23 +137,27 @@ def prepare_encoder(
     # Without a stored state, an encoder of the same name could give other features.
     stored = None
     if not again:
-        stored = _find_encoding(repository.encodings.all(connection), encoder)
+        stored = _find_encoding(encodings, encoder)
     if stored is not None and stored.state is not None:
         encoder.restore(_read_state(stored.state))
         return PreparedEncoder(encoder, choice.sentence, stored)
 
-    contents = [item.content or "" for item in repository.items.all(connection)]
+    with store.reading() as view:
+        contents = [item.content or "" for item in view.items.all()]
     contents += new_contents
     fitted_on = _fit(encoder, contents, settings.seed)
     return PreparedEncoder(encoder, choice.sentence, None, fitted_on)
 
 
-def load_encoder(
-    repository: CampaignRepository, connection: Connection, settings: Settings
-) -> Encoder | None:
+def load_encoder(settings: Settings, current: StoredEncoding | None) -> Encoder | None:
     """Return the encoder of the current features, as it was fitted; None for features.
 
-    It reads images by their paths, wherever they are.
+    It reads images by their paths, wherever they are. Loading may take seconds, so no transaction
+    is open meanwhile.
+
+    Args:
+        settings: the campaign's settings.
+        current: the current encoding.
 
     Raises:
         InputError: a user's function computed the features, or the encoder has changed since.
@@ -164,7 +165,6 @@ def load_encoder(
     if settings.kind == ItemKind.FEATURES:
         return None
 
-    current = repository.encodings.current(connection)
     if current is None:
         raise InputError("No item has been encoded yet: run teeter campaign encode.")
     if current.encoder == USER_ENCODER or current.state is None:
@@ -221,9 +221,7 @@ def _fit(encoder: Encoder, contents: Sequence[str], seed: int) -> int:
     return len(sample)
 
 
-def store_encoding(
-    repository: CampaignRepository, connection: Connection, prepared: PreparedEncoder
-) -> StoredEncoding:
+def store_encoding(change: Writing, prepared: PreparedEncoder) -> StoredEncoding:
     """Store the state of a new encoder, and return its encoding.
 
     The first encoding of a campaign becomes the current one at once, so that the first items can
@@ -233,23 +231,20 @@ def store_encoding(
         return prepared.stored
 
     encoder = prepared.encoder
-    stored = repository.encodings.add(
-        connection,
+    stored = change.encodings.add(
         encoder.name,
         version=encoder.version,
         checksum=encoder.checksum,
         state=encoder.state().to_bytes(),
         fitted_on=prepared.fitted_on,
     )
-    if repository.encodings.current(connection) is None:
-        repository.encodings.make_current(connection, stored.row_id)
+    if change.encodings.current() is None:
+        change.encodings.make_current(stored.row_id)
     return stored
 
 
 def encode_items(
-    database: Database,
-    repository: CampaignRepository,
-    settings: Settings,
+    store: CampaignStore,
     *,
     name: str | None = None,
     again: bool = False,
@@ -259,30 +254,22 @@ def encode_items(
     """Encode all items that an encoder has not encoded yet, and let models use its features.
 
     Args:
-        database: the campaign's database.
-        repository: the campaign's rows in it.
-        settings: the campaign's settings.
         name: the encoder. Default: the current one.
         again: fit the encoder again, and encode all items again.
         who: the name for the history.
         progress: called after each part.
     """
-    require_trusted_folder(database, settings.folder)
-    with database.reading() as connection:
-        # Not in the writing transaction: fitting takes time, and answers would wait for it.
-        prepared = prepare_encoder(repository, connection, settings, name=name, again=again)
-    with database.writing() as connection:
-        store_encoding(repository, connection, prepared)
+    require_trusted_folder(store.database, store.settings.folder)
+    # Not in the writing transaction: fitting takes time, and answers would wait for it.
+    prepared = prepare_encoder(store, name=name, again=again)
+    with store.writing() as change:
+        store_encoding(change, prepared)
 
-    return encode_missing_items(
-        database, repository, settings, prepared, who=who, progress=progress
-    )
+    return encode_missing_items(store, prepared, who=who, progress=progress)
 
 
 def encode_missing_items(
-    database: Database,
-    repository: CampaignRepository,
-    settings: Settings,
+    store: CampaignStore,
     prepared: PreparedEncoder,
     *,
     who: str,
@@ -292,19 +279,16 @@ def encode_missing_items(
     """Encode the items that a stored encoder has not encoded yet, part by part.
 
     Args:
-        database: the campaign's database.
-        repository: the campaign's rows in it.
-        settings: the campaign's settings.
         prepared: the encoder, which ``store_encoding`` has stored.
         who: the name for the history.
         progress: called after each part.
         limit: stop after the part with which at least so many items are encoded; None for all.
     """
-    holder = _acquire_lock(database, repository)
+    holder = _acquire_lock(store)
     try:
-        with database.reading() as connection:
+        with store.reading() as view:
             # Looked up, because the campaign may have been moved since it was stored.
-            encodings = repository.encodings.all(connection)
+            encodings = view.encodings.all()
             stored = _find_encoding(encodings, prepared.encoder)
         if stored is None:
             raise InputError("The encoding has been removed: run teeter campaign encode.")
@@ -312,19 +296,19 @@ def encode_missing_items(
             # Another process may have fitted the same encoder on other items and stored it first.
             prepared.encoder.restore(_read_state(stored.state))
 
-        run = _EncodingRun(database, repository, settings, prepared.encoder, stored, holder)
+        run = _EncodingRun(store, prepared.encoder, stored, holder)
         encoded = run.encode_parts(progress, limit)
         return run.finish(encoded, prepared.sentence, who)
     finally:
-        with database.writing() as connection:
-            repository.locks.release(connection, LockName.ENCODING, holder)
+        with store.writing() as change:
+            change.locks.release(LockName.ENCODING, holder)
 
 
-def _acquire_lock(database: Database, repository: CampaignRepository) -> str:
+def _acquire_lock(store: CampaignStore) -> str:
     """Wait until no other process encodes, and return the holder name of the acquired lock."""
     while True:
-        with database.writing() as connection:
-            holder = repository.locks.acquire(connection, LockName.ENCODING, _LOCK_SECONDS)
+        with store.writing() as change:
+            holder = change.locks.acquire(LockName.ENCODING, _LOCK_SECONDS)
         if holder is not None:
             return holder
         time.sleep(_LOCK_PAUSE)
@@ -334,24 +318,21 @@ def _acquire_lock(database: Database, repository: CampaignRepository) -> str:
 class _EncodingRun:
     """One run over the items that an encoding lacks."""
 
-    database: Database
-    repository: CampaignRepository
-    settings: Settings
+    store: CampaignStore
     encoder: Encoder
     stored: StoredEncoding
     lock_holder: str
 
     def encode_parts(self, progress: ProgressReport | None, limit: int | None) -> int:
         """Encode and store one part after the other, and return the number of encoded items."""
-        encodings = self.repository.encodings
-        size = _FIRST_PART[ItemKind(self.settings.kind)]
+        size = _FIRST_PART[ItemKind(self.store.settings.kind)]
         encoded = 0
 
         while True:
-            with self.database.reading() as connection:
-                items = encodings.missing_items(connection, self.stored.row_id, limit=size)
-                missing = encodings.count_missing(connection, self.stored.row_id)
-                total = self.repository.items.count(connection)
+            with self.store.reading() as view:
+                items = view.encodings.missing_items(self.stored.row_id, limit=size)
+                missing = view.encodings.count_missing(self.stored.row_id)
+                total = view.items.count()
             if progress is not None:
                 progress(total - missing, total)
             if not items or (limit is not None and encoded >= limit):
@@ -371,32 +352,29 @@ class _EncodingRun:
         encoded = dict(zip(keys, encoding.vectors, strict=True))
         unreadable = {keys[row]: sentence for row, sentence in encoding.unreadable.items()}
         # The transaction is short: answers wait for it.
-        with self.database.writing() as connection:
+        with self.store.writing() as change:
             # Texts that were changed meanwhile are encoded with the next part.
-            now = self.repository.items.by_id(connection, keys)
+            now = change.items.by_id(keys)
             vectors = {
                 item.item_id: encoded[item.item_id]
                 for item in items
                 if now[item.item_id].digest == item.digest
             }
-            self.repository.encodings.write(connection, self.stored.row_id, vectors, unreadable)
-            self.repository.locks.extend(
-                connection, LockName.ENCODING, self.lock_holder, _LOCK_SECONDS
-            )
+            change.encodings.write(self.stored.row_id, vectors, unreadable)
+            change.locks.extend(LockName.ENCODING, self.lock_holder, _LOCK_SECONDS)
 
     def finish(self, encoded: int, sentence: str, who: str) -> EncodingResult:
         """Make the encoding the current one, and record it in the history."""
-        encodings = self.repository.encodings
-        with self.database.writing() as connection:
-            current = encodings.current(connection)
+        with self.store.writing() as change:
+            current = change.encodings.current()
             is_switch = current is not None and current.row_id != self.stored.row_id
-            encodings.require_equal_lengths(connection, self.stored.row_id)
-            encodings.make_current(connection, self.stored.row_id)
+            change.encodings.require_equal_lengths(self.stored.row_id)
+            change.encodings.make_current(self.stored.row_id)
 
             # Vectors of an earlier state of the same encoder are of no use any more.
-            for other in encodings.all(connection):
+            for other in change.encodings.all():
                 if other.encoder == self.encoder.name and other.row_id != self.stored.row_id:
-                    encodings.remove(connection, other.row_id)
+                    change.encodings.remove(other.row_id)
 
             # A run that found nothing to do leaves no line in the history.
             if encoded or is_switch:
@@ -406,10 +384,10 @@ class _EncodingRun:
                     "checksum": self.encoder.checksum,
                     "items": encoded,
                 }
-                self.repository.history.append(connection, who, "encoded", None, detail)
-            unreadable = encodings.unreadable(connection)
-            unencoded = encodings.count_missing(connection, self.stored.row_id)
-            n_items = self.repository.items.count(connection)
+                change.history.append(who, "encoded", None, detail)
+            unreadable = change.encodings.unreadable()
+            unencoded = change.encodings.count_missing(self.stored.row_id)
+            n_items = change.items.count()
 
         fitted_on = self.stored.fitted_on
         # An encoder that learned from fit_size items would not learn from more if fitted again.

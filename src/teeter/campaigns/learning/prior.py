@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.saved_models import FeatureScaler
     from teeter.campaigns.settings import Settings
-    from teeter.campaigns.store import CampaignRepository, Database
+    from teeter.campaigns.store import CampaignStore
 
 __all__ = [
     "CLASS_NAMES",
@@ -125,13 +125,11 @@ class PriorReader:
     """Reads the prior of a campaign, and keeps it until something changes.
 
     Args:
-        database: the campaign's database.
-        repository: the campaign's rows in it.
+        store: the campaign, which must not have a transaction open: names may have to be encoded.
     """
 
-    def __init__(self, database: Database, repository: CampaignRepository) -> None:
-        self._database = database
-        self._repository = repository
+    def __init__(self, store: CampaignStore) -> None:
+        self._store = store
         self._prior: ClassPrior | None = None
         self._revision: tuple[object, ...] | None = None
 
@@ -146,7 +144,6 @@ class PriorReader:
         """Return the prior of a campaign, or None if nothing is known about its classes.
 
         Args:
-            settings: the campaign's settings.
             keys: the ids of the items with features.
             features: (N, D) their scaled features.
             scaler: how they were scaled.
@@ -154,14 +151,13 @@ class PriorReader:
         if settings.head != ClassifierKind.LINEAR:
             return None
 
-        repository = self._repository
-        with self._database.reading() as connection:
-            classes = repository.classes.names(connection)
-            descriptions = repository.descriptions.all(connection)
-            encoding = repository.encodings.revision(connection)
-            sources = repository.suggestions.revision(connection)
+        with self._store.reading() as view:
+            classes = view.classes.names()
+            descriptions = view.descriptions.all()
+            encoding = view.encodings.revision()
+            sources = view.suggestions.revision()
             # A source says nothing about an item while it is withdrawn.
-            items = repository.items.newest_change(connection) if sources else 0
+            items = view.items.newest_change() if sources else 0
         texts = {}
         if settings.names:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
@@ -181,8 +177,8 @@ class PriorReader:
         self, settings: Settings, texts: Mapping[str, Sequence[str]], scaler: FeatureScaler
     ) -> ClassPrior | None:
         """Return the pseudo-examples of names and descriptions."""
-        with self._database.reading() as connection:
-            current = self._repository.encodings.current(connection)
+        with self._store.reading() as view:
+            current = view.encodings.current()
 
         n_meaningful = sum(bool(of_class) for of_class in texts.values())
         if n_meaningful < 2 or current is None:
@@ -210,14 +206,15 @@ class PriorReader:
         from teeter.campaigns.learning.encoding import load_encoder
 
         digests = [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
-        with self._database.reading() as connection:
-            stored = self._repository.descriptions.text_vectors(connection, encoding_id, digests)
+        with self._store.reading() as view:
+            stored = view.descriptions.text_vectors(encoding_id, digests)
         if all(digest in stored for digest in digests):
             return np.stack([stored[digest] for digest in digests])
 
         try:
-            with self._database.reading() as connection:
-                encoder = load_encoder(self._repository, connection, settings)
+            with self._store.reading() as view:
+                current = view.encodings.current()
+            encoder = load_encoder(settings, current)
             if encoder is None:
                 return None
             vectors = encoder.encode(texts).vectors
@@ -227,9 +224,9 @@ class PriorReader:
             return None
 
         try:
-            with self._database.writing() as connection:
-                self._repository.descriptions.write_text_vectors(
-                    connection, encoding_id, dict(zip(digests, vectors, strict=True))
+            with self._store.writing() as change:
+                change.descriptions.write_text_vectors(
+                    encoding_id, dict(zip(digests, vectors, strict=True))
                 )
         except StoreError as error:
             # Only a cache: a campaign that cannot be written to can still be read.
@@ -241,10 +238,10 @@ class PriorReader:
     ) -> list[ClassPrior]:
         """Return a pseudo-example per source and class: the mean of the items it puts there."""
         row_of_item = {item: row for row, item in enumerate(keys)}
-        with self._database.reading() as connection:
+        with self._store.reading() as view:
             suggestions_by_source = {
-                source.name: self._repository.suggestions.of_source(connection, source)
-                for source in self._repository.suggestions.sources(connection)
+                source.name: view.suggestions.of_source(source)
+                for source in view.suggestions.sources()
             }
 
         priors = []
@@ -299,8 +296,8 @@ _NAMED_CLASSES = 5
 
 def explain_names(campaign: Campaign) -> str:
     """Return whether models of a campaign learn from the names of its classes, and why not."""
-    with campaign.database.reading() as connection:
-        current = campaign.repository.encodings.current(connection)
+    with campaign.reading() as view:
+        current = view.encodings.current()
 
     encoder = None if current is None else current.encoder
     reason = explain_unused_names(campaign.settings, encoder)

@@ -21,7 +21,7 @@ from teeter.campaigns.learning.saved_models import FeatureScaler, rescale_model,
 from teeter.campaigns.review.consensus import read_snapshot
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.status import count_unencoded
-from teeter.campaigns.store import CampaignRepository, Connection, Database
+from teeter.campaigns.store import CampaignStore, Reading
 from teeter.errors import InputError
 
 __all__ = ["FeaturePool", "RoundSettings", "RoundState", "RoundStateReader", "with_model"]
@@ -125,30 +125,32 @@ class FeaturePool:
 class RoundStateReader:
     """Reads the state of a campaign, and its features again only if they have changed."""
 
-    def __init__(self, database: Database, repository: CampaignRepository) -> None:
-        self._repository = repository
-        self._prior_reader = PriorReader(database, repository)
+    def __init__(self, store: CampaignStore) -> None:
+        self._store = store
+        self._prior_reader = PriorReader(store)
         self._pool: FeaturePool | None = None
 
-    def read(self, connection: Connection, settings: Settings) -> RoundState:
+    def read(self) -> RoundState:
         """Return the state that a campaign has now.
 
         Raises:
             InputError: the campaign has no items, or none is encoded.
         """
-        # All in one read transaction: labels and models that belong together.
-        pool = self.read_pool(connection)
-        audit_set = self._repository.items.audit_set(connection)
-        snapshot = read_snapshot(self._repository, connection, settings)
-        assigned = self._repository.picks.open_or_ready_items(connection)
-        control_items = self._repository.picks.control_items(connection)
-        random_items = self._repository.picks.random_items(connection)
-        skipped = self._repository.answers.skipped_items(connection)
-        batches = self._repository.picks.count_batches(connection)
-        classes = self._repository.classes.names(connection)
-        model = self._repository.models.newest(connection)
-        unencoded = count_unencoded(self._repository, connection)
-        finish_items = self._repository.finishes.drawn_items(connection)
+        # All in one transaction: labels and models that belong together.
+        with self._store.reading() as view:
+            settings = view.settings
+            pool = self.read_pool(view)
+            audit_set = view.items.audit_set()
+            snapshot = read_snapshot(view)
+            assigned = view.picks.open_or_ready_items()
+            control_items = view.picks.control_items()
+            random_items = view.picks.random_items()
+            skipped = view.answers.skipped_items()
+            batches = view.picks.count_batches()
+            classes = view.classes.names()
+            model = view.models.newest()
+            unencoded = count_unencoded(view)
+            finish_items = view.finishes.drawn_items()
 
         # From here on items go by their row in the features. Items that a campaign could not encode
         # have none, and take no part.
@@ -200,14 +202,14 @@ class RoundStateReader:
             unreadable=rows_of(pool.unreadable),
         )
 
-    def read_pool(self, connection: Connection) -> FeaturePool:
+    def read_pool(self, view: Reading) -> FeaturePool:
         """Return the items and their features, which are read again only if they have changed."""
-        revision = self._repository.encodings.revision(connection)
+        revision = view.encodings.revision()
 
         if self._pool is None or self._pool.revision != revision:
-            stored = self._repository.encodings.read(connection)
+            stored = view.encodings.read()
             if not stored.keys:
-                if self._repository.items.count(connection):
+                if view.items.count():
                     raise InputError("No item has been encoded yet: run teeter campaign encode.")
                 raise InputError("The campaign has no items: add some first.")
 

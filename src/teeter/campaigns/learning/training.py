@@ -43,7 +43,7 @@ from teeter.learner.rounds import resume
 from teeter.strategies.api import make_strategy
 
 if TYPE_CHECKING:
-    from teeter.campaigns.store import CampaignRepository, Connection
+    from teeter.campaigns.store import Reading
 
 __all__ = [
     "ChosenPrior",
@@ -266,8 +266,7 @@ def _measure_audit(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[
 
 
 def measure_previous_encoder(
-    repository: CampaignRepository,
-    connection: Connection,
+    view: Reading,
     state: RoundState,
     facts: ModelFacts,
     head: str,
@@ -275,13 +274,11 @@ def measure_previous_encoder(
     """Add to the facts of a model its encoder, and the accuracy with the encoder before it.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
         state: the labels and features that the model was trained on.
         facts: what is known of the model. The names of both encoders are added to it.
         head: what was trained on the features, one of ``ClassifierKind``.
     """
-    current = repository.encodings.current(connection)
+    current = view.encodings.current()
     if current is None:
         return
     facts["encoder"] = current.encoder
@@ -289,12 +286,12 @@ def measure_previous_encoder(
     places, labels = labelled_items(state)
     keys = [state.keys[place] for place in places]
     # Newest first, so that the encoder just before the current one is compared.
-    for encoding in reversed(repository.encodings.all(connection)):
+    for encoding in reversed(view.encodings.all()):
         if encoding.is_current:
             continue
 
         # An encoding that was never completed may lack labelled items, and cannot be compared.
-        previous = repository.encodings.read(connection, encoding.row_id, keys)
+        previous = view.encodings.read(encoding.row_id, keys)
         if len(previous.keys) < len(keys):
             continue
 

@@ -16,8 +16,8 @@ from itertools import pairwise
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
 from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
-from teeter.campaigns.settings import IMPORTED, Settings
-from teeter.campaigns.store import Answer, CampaignRepository, Connection
+from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.store import Answer, Reading
 
 __all__ = [
     "BREAK_SECONDS",
@@ -184,19 +184,17 @@ class AnnotatorStats:
     quality: AnnotatorAccuracy
 
 
-def annotator_stats(
-    repository: CampaignRepository, connection: Connection, settings: Settings
-) -> list[AnnotatorStats]:
+def annotator_stats(view: Reading) -> list[AnnotatorStats]:
     """Return how fast and how accurate every annotator is, by name."""
-    snapshot = read_snapshot(repository, connection, settings)
+    snapshot = read_snapshot(view)
     measured = snapshot.without_withdrawn()
     decided = {item: decision.label for item, decision in measured.decisions.items()}
 
-    random_items = repository.picks.control_items(connection)
-    random_items |= repository.items.audit_set(connection)
+    random_items = view.picks.control_items()
+    random_items |= view.items.audit_set()
     accuracies = accuracy_of_annotators(measured.answers, measured.labels, decided, random_items)
 
-    times_by_annotator = repository.answers.times_by_annotator(connection)
+    times_by_annotator = view.answers.times_by_annotator()
     times_by_annotator.pop(IMPORTED, None)  # a file is no annotator
     # All of them: what an annotator did stays done when an item is withdrawn.
     live_counts = Counter(answer.annotator for answer in answers_of_people(snapshot.answers))

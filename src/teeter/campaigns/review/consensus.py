@@ -17,8 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.enums import AnswerKind, ConsensusMethod
-from teeter.campaigns.settings import IMPORTED, Settings
-from teeter.campaigns.store import Answer, CampaignRepository, Connection, Decision, StoredItem
+from teeter.campaigns.settings import IMPORTED
+from teeter.campaigns.store import (
+    Answer,
+    Decision,
+    Reading,
+    StoredItem,
+)
 
 __all__ = [
     "CampaignSnapshot",
@@ -321,13 +326,11 @@ def _without(values: Mapping[str, Value], items: Container[str]) -> dict[str, Va
     return {item: value for item, value in values.items() if item not in items}
 
 
-def read_snapshot(
-    repository: CampaignRepository, connection: Connection, settings: Settings
-) -> CampaignSnapshot:
+def read_snapshot(view: Reading) -> CampaignSnapshot:
     """Read the current state of a campaign."""
-    answers = repository.answers.live(connection)
-    decisions = repository.decisions.live(connection)
-    classes = repository.classes.names(connection)
+    answers = view.answers.live()
+    decisions = view.decisions.live()
+    classes = view.classes.names()
 
     # None as the label of a decision says that the item does not belong in the campaign.
     decided_labels = {}
@@ -340,9 +343,9 @@ def read_snapshot(
 
     # A decision on a class overrules flags, and a decision that an item does not belong, labels.
     flagged = {answer.item for answer in answers if answer.kind == AnswerKind.FLAG}
-    withdrawn = frozenset(repository.items.withdrawn(connection))
+    withdrawn = frozenset(view.items.withdrawn())
     counted = [answer for answer in answers if answer.item not in withdrawn]
-    consensus = combine_answers(counted, classes, settings.consensus, decided_labels)
+    consensus = combine_answers(counted, classes, view.settings.consensus, decided_labels)
     if withdrawn:
         # A withdrawn item keeps a label, but its answers must not change the labels of other items,
         # as they would through the weights that Dawid-Skene gives to annotators.

@@ -1,12 +1,14 @@
 """The database of a campaign: its schema, its migrations and every query.
 
-``Database`` opens one and ``CampaignRepository`` has the queries of one campaign, by subject.
+``CampaignStore`` opens the transactions of one campaign: a ``Reading`` or a ``Writing``, which
+has the queries by subject.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from teeter.campaigns.store.campaigns import StoredCampaign
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
@@ -30,13 +32,13 @@ from teeter.campaigns.store.queries.trained_models import (
     StoredFinish,
     StoredModel,
 )
-from teeter.campaigns.store.repository import CampaignRepository, StoredCampaign
+from teeter.campaigns.store.transaction import CampaignStore, Reading, Writing
 
 __all__ = [
     "Answer",
     "AnswerReceipt",
     "BatchOrigin",
-    "CampaignRepository",
+    "CampaignStore",
     "ClassDescription",
     "Connection",
     "Database",
@@ -52,6 +54,7 @@ __all__ = [
     "NewRow",
     "Pick",
     "ProjectLink",
+    "Reading",
     "ShownSuggestion",
     "Source",
     "SourceKind",
@@ -63,4 +66,5 @@ __all__ = [
     "StoredModel",
     "Suggestion",
     "UndoResult",
+    "Writing",
 ]

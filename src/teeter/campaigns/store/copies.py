@@ -12,12 +12,12 @@ from sqlalchemy import Column, Connection, Select, Table, delete, func, insert, 
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import quote_id
-from teeter.campaigns.settings import settings_from_json, settings_to_dict
+from teeter.campaigns.settings import resolve_folder, settings_from_json, settings_to_dict
 from teeter.campaigns.store import Database, StoredCampaign, schema
 from teeter.campaigns.store.backup import atomic_file, copy_intact_backup
+from teeter.campaigns.store.campaigns import add_campaign, find_campaign, list_campaigns
 from teeter.campaigns.store.database import is_url, split_location
-from teeter.campaigns.store.repository import add_campaign, find_campaign, list_campaigns
-from teeter.campaigns.trust import carry_trust, is_trusted_folder, resolve_folder, trust_folder
+from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
 
 __all__ = [
@@ -107,7 +107,6 @@ def delete_rows(connection: Connection, campaign_id: int) -> None:
     """Delete a campaign and all its rows.
 
     Args:
-        connection: a connection that may write.
         campaign_id: the campaign's row id.
     """
     # Those with foreign keys go before those that the keys point to.
@@ -322,7 +321,7 @@ def _copy_settings(
         target: The database to store them in.
         folder: Where the file of the source belongs, if it is a temporary copy.
     """
-    settings = settings_from_json(stored_settings, source)
+    settings = settings_from_json(stored_settings, file=source.path, location=source.display_url)
     if settings.folder is None:
         return stored_settings
 

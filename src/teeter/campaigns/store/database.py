@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -123,6 +124,7 @@ class Database:
         self.write_timeout: float = _WRITE_TIMEOUT
         """Seconds to wait for another process that is writing."""
         self.engine = _create_engine(self.url)
+        self._thread = threading.local()
         self.upgraded: list[str] = []
         """The migrations that were applied when it was opened."""
 
@@ -163,8 +165,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the database throughout."""
-        with self._translate_errors(), self.engine.connect() as connection, connection.begin():
+        """Yield a connection that sees one state of the database throughout, and cannot write."""
+        with self._transaction(self.engine) as connection:
             yield connection
 
     @contextmanager
@@ -175,8 +177,21 @@ class Database:
         written.
         """
         engine = self.engine.execution_options(**{_WRITE_OPTION: self.write_timeout})
-        with self._translate_errors(), engine.connect() as connection, connection.begin():
+        with self._transaction(engine) as connection:
             yield connection
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        # One inside the other would wait for itself, or see another state of the database.
+        if getattr(self._thread, "in_transaction", False):
+            raise RuntimeError(f"This thread has a transaction of {self.display_url} open already.")
+
+        self._thread.in_transaction = True
+        try:
+            with self._translate_errors(), engine.connect() as connection, connection.begin():
+                yield connection
+        finally:
+            self._thread.in_transaction = False
 
     @property
     def display_url(self) -> str:
@@ -439,11 +454,13 @@ def _configure_sqlite(connection: Any, _: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     timeout = connection.get_execution_options().get(_WRITE_OPTION)
+    sqlite_connection: Any = connection.connection.dbapi_connection
+    # A connection serves readers and writers in turn.
+    sqlite_connection.execute(f"PRAGMA query_only = {timeout is None:d}")
     if timeout is None:
         connection.exec_driver_sql("BEGIN")
         return
 
-    sqlite_connection: Any = connection.connection.dbapi_connection
     # _lock_sqlite_file waits itself, so SQLite's busy handler must not.
     sqlite_connection.execute("PRAGMA busy_timeout = 0")
     try:

@@ -12,13 +12,13 @@ import socket
 import uuid
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import LOCKS
-from teeter.campaigns.store.scope import CampaignScope
+from teeter.campaigns.store.scope import Queries
 
-__all__ = ["LockName", "LockRepository", "has_crashed", "new_holder"]
+__all__ = ["LockName", "LockQueries", "has_crashed", "new_holder"]
 
 
 class LockName(StrEnum):
@@ -34,80 +34,75 @@ class LockName(StrEnum):
     """Sending events to webhooks: one process sends."""
 
 
-class LockRepository:
+class LockQueries(Queries):
     """The locks of a campaign."""
 
-    def __init__(self, scope: CampaignScope) -> None:
-        self._scope = scope
-
-    def acquire(self, connection: Connection, name: LockName, seconds: float) -> str | None:
+    def acquire(self, name: LockName, seconds: float) -> str | None:
         """Take a lock if it is free.
 
         Args:
-            connection: a connection that may write.
             name: the lock.
             seconds: when it expires unless it is released or extended before.
 
         Returns:
             The holder, to release or extend the lock with; None if it is taken.
         """
-        if self.is_taken(connection, name, seconds):
+        if self.is_taken(name, seconds):
             return None
 
         holder = new_holder()
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "name": name,
             "holder": holder,
-            "expires": self._scope.time_after(seconds),
+            "expires": self._transaction.time_after(seconds),
         }
         # An expired lock may still be there.
-        connection.execute(delete(schema.locks).where(self._matches(name)))
-        connection.execute(insert(schema.locks).values(values))
+        self._connection.execute(delete(schema.locks).where(self._matches(name)))
+        self._connection.execute(insert(schema.locks).values(values))
         return holder
 
-    def is_taken(self, connection: Connection, name: LockName, seconds: float) -> bool:
+    def is_taken(self, name: LockName, seconds: float) -> bool:
         """Return whether a lock is held, by a process that may still be running.
 
         Args:
-            connection: an open connection.
             name: the lock.
             seconds: for how long such a lock is taken. One that expires later than twice that from
                 now was taken before the clock was set back, and does not count.
         """
-        row = connection.execute(select(schema.locks).where(self._matches(name))).first()
+        row = self._connection.execute(select(schema.locks).where(self._matches(name))).first()
 
-        if row is None or row.expires <= self._scope.now():
+        if row is None or row.expires <= self._transaction.now():
             return False
 
-        if row.expires > self._scope.time_after(2 * seconds):
+        if row.expires > self._transaction.time_after(2 * seconds):
             return False
 
         return not has_crashed(row.holder)
 
-    def extend(self, connection: Connection, name: LockName, holder: str, seconds: float) -> None:
+    def extend(self, name: LockName, holder: str, seconds: float) -> None:
         """Let a lock expire in so many seconds from now, if the holder still has it."""
-        expires = self._scope.time_after(seconds)
+        expires = self._transaction.time_after(seconds)
         # The lock may have expired meanwhile, and another process may have taken it.
         held = and_(
             self._matches(name),
             LOCKS.holder == holder,
         )
         statement = update(schema.locks).where(held).values(expires=expires)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
-    def release(self, connection: Connection, name: LockName, holder: str) -> None:
+    def release(self, name: LockName, holder: str) -> None:
         """Release a lock, if the holder still has it."""
         held = and_(
             self._matches(name),
             LOCKS.holder == holder,
         )
         statement = delete(schema.locks).where(held)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
     def _matches(self, name: LockName) -> ColumnElement[bool]:
         return and_(
-            LOCKS.campaign_id == self._scope.campaign_id,
+            LOCKS.campaign_id == self._campaign_id,
             LOCKS.name == name,
         )
 

@@ -1,18 +1,20 @@
-"""What all queries of one campaign share: the campaign, the clock, the lease and short helpers."""
+"""What all queries of a campaign share: their transaction, the clock and short helpers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Executable, Select, Table, func, insert, select
 
+if TYPE_CHECKING:
+    from teeter.campaigns.store.transaction import Reading
+
 __all__ = [
-    "CampaignScope",
     "Clock",
+    "Queries",
     "chunks",
     "count_rows",
     "format_time",
@@ -43,28 +45,13 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-@dataclass
-class CampaignScope:
-    """The campaign that queries are about, the clock they read and the lease they give."""
+class Queries:
+    """Queries about one subject, which run in the transaction that they belong to."""
 
-    campaign_id: int
-    clock: Clock = utc_now
-    lease: timedelta = timedelta(0)
-    """Time after which an unanswered item is reassigned; zero for never."""
-
-    def now(self) -> str:
-        """Return the current time as it is stored."""
-        return format_time(self.clock())
-
-    def time_after(self, seconds: float) -> str:
-        """Return the time in so many seconds as it is stored."""
-        return format_time(self.clock() + timedelta(seconds=seconds))
-
-    def lease_end(self) -> str | None:
-        """Return when a lease given now expires, as it is stored; None for never."""
-        if not self.lease:
-            return None
-        return format_time(self.clock() + self.lease)
+    def __init__(self, transaction: Reading) -> None:
+        self._transaction = transaction
+        self._connection = transaction.connection
+        self._campaign_id = transaction.campaign_id
 
 
 Value = TypeVar("Value")

@@ -18,15 +18,15 @@ from typing import TypeAlias
 from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
-    CampaignRepository,
-    Connection,
-    Database,
+    CampaignStore,
     ModelReply,
     ModelUsage,
+    Reading,
     Source,
     SourceKind,
     StoredItem,
     Suggestion,
+    Writing,
 )
 from teeter.campaigns.suggestions.chat_client import (
     MAX_REPLY_TOKENS,
@@ -158,9 +158,7 @@ def require_texts(settings: Settings) -> None:
 
 
 def ask_language_model(
-    database: Database,
-    repository: CampaignRepository,
-    settings: Settings,
+    store: CampaignStore,
     model: LanguageModel,
     *,
     who: str,
@@ -174,8 +172,6 @@ def ask_language_model(
     """Ask a language model about the items that it has said nothing about.
 
     Args:
-        database: the campaign's database.
-        repository: the campaign's rows in it.
         settings: the campaign's settings. The instructions are part of the prompt.
         model: the language model.
         who: the name for the history.
@@ -193,34 +189,31 @@ def ask_language_model(
         ServerError: the server refuses requests. What was stored stays.
         ServerUnavailableError: the server cannot be reached.
     """
-    require_texts(settings)
+    require_texts(store.settings)
     client = client or ChatClient(model.url, model.model, needs_limit=model.budget is not None)
 
-    with database.writing() as connection:
-        source = _register_source(repository, connection, model, client.url, who)
-    with database.reading() as connection:
+    with store.writing() as change:
+        source = _register_source(change, model, client.url, who)
+    with store.reading() as view:
         prompt = build_prompt(
-            repository.classes.names(connection),
-            repository.descriptions.all(connection),
-            settings.instructions,
+            view.classes.names(),
+            view.descriptions.all(),
+            view.settings.instructions,
         )
-        items = repository.suggestions.items_to_ask(
-            connection, source, only_urgent=only_urgent, again=again
-        )
+        items = view.suggestions.items_to_ask(source, only_urgent=only_urgent, again=again)
 
-    run = _Run(database, repository, model, source, prompt, client, again)
+    run = _Run(store, model, source, prompt, client, again)
     return run.execute(items, limit, progress, stop or threading.Event())
 
 
 def _register_source(
-    repository: CampaignRepository,
-    connection: Connection,
+    change: Writing,
     model: LanguageModel,
     url: str,
     who: str,
 ) -> Source:
     """Store what is known of a language model, and return it as a source."""
-    for existing in repository.suggestions.sources(connection):
+    for existing in change.suggestions.sources():
         is_same_kind = existing.kind is SourceKind.LANGUAGE_MODEL
         if existing.name == model.source_name and not is_same_kind:
             raise InputError(
@@ -237,7 +230,7 @@ def _register_source(
         "budget": model.budget,
     }
     source = Source(model.source_name, SourceKind.LANGUAGE_MODEL, detail)
-    return repository.suggestions.write_source(connection, source, who)
+    return change.suggestions.write_source(source, who)
 
 
 @dataclass
@@ -275,8 +268,7 @@ class _Run:
     Requests are sent by threads. Only the thread that executes the run uses the database.
     """
 
-    database: Database
-    repository: CampaignRepository
+    store: CampaignStore
     model: LanguageModel
     source: Source
     prompt: Prompt
@@ -398,8 +390,8 @@ class _Run:
             digest = self.prompt.digest(self.model.model, item.content or "")
             items_by_digest.setdefault(digest, []).append(item)
 
-        with self.database.reading() as connection:
-            replies = self.repository.suggestions.find_replies(connection, items_by_digest)
+        with self.store.reading() as view:
+            replies = view.suggestions.find_replies(items_by_digest)
 
         label_by_item: dict[StoredItem, str] = {}
         without_class = []
@@ -413,25 +405,25 @@ class _Run:
         counts.invalid += len(without_class)
         # A server looks for items every few seconds, and must not lock the database each time.
         if label_by_item or (self.again and without_class):
-            with self.database.writing() as connection:
+            with self.store.writing() as change:
                 suggestions = [
                     Suggestion(item.item_id, label_by_item[item])
-                    for item in self._unchanged(connection, list(label_by_item))
+                    for item in self._unchanged(change, list(label_by_item))
                 ]
-                self.repository.suggestions.write(connection, self.source, suggestions)
+                change.suggestions.write(self.source, suggestions)
                 # What it said in reply to an earlier prompt.
-                unchanged = self._unchanged(connection, without_class)
-                self.repository.suggestions.withdraw(connection, self.source, unchanged)
+                unchanged = self._unchanged(change, without_class)
+                change.suggestions.withdraw(self.source, unchanged)
             counts.suggested += len(suggestions)
 
         return list(items_by_digest.values())
 
-    def _unchanged(self, connection: Connection, items: Sequence[StoredItem]) -> list[StoredItem]:
+    def _unchanged(self, view: Reading, items: Sequence[StoredItem]) -> list[StoredItem]:
         """Return the items that still have the text that a reply is about.
 
         Called in the transaction that stores the reply, so that no text can change in between.
         """
-        stored = self.repository.items.by_id(connection, [item.item_id for item in items])
+        stored = view.items.by_id([item.item_id for item in items])
         return [item for item in items if stored[item.item_id].digest == item.digest]
 
     def _is_affordable(self, cost: float) -> bool:
@@ -472,10 +464,10 @@ class _Run:
         for same_text in refusals.texts:
             digest = self.prompt.digest(self.model.model, same_text[0].content or "")
             nothing = ModelReply(digest, None, 0, 0, 0.0)
-            with self.database.writing() as connection:
-                self.repository.suggestions.add_reply(connection, self.source, nothing)
-                unchanged = self._unchanged(connection, same_text)
-                self.repository.suggestions.withdraw(connection, self.source, unchanged)
+            with self.store.writing() as change:
+                change.suggestions.add_reply(self.source, nothing)
+                unchanged = self._unchanged(change, same_text)
+                change.suggestions.withdraw(self.source, unchanged)
             counts.refused += len(same_text)
         refusals.texts.clear()
 
@@ -496,18 +488,17 @@ class _Run:
         suggestions: list[Suggestion] = []
 
         # Together, so that a reply that was paid for never lacks its suggestion.
-        with self.database.writing() as connection:
-            repository = self.repository.suggestions
-            repository.add_reply(connection, self.source, stored)
-            is_registered = repository.is_registered(connection, self.source)
+        with self.store.writing() as change:
+            change.suggestions.add_reply(self.source, stored)
+            is_registered = change.suggestions.is_registered(self.source)
             # A reply says nothing about a text that was changed meanwhile.
-            unchanged = self._unchanged(connection, same_text)
+            unchanged = self._unchanged(change, same_text)
             if reply.label is not None:
                 suggestions = [Suggestion(item.item_id, reply.label) for item in unchanged]
             if is_registered:
-                repository.write(connection, self.source, suggestions)
+                change.suggestions.write(self.source, suggestions)
             if is_registered and reply.label is None:
-                repository.withdraw(connection, self.source, unchanged)
+                change.suggestions.withdraw(self.source, unchanged)
 
         counts.paid += 1
         if is_registered:
@@ -524,5 +515,5 @@ class _Run:
                 self._store(same_text, future.result(), counts)
 
     def _usage(self) -> ModelUsage:
-        with self.database.reading() as connection:
-            return self.repository.suggestions.usage(connection, self.source)
+        with self.store.reading() as view:
+            return view.suggestions.usage(self.source)

@@ -29,12 +29,11 @@ from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
-from teeter.campaigns.settings import IMPORTED, Settings
+from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import (
-    CampaignRepository,
-    Connection,
-    Database,
+    CampaignStore,
     ModelUsage,
+    Reading,
     ShownSuggestion,
     Source,
     SourceKind,
@@ -294,8 +293,7 @@ class PredictionImport:
 
 
 def store_predictions(
-    database: Database,
-    repository: CampaignRepository,
+    store: CampaignStore,
     predictions: Sequence[Suggestion],
     source_name: str,
     *,
@@ -312,11 +310,11 @@ def store_predictions(
     """
     name = validate_source_name(source_name)
 
-    with database.writing() as connection:
-        item_ids = {item.item_id for item in repository.items.all(connection)}
-        aliases = repository.items.aliases(connection)
-        classes = set(repository.classes.names(connection))
-        former_names = repository.classes.former_names(connection)
+    with store.writing() as change:
+        item_ids = {item.item_id for item in change.items.all()}
+        aliases = change.items.aliases()
+        classes = set(change.classes.names())
+        former_names = change.classes.former_names()
 
         usable: dict[str, Suggestion] = {}
         unknown_items = 0
@@ -337,7 +335,7 @@ def store_predictions(
                 _explain_unusable(predictions, item_ids, sorted(classes), unknown_labels)
             )
 
-        for existing in repository.suggestions.sources(connection):
+        for existing in change.suggestions.sources():
             if existing.name == name and existing.kind is not SourceKind.PREDICTIONS:
                 raise InputError(
                     f"{name!r} is already the name of a {existing.kind}: give the predictions "
@@ -346,9 +344,9 @@ def store_predictions(
 
         # Replaced as a whole: what a model no longer predicts must not stay behind.
         source = Source(name, SourceKind.PREDICTIONS, dict(detail or {}))
-        source = repository.suggestions.write_source(connection, source, who)
-        repository.suggestions.clear(connection, source)
-        repository.suggestions.write(connection, source, list(usable.values()))
+        source = change.suggestions.write_source(source, who)
+        change.suggestions.clear(source)
+        change.suggestions.write(source, list(usable.values()))
 
     return PredictionImport(
         name, len(usable), unknown_items, unknown_labels, len(item_ids) - len(usable)
@@ -427,9 +425,7 @@ class SourceReport:
 
 
 def visible_suggestions(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
+    view: Reading,
     reports: Sequence[SourceReport],
     row_ids: Sequence[int],
 ) -> dict[str, Suggestion]:
@@ -439,9 +435,6 @@ def visible_suggestions(
     shared items, too.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
-        settings: the campaign's settings.
         reports: the sources with their measured accuracy.
         row_ids: the row ids of the items.
 
@@ -453,10 +446,10 @@ def visible_suggestions(
 
     # One suggestion per item: several would be a vote, which only consensus may hold.
     ranked = rank_sources(reports)
-    by_item = repository.suggestions.for_items(connection, row_ids)
+    by_item = view.suggestions.for_items(row_ids)
     visible = {}
     for item, by_source in by_item.items():
-        if not is_answered_blind(item, settings.seed):
+        if not is_answered_blind(item, view.settings.seed):
             best = next(name for name in ranked if name in by_source)
             visible[item] = by_source[best]
     return visible
@@ -472,41 +465,32 @@ def is_answered_blind(item: str, seed: int) -> bool:
     return drawn < BLIND_SHARE
 
 
-def measure_sources(
-    repository: CampaignRepository,
-    connection: Connection,
-    settings: Settings,
-    snapshot: CampaignSnapshot | None = None,
-) -> list[SourceReport]:
+def measure_sources(view: Reading, snapshot: CampaignSnapshot | None = None) -> list[SourceReport]:
     """Return all sources with their measured accuracy, oldest first.
 
     Args:
-        repository: the campaign's rows.
-        connection: an open connection.
-        settings: the campaign's settings.
         snapshot: its answers, if they were read before.
     """
-    sources = repository.suggestions.sources(connection)
+    sources = view.suggestions.sources()
     if not sources:
         return []
 
-    snapshot = snapshot or read_snapshot(repository, connection, settings)
+    snapshot = snapshot or read_snapshot(view)
     snapshot = snapshot.without_withdrawn()
-    random_items = repository.picks.control_items(connection)
-    random_items |= repository.items.audit_set(connection)
+    random_items = view.picks.control_items()
+    random_items |= view.items.audit_set()
     # Random items of what was left are no sample of all, and no picks of the strategy either.
-    finish_items = repository.picks.items_of_arm(connection, PickArm.FINISH)
-    shown = repository.suggestions.shown_with_live_answers(connection)
+    finish_items = view.picks.items_of_arm(PickArm.FINISH)
+    shown = view.suggestions.shown_with_live_answers()
 
     reports = []
     for source in sources:
         suggested = {
-            suggestion.item: suggestion.label
-            for suggestion in repository.suggestions.of_source(connection, source)
+            suggestion.item: suggestion.label for suggestion in view.suggestions.of_source(source)
         }
         usage = None
         if source.kind is SourceKind.LANGUAGE_MODEL:
-            usage = repository.suggestions.usage(connection, source)
+            usage = view.suggestions.usage(source)
         reports.append(
             _measure_source(
                 source,

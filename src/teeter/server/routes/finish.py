@@ -89,9 +89,9 @@ class FinishService:
     def describe(self) -> FinishOut:
         """Return what the model may label now, or what it would take."""
         campaign = self.service.campaign
-        with campaign.database.reading() as connection:
-            report = self.service.look_at_finish(connection)
-            certificate = newest_certificate(campaign.repository, connection)
+        with campaign.reading() as view:
+            report = self.service.look_at_finish(view)
+            certificate = newest_certificate(view)
 
         if isinstance(report, InputError):
             return FinishOut(sentences=[str(report)], report=None, coverage=0, certificate=None)
@@ -105,18 +105,16 @@ class FinishService:
         """
         campaign = self.service.campaign
         terms = PromiseTerms(body.error, body.confidence, body.per_class)
-        with campaign.database.writing() as connection:
+        with campaign.writing() as change:
             # Training takes too long for a request, and an older model would label worse.
-            version = campaign.repository.models.newest_version(connection)
-            newer_answers = campaign.repository.answers.count_since_newest_model(connection)
+            version = change.models.newest_version()
+            newer_answers = change.answers.count_since_newest_model()
             if version and newer_answers:
                 are = "1 answer is" if newer_answers == 1 else f"{newer_answers:,} answers are"
                 raise InputError(f"{are} newer than model {version}: train first.")
 
             report = finish_report.start_finish(
-                campaign.repository,
-                connection,
-                campaign.settings,
+                change,
                 terms,
                 who=self.annotator,
                 draws=body.draws,
@@ -126,10 +124,8 @@ class FinishService:
     def request_draws(self, count: int) -> FinishOut:
         """Let the next questions be so many random items."""
         campaign = self.service.campaign
-        with campaign.database.writing() as connection:
-            finish_report.request_draws(
-                campaign.repository, connection, campaign.settings, count, who=self.annotator
-            )
+        with campaign.writing() as change:
+            finish_report.request_draws(change, count, who=self.annotator)
         return self.describe()
 
     def certify(self) -> CertificateOut:
@@ -144,8 +140,8 @@ class FinishService:
             UnknownResourceError: no certificate has this id.
         """
         campaign = self.service.campaign
-        with campaign.database.reading() as connection:
-            certificate = campaign.repository.finishes.certificate(connection, code)
+        with campaign.reading() as view:
+            certificate = view.finishes.certificate(code)
         if certificate is None:
             raise UnknownResourceError(f"This campaign has no certificate {code[:32]!r}.")
         return _certificate_out(certificate)

@@ -12,11 +12,12 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import AfterValidator, BaseModel, Field
 
+from teeter.campaigns.change_settings import change_settings
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.enums import ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
-from teeter.campaigns.settings import Settings, change_settings
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
@@ -362,8 +363,8 @@ def list_history(
     """Return every change of the campaign, oldest first, a part at a time."""
     service = require_permission(request, slug, Permission.MANAGE)
     campaign = service.campaign
-    with campaign.database.reading() as connection:
-        lines, next_after = campaign.repository.history.page(connection, after, count)
+    with campaign.reading() as view:
+        lines, next_after = view.history.page(after, count)
     # Columns may have numbers and characters that the JSON of HTTP has not.
     return HistoryOut(
         lines=[replace_surrogates(drop_infinite(line)) for line in lines], after=next_after

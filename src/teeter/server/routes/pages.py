@@ -188,8 +188,8 @@ class CampaignPage:
 
     def list_sources(self) -> list[SourceOut]:
         """Return the sources of suggestions, with their measured accuracy."""
-        with self.service.campaign.database.reading() as connection:
-            reports = self.service.measure_sources(connection)
+        with self.service.campaign.reading() as view:
+            reports = self.service.measure_sources(view)
         return [SourceOut.from_report(report) for report in reports]
 
     def render_labelling(
@@ -667,8 +667,8 @@ def _back_to_item(slug: str, item_id: str) -> Response:
 def show_export(request: Request, slug: str) -> Response:
     """Show the formats of an export, and why some cannot be used."""
     page = open_campaign_page(request, slug, "export", Permission.EXPORT)
-    with page.service.campaign.database.reading() as connection:
-        labelled_classes = len(page.service.read_snapshot(connection).labelled_classes())
+    with page.service.campaign.reading() as view:
+        labelled_classes = len(page.service.read_snapshot(view).labelled_classes())
 
     obstacles = {}
     for form in FORMATS:

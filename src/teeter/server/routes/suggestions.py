@@ -69,8 +69,8 @@ class SuggestionService:
     def explain_unused_names(self) -> str | None:
         """Return why models do not learn from the names of classes; None if they do."""
         campaign = self._service.campaign
-        with campaign.database.reading() as connection:
-            current = campaign.repository.encodings.current(connection)
+        with campaign.reading() as view:
+            current = view.encodings.current()
         return explain_unused_names(campaign.settings, None if current is None else current.encoder)
 
     def add_predictions(self, file: Path, source: str) -> PredictionsStored:

@@ -211,9 +211,8 @@ def show_metrics(request: Request) -> Response:
 def _add_campaign(request: Request, service: CampaignService, metrics: dict[str, _Metric]) -> None:
     labels = {"campaign": service.slug}
     counts = service.count_items()
-    repository = service.campaign.repository
-    with service.campaign.database.reading() as connection:
-        waiting = repository.webhooks.count_waiting(connection)
+    with service.campaign.reading() as view:
+        waiting = view.webhooks.count_waiting()
 
     status = get_workspace(request).trainer.status(service.location)
     metrics["items"].samples.append((labels, counts.items))

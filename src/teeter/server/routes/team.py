@@ -8,9 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
+from teeter.campaigns.change_settings import change_consensus
 from teeter.campaigns.enums import AnswerKind, ConsensusMethod, Permission, Role
 from teeter.campaigns.people import ROLES, role_allows
-from teeter.campaigns.settings import change_consensus
 from teeter.campaigns.store import Decision
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.server.access.permissions import (
@@ -71,14 +71,13 @@ class TeamService:
         Args:
             count: how many to return at most.
         """
-        items = self.service.campaign.repository.items
         described = []
-        with self.service.campaign.database.reading() as connection:
-            snapshot = self.service.read_snapshot(connection)
+        with self.service.campaign.reading() as view:
+            snapshot = self.service.read_snapshot(view)
             disagreements = snapshot.disagreements()
             # Contents are read only for those that are shown: texts may be long.
             shown = disagreements[:count]
-            rows = items.by_id(connection, [item for item, _ in shown])
+            rows = view.items.by_id([item for item, _ in shown])
             labels = snapshot.labels
 
             for item, answer_by_annotator in shown:
@@ -88,7 +87,7 @@ class TeamService:
                 ]
                 disagreement = DisagreementOut(
                     item=item,
-                    content=self.service.read_content(rows[item], connection),
+                    content=self.service.read_content(rows[item], view),
                     answers=answers,
                     # A flag by one annotator leaves an item out until a reviewer decides.
                     label=None if item in snapshot.left_out else labels.get(item),
@@ -112,8 +111,8 @@ class TeamService:
 
         stored = AnswerOut(new=is_new, labelled=self.service.count_items().labelled)
 
-        with campaign.database.reading() as connection:
-            decision = campaign.repository.decisions.for_item(connection, item)
+        with campaign.reading() as view:
+            decision = view.decisions.for_item(item)
         # Another reviewer may have decided since: that is not for this one to undo.
         if decision is not None and decision.reviewer == self._user:
             stored.number = decision.number
@@ -130,9 +129,9 @@ class TeamService:
         if decision is None:
             return UndoOut(undone=None)
 
-        with campaign.database.reading() as connection:
-            row = campaign.repository.items.get(connection, decision.item)
-            content = self.service.read_content(row, connection)
+        with campaign.reading() as view:
+            row = view.items.get(decision.item)
+            content = self.service.read_content(row, view)
 
         undone = UndoneAnswer(
             item=decision.item,
@@ -144,17 +143,16 @@ class TeamService:
 
     def recent_decisions(self, count: int = 10) -> list[RecentAnswer]:
         """Return the last decisions of the user, newest first."""
-        repository = self.service.campaign.repository
         recent = []
-        with self.service.campaign.database.reading() as connection:
-            decisions = repository.decisions.recent(connection, self._user, count)
-            rows = repository.items.by_id(connection, [decision.item for decision in decisions])
+        with self.service.campaign.reading() as view:
+            decisions = view.decisions.recent(self._user, count)
+            rows = view.items.by_id([decision.item for decision in decisions])
 
             for decision in decisions:
                 described = RecentAnswer(
                     number=decision.number,
                     item=decision.item,
-                    content=self.service.read_content(rows[decision.item], connection),
+                    content=self.service.read_content(rows[decision.item], view),
                     answer=_format_decision(decision),
                     comment=decision.comment,
                 )
@@ -174,8 +172,8 @@ class TeamService:
         members = {person.name: person for person in campaign.people.list()}
         stats_by_name = {stats.name: stats for stats in campaign.team()}
 
-        with campaign.database.reading() as connection:
-            open_items = campaign.repository.picks.count_open_by_annotator(connection)
+        with campaign.reading() as view:
+            open_items = view.picks.count_open_by_annotator()
 
         # The others labelled before the campaign had members, or were removed since.
         names = list(members)
@@ -287,8 +285,8 @@ class TeamService:
     def describe_agreement(self) -> AgreementOut:
         """Return how far annotators agree, and how several answers become one label."""
         campaign = self.service.campaign
-        with campaign.database.reading() as connection:
-            agreement = self.service.measure_agreement(connection)
+        with campaign.reading() as view:
+            agreement = self.service.measure_agreement(view)
 
         return AgreementOut(
             items=agreement.items,
@@ -307,9 +305,7 @@ class TeamService:
             UnknownNameError: there is no such method.
         """
         campaign = self.service.campaign
-        campaign.settings = change_consensus(
-            campaign.database, campaign.repository, campaign.settings, method, who=self._user
-        )
+        change_consensus(campaign, method, who=self._user)
         return self.describe_agreement()
 
 

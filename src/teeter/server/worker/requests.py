@@ -234,7 +234,7 @@ class MapFile:
     file: str
     version: int
     change: int
-    """The newest change of the items that it shows, from ``ItemRepository.newest_change``."""
+    """The newest change of the items that it shows, from ``ItemQueries.newest_change``."""
 
 
 @dataclass(frozen=True)

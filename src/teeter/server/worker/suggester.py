@@ -137,9 +137,7 @@ class Suggester:
         part = _PART if wanted is None else min(_PART, wanted)
 
         run = ask_language_model(
-            campaign.database,
-            campaign.repository,
-            campaign.settings,
+            campaign.store,
             self.model,
             who="server",
             limit=part,

@@ -27,9 +27,8 @@ from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.learning.saved_models import load_arrays, load_temperature
 from teeter.campaigns.results import ModelInfo
-from teeter.campaigns.settings import Settings, settings_from_json
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.store import Connection
 from teeter.classifier import Classifier
 from teeter.encoders.images import count_left_out_files
 from teeter.errors import InputError
@@ -110,6 +109,8 @@ class _OpenCampaign:
 
     campaign: Campaign
     item_count: int
+    settings: Settings
+    """The settings that it was opened with."""
     trained_up_to: int | None = None
     """Id of the last answer when the newest model began to be trained; None if not trained here."""
     explained_by: tuple[int, list[str], int] | None = None
@@ -192,19 +193,20 @@ class TaskHandlers:
 
         if entry is None:
             campaign = Campaign.open(location)
-            entry = _OpenCampaign(campaign, _count_items(campaign))
+            entry = _OpenCampaign(campaign, _count_items(campaign), campaign.settings)
             self._open[location] = entry
             return entry
 
         campaign = entry.campaign
-        with campaign.database.reading() as connection:
-            item_count = campaign.repository.items.count(connection)
-            settings = _read_settings(campaign, connection)
+        with campaign.reading() as view:
+            item_count = view.items.count()
+            settings = view.settings
 
-        if item_count != entry.item_count or settings != campaign.settings:
+        if item_count != entry.item_count or settings != entry.settings:
             campaign.database.close()
             entry.campaign = Campaign.open(location)
             entry.item_count = item_count
+            entry.settings = settings
             entry.exhausted_by = None
 
         return entry
@@ -296,8 +298,8 @@ class TaskHandlers:
         report(StatusReport(Activity.DRAWING_MAP))
         campaign = self.campaign(request.campaign)
         # Read before the items: a change in between makes the next request draw the map again.
-        with campaign.database.reading() as connection:
-            change = campaign.repository.items.newest_change(connection)
+        with campaign.reading() as view:
+            change = view.items.newest_change()
         state = campaign.load_state()
         path = Path(tempfile.mkdtemp(dir=request.folder)) / "map.bin"
 
@@ -317,10 +319,10 @@ class TaskHandlers:
 def _load_classifier(entry: _OpenCampaign) -> Classifier:
     """Return the newest model with its encoder, loaded again only if one of them has changed."""
     campaign = entry.campaign
-    with campaign.database.reading() as connection:
-        version = campaign.repository.models.newest_version(connection)
-        features = campaign.repository.encodings.revision(connection)
-        revision = (version, features, campaign.repository.classes.names(connection))
+    with campaign.reading() as view:
+        version = view.models.newest_version()
+        features = view.encodings.revision()
+        revision = (version, features, view.classes.names())
 
     if entry.classifier is None or entry.classifier_revision != revision:
         entry.classifier = campaign.classifier()
@@ -422,7 +424,7 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
             rows=request.columns.rows,
         )
 
-    result = campaign.store(items, who=request.who)
+    result = campaign.add(items, encode_all=False, who=request.who)
     failed = dict(result.failed) if fetcher is None else fetcher.errors
     return ItemsAdded(
         new=result.new,
@@ -483,40 +485,33 @@ def _zip_folder(folder: Path) -> Path:
 
 
 def _count_items(campaign: Campaign) -> int:
-    with campaign.database.reading() as connection:
-        return campaign.repository.items.count(connection)
-
-
-def _read_settings(campaign: Campaign, connection: Connection) -> Settings:
-    """Return the settings as they are stored now; another process may have changed them."""
-    stored = campaign.repository.campaign(connection)
-    return settings_from_json(stored.settings, campaign.database)
+    with campaign.reading() as view:
+        return view.items.count()
 
 
 def _open_items(campaign: Campaign, annotator: str) -> list[str]:
     """Return the ids of the items that wait for an annotator."""
-    with campaign.database.reading() as connection:
-        picks = campaign.repository.picks.open_picks(connection, annotator)
+    with campaign.reading() as view:
+        picks = view.picks.open_picks(annotator)
     return [pick.item for pick in picks]
 
 
 def _count_new_labels(entry: _OpenCampaign) -> int:
     """Return the number of labels since the newest model began to be trained."""
-    repository = entry.campaign.repository
-    with entry.campaign.database.reading() as connection:
+    with entry.campaign.reading() as view:
         if entry.trained_up_to is not None:
-            return repository.answers.count_labels_after(connection, row_id=entry.trained_up_to)
+            return view.answers.count_labels_after(row_id=entry.trained_up_to)
 
         # The model was trained by another process: only the time is known.
-        model = repository.models.newest_summary(connection)
+        model = view.models.newest_summary()
         trained_at = "" if model is None else model.trained
-        return repository.answers.count_labels_after(connection, time=trained_at)
+        return view.answers.count_labels_after(time=trained_at)
 
 
 def _newest_answer(campaign: Campaign) -> int:
     """Return the row id of the newest answer."""
-    with campaign.database.reading() as connection:
-        return campaign.repository.answers.newest_row_id(connection)
+    with campaign.reading() as view:
+        return view.answers.newest_row_id()
 
 
 def _train_model(
@@ -552,8 +547,8 @@ def _train_model(
 def _keep_ready(entry: _OpenCampaign, batch: int, state: RoundState | None) -> None:
     """Pick ahead for the active annotators, unless the newest model found nothing left to pick."""
     campaign = entry.campaign
-    with campaign.database.reading() as connection:
-        version = campaign.repository.models.newest_version(connection)
+    with campaign.reading() as view:
+        version = view.models.newest_version()
 
     if entry.exhausted_by == version:
         return
@@ -566,13 +561,12 @@ def _explain_items(
 ) -> dict[str, Explanation]:
     """Return explanations of items that were not explained before, as things are now."""
     campaign = entry.campaign
-    repository = campaign.repository
-    with campaign.database.reading() as connection:
+    with campaign.reading() as view:
         explained_by = (
-            repository.models.newest_version(connection),
-            repository.classes.names(connection),
+            view.models.newest_version(),
+            view.classes.names(),
             # A changed text has other neighbours, and a withdrawn item is no neighbour.
-            repository.items.newest_change(connection),
+            view.items.newest_change(),
         )
 
     if explained_by != entry.explained_by:
@@ -593,8 +587,8 @@ def _explain_items(
     probabilities = _class_probabilities(state, rows)
 
     neighbour_ids = {item for nearest in neighbours for item, _ in nearest}
-    with campaign.database.reading() as connection:
-        stored_items = campaign.repository.items.by_id(connection, list(neighbour_ids))
+    with campaign.reading() as view:
+        stored_items = view.items.by_id(list(neighbour_ids))
     content_by_item = {item_id: stored.content or "" for item_id, stored in stored_items.items()}
 
     explanations = {}

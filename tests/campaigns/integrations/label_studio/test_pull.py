@@ -27,8 +27,8 @@ def test_answers_are_credited_to_e_mail_addresses(
         "Imported answers from annotators who are not members: bob@example.com, label-studio.",
     )
 
-    with campaign.database.reading() as connection:
-        answers = campaign.repository.answers.live(connection)
+    with campaign.reading() as view:
+        answers = view.answers.live()
     answer_counts = Counter(answer.annotator for answer in answers)
     assert answer_counts == {"ann@example.com": 1, "bob@example.com": 1, "label-studio": 2}
 
@@ -42,8 +42,8 @@ def test_answers_have_the_time_of_their_annotation(
     (annotation,) = studio.annotations.values()
     backend.sync(campaign, n=2)
 
-    with campaign.database.reading() as connection:
-        stored = connection.exec_driver_sql("select at from answers").scalar()
+    with campaign.reading() as view:
+        stored = view.connection.exec_driver_sql("select at from answers").scalar()
     assert stored == annotation["created_at"].replace("Z", ".000+00:00")
 
 
@@ -51,11 +51,11 @@ def test_answers_that_arrive_out_of_order_do_not_distort_the_pace(
     backend: LabelStudioBackend,
 ) -> None:
     campaign = backend.create_campaign()
-    with campaign.database.writing() as connection:
+    with campaign.writing() as change:
         for k in range(6):
             at = f"2030-01-01T00:00:{50 - 10 * k:02}.000+00:00"
             answer = Answer(f"n{k}", "ann", AnswerKind.LABEL, "even")
-            campaign.answer(answer, at=at, connection=connection)
+            campaign.answer(answer, at=at, change=change)
 
     (ann,) = campaign.team()
     assert ann.speed is not None

@@ -124,8 +124,8 @@ def test_texts_are_sent_without_nul(backend: LabelStudioBackend, studio: FakeLab
     campaign = Campaign.create(backend.folder / "texts.teeter", "texts", ("spam", "ham"))
     campaign.add([("a", "one two"), ("b", "three")])
     # A campaign refuses a NUL; a database of an older version may hold one.
-    with campaign.database.writing() as connection:
-        connection.exec_driver_sql(
+    with campaign.writing() as change:
+        change.connection.exec_driver_sql(
             "update items set content = 'one' || char(0) || 'two' where key = 'a'"
         )
 

@@ -79,15 +79,15 @@ def leave_lock_behind(campaign: Campaign, clock: FakeClock, *, is_expired: bool)
     if is_expired:
         expires_at = expires_at.replace(year=2029)
     lock = {
-        "campaign_id": campaign.repository.scope.campaign_id,
+        "campaign_id": campaign.store.campaign_id,
         "name": LockName.LABEL_STUDIO,
         "holder": "another-host/1/killed",
         "expires": format_time(expires_at),
     }
 
-    with campaign.database.writing() as connection:
-        connection.execute(delete(schema.locks))
-        connection.execute(insert(schema.locks).values(lock))
+    with campaign.writing() as change:
+        change.connection.execute(delete(schema.locks))
+        change.connection.execute(insert(schema.locks).values(lock))
 
 
 def sync_and_die_at(number: int, *, is_processed: bool, folder: Path) -> int:
@@ -97,7 +97,7 @@ def sync_and_die_at(number: int, *, is_processed: bool, folder: Path) -> int:
     folder.mkdir()
     backend = fake_backend(folder, studio)
     campaign = backend.create_campaign(count=30)
-    campaign.repository.scope.clock = clock
+    campaign.store.clock = clock
     options = {"n": 4, "sleep": clock.wait, "train": False}
 
     kill_count = 0
@@ -210,8 +210,8 @@ class Play:
     def undo(self) -> None:
         self.sync()
         if self.campaign.undo("ann@example.com") is not None:
-            with self.campaign.database.reading() as connection:
-                rows = connection.exec_driver_sql(UNDONE_ANNOTATIONS)
+            with self.campaign.reading() as view:
+                rows = view.connection.exec_driver_sql(UNDONE_ANNOTATIONS)
                 self.undone_annotations |= set(rows.scalars())
 
     def annotated_items(self) -> set[str]:
@@ -246,13 +246,9 @@ class Play:
         waiting = count_waiting_tasks(self.studio)
         assert max(waiting.values(), default=1) == 1
 
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            stored = {
-                (answer.item, answer.annotator): answer
-                for answer in repository.answers.live(connection)
-            }
-            picks = repository.picks.open_picks(connection, "label-studio")
+        with self.campaign.reading() as view:
+            stored = {(answer.item, answer.annotator): answer for answer in view.answers.live()}
+            picks = view.picks.open_picks("label-studio")
         assert replay_answers(self.campaign.history()) == stored
         assert {pick.item for pick in picks} <= set(waiting) | unknown_items, (
             "every open pick has a task"
@@ -345,8 +341,8 @@ def test_simultaneous_syncs_send_every_item_once(tmp_path: Path) -> None:
     assert len(studio.projects) == 1
 
     campaign = Campaign.open(tmp_path / "numbers.teeter")
-    with campaign.database.reading() as connection:
-        items = {pick.item for pick in campaign.repository.picks.open_picks(connection)}
+    with campaign.reading() as view:
+        items = {pick.item for pick in view.picks.open_picks()}
     campaign.database.close()
     assert len(items) == 12
     assert count_waiting_tasks(studio) == Counter(items)

@@ -70,8 +70,8 @@ def history_lines(campaign: Campaign, what: str) -> list[dict[str, object]]:
 
 def count_holders(campaign: Campaign) -> Counter[str]:
     """Return with how many annotators each item is open."""
-    with campaign.database.reading() as connection:
-        return Counter(pick.item for pick in campaign.repository.picks.open_picks(connection))
+    with campaign.reading() as view:
+        return Counter(pick.item for pick in view.picks.open_picks())
 
 
 def test_items_whose_lease_expired_go_to_the_next_annotator(
@@ -146,11 +146,8 @@ def test_a_late_answer_counts_and_the_receipt_says_so(
     assert None not in undone
     assert max(count_holders(campaign).values()) == 1, "bob is asked, so ann is not"
 
-    with campaign.database.reading() as connection:
-        answers = {
-            (answer.item, answer.annotator): answer
-            for answer in campaign.repository.answers.live(connection)
-        }
+    with campaign.reading() as view:
+        answers = {(answer.item, answer.annotator): answer for answer in view.answers.live()}
     assert replay_answers(campaign.history()) == answers
 
 
@@ -166,11 +163,9 @@ def test_items_of_an_older_model_return_to_the_pool_and_control_items_stay_ready
     campaign.train()
     ask_items(campaign, 1, "bob")
 
-    with campaign.database.reading() as connection:
-        ready = {pick.item: pick.arm for pick in campaign.repository.picks.ready_picks(connection)}
-        ready |= {
-            pick.item: pick.arm for pick in campaign.repository.picks.open_picks(connection, "bob")
-        }
+    with campaign.reading() as view:
+        ready = {pick.item: pick.arm for pick in view.picks.ready_picks()}
+        ready |= {pick.item: pick.arm for pick in view.picks.open_picks("bob")}
 
     controls = {item for item, arm in waiting.items() if arm == "control"}
     assert len(controls) >= 6
@@ -188,15 +183,13 @@ def test_items_are_picked_ahead_for_active_annotators_and_again_by_a_new_model(
     batches = len(history_lines(campaign, "asked"))
     assert sum(map(len, shown)) == len(set.union(*shown)) == 10
 
-    with campaign.database.reading() as connection:
-        ready = campaign.repository.picks.open_or_ready_items(connection) - set(
-            count_holders(campaign)
-        )
+    with campaign.reading() as view:
+        ready = {pick.item for pick in view.picks.ready_picks()}
     assert len(ready) == 10, "twice what bob asked for, since one other is at work"
 
     campaign.train()
-    with campaign.database.reading() as connection:
-        left = {pick.item: pick.arm for pick in campaign.repository.picks.ready_picks(connection)}
+    with campaign.reading() as view:
+        left = {pick.item: pick.arm for pick in view.picks.ready_picks()}
     assert set(left.values()) <= {"control"}
     assert len(history_lines(campaign, "asked")) == batches
 
@@ -208,21 +201,19 @@ def test_one_process_picks_at_a_time_and_its_lock_expires(
     make_campaign: MakeCampaign, clock: FakeClock
 ) -> None:
     campaign = make_campaign()
-    locks = campaign.repository.locks
-
-    with campaign.database.writing() as connection:
-        assert locks.acquire(connection, LockName.PICKING, 10) is not None
-        assert locks.acquire(connection, LockName.PICKING, 10) is None
+    with campaign.writing() as change:
+        assert change.locks.acquire(LockName.PICKING, 10) is not None
+        assert change.locks.acquire(LockName.PICKING, 10) is None
 
     clock.wait(1)
     assert len(ask_items(campaign, 5, "bob")) == 5, "the lock has expired"
 
-    with campaign.database.writing() as connection:
-        holder = locks.acquire(connection, LockName.PICKING, 10)
+    with campaign.writing() as change:
+        holder = change.locks.acquire(LockName.PICKING, 10)
         assert holder is not None, "bob's picking has ended"
         clock.wait(-1440)
         message = "the clock was set back: the lock would last for a day"
-        assert locks.acquire(connection, LockName.PICKING, 10) is not None, message
+        assert change.locks.acquire(LockName.PICKING, 10) is not None, message
 
 
 def test_every_item_is_asked_about_once_until_none_is_left(make_campaign: MakeCampaign) -> None:
@@ -302,8 +293,8 @@ def test_a_skip_an_expired_lease_and_an_undo_keep_the_count_of_missing_annotator
     assert campaign.tell(item, "left", "cem").late
     campaign.flag(item, "ann")
 
-    with campaign.database.reading() as connection:
-        assert campaign.repository.items.get(connection, item).annotators_missing == 0
+    with campaign.reading() as view:
+        assert view.items.get(item).annotators_missing == 0
 
 
 @pytest.mark.slow
@@ -331,11 +322,8 @@ def test_annotators_at_work_at_once_share_the_items(tmp_path: Path) -> None:
     given = [(item, who) for who, items in answered.items() for item in items]
     assert max(Counter(item for item, _ in given).values()) == 1, "no item is given twice"
     campaign = Campaign.open(path)
-    with campaign.database.reading() as connection:
-        written = [
-            (answer.item, answer.annotator)
-            for answer in campaign.repository.answers.live(connection)
-        ]
+    with campaign.reading() as view:
+        written = [(answer.item, answer.annotator) for answer in view.answers.live()]
     campaign.database.close()
     assert sorted(written) == sorted(given)
 

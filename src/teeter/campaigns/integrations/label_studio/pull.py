@@ -19,7 +19,7 @@ from teeter.campaigns.integrations.label_studio.payloads import (
     chosen_class,
 )
 from teeter.campaigns.people import require_name
-from teeter.campaigns.store import Answer, Connection, ImportedAnnotation, ProjectLink
+from teeter.campaigns.store import Answer, ImportedAnnotation, ProjectLink, Writing
 from teeter.campaigns.store.scope import format_time
 from teeter.errors import InputError
 
@@ -115,20 +115,19 @@ def import_annotations(
     """
     tasks = list(tasks)
     members = {person.name for person in campaign.people.list()}
-    repository = campaign.repository
     summary = PullSummary()
 
-    with campaign.database.writing() as connection:
+    with campaign.writing() as change:
         item_ids = {task.item_id for task in tasks if task.item_id is not None}
-        items = repository.items.by_id(connection, sorted(item_ids))
+        items = change.items.by_id(sorted(item_ids))
         own_tasks = [task for task in tasks if task.item_id in items]
         summary.foreign_tasks = len(tasks) - len(own_tasks)
 
-        imported = repository.label_studio.imported_annotations(connection, link)
+        imported = change.label_studio.imported_annotations(link)
         # The project may still have names that classes had before.
-        names = {name: name for name in repository.classes.names(connection)}
-        names |= repository.classes.former_names(connection)
-        past_names = repository.classes.past_names(connection)
+        names = {name: name for name in change.classes.names()}
+        names |= change.classes.former_names()
+        past_names = change.classes.past_names()
 
         # If an annotator labelled an item twice, the later answer is the valid one.
         annotations = [(task, entry) for task in own_tasks for entry in task.annotations]
@@ -162,12 +161,11 @@ def import_annotations(
                 at=format_time(annotation.changed_at),
                 shown=task.suggestion,
                 allow_repeat=True,
-                connection=connection,
+                change=change,
             )
 
             # In the transaction of the answer, so that no annotation is imported twice.
-            repository.label_studio.add_import(
-                connection,
+            change.label_studio.add_import(
                 link,
                 task=task.id,
                 annotation=annotation.id,
@@ -180,7 +178,7 @@ def import_annotations(
             else:
                 summary.labels += 1
 
-        summary.withdrawn = _withdraw_deleted(campaign, connection, link, imported, own_tasks)
+        summary.withdrawn = _withdraw_deleted(campaign, change, link, imported, own_tasks)
 
     return summary
 
@@ -238,7 +236,7 @@ def _annotator_name(annotation: Annotation, emails: Mapping[int, str]) -> str:
 
 def _withdraw_deleted(
     campaign: Campaign,
-    connection: Connection,
+    change: Writing,
     link: ProjectLink,
     imported: Mapping[int, ImportedAnnotation],
     tasks: Sequence[LabelStudioTask],
@@ -247,7 +245,6 @@ def _withdraw_deleted(
 
     If a whole task was deleted, its answers stay: people delete tasks to tidy up a project.
     """
-    repository = campaign.repository
     task_ids = {task.id for task in tasks}
     present_ids = {annotation.id for task in tasks for annotation in task.annotations}
 
@@ -261,9 +258,9 @@ def _withdraw_deleted(
         # Newest first: only the oldest answer belongs to a pick, and withdrawing it while it is the
         # valid answer opens the pick again.
         for answer_id in reversed(imported[annotation_id].answers):
-            repository.answers.withdraw(connection, answer_id)
+            change.answers.withdraw(answer_id)
 
-    repository.label_studio.mark_deleted(connection, link, deleted_ids)
+    change.label_studio.mark_deleted(link, deleted_ids)
     return len(deleted_ids)
 
 

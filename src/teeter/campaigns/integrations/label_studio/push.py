@@ -210,10 +210,9 @@ class TaskPusher:
 
     def unsent_picks(self, link: ProjectLink, tasks: ProjectTasks) -> list[ScoredPick]:
         """Return the open picks that have no task to answer, best first."""
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            picks = repository.picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR)
-            imported = repository.label_studio.imported_annotations(connection, link)
+        with self.campaign.reading() as view:
+            picks = view.picks.open_picks(LABEL_STUDIO_ANNOTATOR)
+            imported = view.label_studio.imported_annotations(link)
 
         waiting_items = set()
         for task in tasks.by_id.values():
@@ -289,23 +288,20 @@ class TaskPusher:
         picked = [pick.item for pick in picks if not pick.arm.is_random]
         item_ids = [item for item in picked if not self.campaign.is_shared(item)]
 
-        repository = self.campaign.repository
-        settings = self.campaign.settings
-        with self.campaign.database.reading() as connection:
-            items = repository.items.by_id(connection, item_ids)
+        with self.campaign.reading() as view:
+            items = view.items.by_id(item_ids)
             row_ids = [item.row_id for item in items.values()]
-            reports = measure_sources(repository, connection, settings)
-            visible = visible_suggestions(repository, connection, settings, reports, row_ids)
+            reports = measure_sources(view)
+            visible = visible_suggestions(view, reports, row_ids)
 
         return {item: ShownSuggestion(entry.source, entry.label) for item, entry in visible.items()}
 
     def _count_missing_answers(self, item_ids: Sequence[str]) -> dict[str, int]:
         """Return how many annotators still have to answer each item, at least 1."""
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            items = repository.items.by_id(connection, item_ids)
+        with self.campaign.reading() as view:
+            items = view.items.by_id(item_ids)
             row_ids = [item.row_id for item in items.values()]
-            answers_by_row = repository.answers.for_items(connection, row_ids)
+            answers_by_row = view.answers.for_items(row_ids)
 
         missing_answers = {}
         for item_id, item in items.items():
@@ -323,13 +319,13 @@ class TaskPusher:
         if not item_ids:
             return {}
         if self.campaign.settings.kind == ItemKind.FEATURES:
-            with self.campaign.database.reading() as connection:
-                encoded = self.campaign.repository.encodings.read(connection, items=item_ids)
+            with self.campaign.reading() as view:
+                encoded = view.encodings.read(items=item_ids)
             features = dict(zip(encoded.keys, encoded.vectors, strict=True))
             return {item: {"text": format_features(item, features[item])} for item in item_ids}
 
-        with self.campaign.database.reading() as connection:
-            items = self.campaign.repository.items.by_id(connection, item_ids)
+        with self.campaign.reading() as view:
+            items = view.items.by_id(item_ids)
         stored = {item_id: str(item.content) for item_id, item in items.items()}
 
         if self.campaign.settings.kind == ItemKind.IMAGE:

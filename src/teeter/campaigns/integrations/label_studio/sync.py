@@ -67,17 +67,16 @@ def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) ->
         replace_project: Create another link even if there is one. A link whose project was not
             created yet is used nevertheless, so that a killed sync can be repeated.
     """
-    links = campaign.repository.label_studio
 
     # Read and inserted in one transaction, so that two syncs do not create two links.
-    with campaign.database.writing() as connection:
-        link = links.current_link(connection)
+    with campaign.writing() as change:
+        link = change.label_studio.current_link()
         if link is not None and (link.project_id is None or not replace_project):
             return link
 
         # Random: the id of a project may be used again, by another server or after a restore.
         marker = f"teeter:{secrets.token_hex(8)}"
-        return links.add_link(connection, url, marker)
+        return change.label_studio.add_link(url, marker)
 
 
 def save_project(
@@ -95,7 +94,6 @@ def save_project(
     Returns:
         The changed link.
     """
-    repository = campaign.repository
     detail = {
         "url": url,
         "project": project_id,
@@ -103,10 +101,10 @@ def save_project(
     }
 
     # In one transaction, so that the link and the history cannot disagree.
-    with campaign.database.writing() as connection:
+    with campaign.writing() as change:
         # The history outlives the link: it says where annotations came from after a new project.
-        repository.history.append(connection, "label-studio", "linked", None, detail)
-        return repository.label_studio.set_project(connection, link, url, project_id)
+        change.history.append("label-studio", "linked", None, detail)
+        return change.label_studio.set_project(link, url, project_id)
 
 
 @contextmanager
@@ -138,8 +136,7 @@ def hold_sync_lock(
         sleep(LOCK_POLL_SECONDS)
         waited += LOCK_POLL_SECONDS
 
-    locks = campaign.repository.locks
-    clock = campaign.repository.scope.clock
+    clock = campaign.store.clock
     last_extension = clock()
 
     def extend_lock() -> None:
@@ -149,21 +146,21 @@ def hold_sync_lock(
         # have been set back, so the difference can be negative.
         if abs(now - last_extension) > timedelta(seconds=LOCK_SECONDS / 3):
             last_extension = now
-            with campaign.database.writing() as connection:
-                locks.extend(connection, LockName.LABEL_STUDIO, holder, LOCK_SECONDS)
+            with campaign.writing() as change:
+                change.locks.extend(LockName.LABEL_STUDIO, holder, LOCK_SECONDS)
 
     try:
         yield extend_lock
     finally:
         # After an error too: otherwise the next sync would wait until the lock expires.
-        with campaign.database.writing() as connection:
-            locks.release(connection, LockName.LABEL_STUDIO, holder)
+        with campaign.writing() as change:
+            change.locks.release(LockName.LABEL_STUDIO, holder)
 
 
 def _acquire_lock(campaign: Campaign) -> str | None:
     """Return the holder of the lock, which is now this sync, or None if another sync holds it."""
-    with campaign.database.writing() as connection:
-        return campaign.repository.locks.acquire(connection, LockName.LABEL_STUDIO, LOCK_SECONDS)
+    with campaign.writing() as change:
+        return change.locks.acquire(LockName.LABEL_STUDIO, LOCK_SECONDS)
 
 
 FULL_READ_INTERVAL = 10
@@ -295,8 +292,8 @@ class LabelStudio:
             raise InputError(f"Cannot keep {n} items in Label Studio: ask for 1 or more.")
 
         if not url:
-            with campaign.database.reading() as connection:
-                link = campaign.repository.label_studio.current_link(connection)
+            with campaign.reading() as view:
+                link = view.label_studio.current_link()
             if link is None:
                 raise InputError(
                     "This campaign is not linked to a Label Studio server yet: pass url=."
@@ -350,9 +347,9 @@ class LabelStudio:
 
         # After the pull, because the new answers decide whether and what to pick.
         model_version = None
-        with self.campaign.database.writing() as connection:
+        with self.campaign.writing() as change:
             # Annotators in Label Studio are at work as long as there are syncs: extend their lease.
-            self.campaign.repository.picks.extend_leases(connection, LABEL_STUDIO_ANNOTATOR)
+            change.picks.extend_leases(LABEL_STUDIO_ANNOTATOR)
         if self._count_waiting() <= self.n // 2:
             model_version = self._train_if_due()
             self.campaign.ask(self.n, LABEL_STUDIO_ANNOTATOR)
@@ -389,8 +386,8 @@ class LabelStudio:
 
     def _find_or_create_project(self, link: ProjectLink) -> _OpenProject:
         """Return the project that a link is for, while this sync holds the lock."""
-        with self.campaign.database.reading() as connection:
-            link = self.campaign.repository.label_studio.current_link(connection) or link
+        with self.campaign.reading() as view:
+            link = view.label_studio.current_link() or link
         if link.project_id is not None:
             # Another sync created the project while this one waited for the lock.
             return _OpenProject(link, link.project_id, was_created=False)
@@ -458,10 +455,9 @@ class LabelStudio:
         if not self.train:
             return None
 
-        repository = self.campaign.repository
-        with self.campaign.database.reading() as connection:
-            newest_version = repository.models.newest_version(connection)
-            new_answers = repository.answers.count_since_newest_model(connection)
+        with self.campaign.reading() as view:
+            newest_version = view.models.newest_version()
+            new_answers = view.answers.count_since_newest_model()
 
         has_model = newest_version > 0
         if has_model and not new_answers:
@@ -491,9 +487,8 @@ class LabelStudio:
                 self.client.before_attempt = lambda: None
 
     def _count_waiting(self) -> int:
-        picks = self.campaign.repository.picks
-        with self.campaign.database.reading() as connection:
-            return len(picks.open_picks(connection, LABEL_STUDIO_ANNOTATOR))
+        with self.campaign.reading() as view:
+            return len(view.picks.open_picks(LABEL_STUDIO_ANNOTATOR))
 
     def _build_result(
         self, project: _OpenProject, pulled: PullSummary, model_version: int | None, sent: int

@@ -2,7 +2,6 @@
 
 Both are recorded, taken back and counted. None is ever deleted or overwritten.
 
-All methods work inside the transaction of the connection they are given.
 """
 
 from __future__ import annotations
@@ -11,25 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, update
 
 from teeter.campaigns.enums import AnswerKind, PickState
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.classes import ClassRepository
-from teeter.campaigns.store.queries.history import HistoryRepository
-from teeter.campaigns.store.queries.items import ItemRepository
-from teeter.campaigns.store.queries.picks import PickRepository
-from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
-from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
 __all__ = [
     "Answer",
+    "AnswerQueries",
     "AnswerReceipt",
-    "AnswerRepository",
     "Decision",
-    "DecisionRepository",
+    "DecisionQueries",
     "UndoResult",
 ]
 
@@ -88,34 +82,16 @@ class UndoResult:
     """The annotator's earlier answer about the item, which holds again."""
 
 
-class AnswerRepository:
+class AnswerQueries(Queries):
     """The answers of a campaign.
 
     An annotator's last answer about an item is live. Earlier ones stay stored and do not count.
     """
 
-    def __init__(
-        self,
-        scope: CampaignScope,
-        *,
-        items: ItemRepository,
-        classes: ClassRepository,
-        models: ModelRepository,
-        picks: PickRepository,
-        history: HistoryRepository,
-    ) -> None:
-        self._scope = scope
-        self._items = items
-        self._classes = classes
-        self._models = models
-        self._picks = picks
-        self._history = history
-
     # Recording
 
     def record(
         self,
-        connection: Connection,
         answer: Answer,
         *,
         asked_of: str | None = None,
@@ -124,7 +100,6 @@ class AnswerRepository:
         """Store an answer and close the pick that it answers.
 
         Args:
-            connection: a connection that may write.
             answer: the answer.
             asked_of: the annotator in whose name the item is open, if it is not the answer's.
             at: when it was given, as times are stored, if that is not now.
@@ -133,55 +108,53 @@ class AnswerRepository:
             UnknownNameError: there is no such item or class.
         """
         asked_of = asked_of or answer.annotator
-        item = self._items.get(connection, answer.item)
+        item = self._transaction.items.get(answer.item)
         class_id = None
         if answer.kind == AnswerKind.LABEL:
-            class_id = self._classes.row_id(connection, answer.label)
+            class_id = self._transaction.classes.row_id(answer.label)
 
         # At most one answer of an annotator about an item is live, so the earlier one goes first.
-        connection.execute(_REPLACE_ANSWER, {"item": item.row_id, "by": answer.annotator})
+        self._connection.execute(_REPLACE_ANSWER, {"item": item.row_id, "by": answer.annotator})
 
         # An answer may come without a pick, from the item's page or an import: it closes none.
-        pick = self._picks.pick_to_answer(connection, item.row_id, asked_of)
+        pick = self._transaction.picks.pick_to_answer(item.row_id, asked_of)
         pick_id, pick_state = pick or (None, None)
         values = {
             "item_id": item.row_id,
             "pick_id": pick_id,
             "annotator": answer.annotator,
-            "at": at or self._scope.now(),
+            "at": at or self._transaction.now(),
             "kind": answer.kind,
             "class_id": class_id,
             "comment": answer.comment,
             "live": True,
             "undone": False,
         }
-        number = insert_row(connection, schema.answers, values)
+        number = insert_row(self._connection, schema.answers, values)
 
         if pick_id is not None:
             skipped = answer.kind == AnswerKind.SKIP
             closed = PickState.SKIPPED if skipped else PickState.ANSWERED
-            self._picks.set_state(connection, pick_id, closed)
+            self._transaction.picks.set_state(pick_id, closed)
 
         late = pick_state == PickState.RETURNED
-        self._note_answer(connection, answer, number, late=late)
+        self._note_answer(answer, number, late=late)
 
         # The item may be answered without having been asked about, from its page or by a file.
-        self._picks.remove_ready(connection, [item.row_id])
-        self._picks.extend_leases(connection, asked_of)
+        self._transaction.picks.remove_ready([item.row_id])
+        self._transaction.picks.extend_leases(asked_of)
         if item.annotators_needed > 1:
-            self._picks.update_missing(connection, [item.row_id])
+            self._transaction.picks.update_missing([item.row_id])
 
         # The annotator learns that others have the item now. The answer counts all the same.
         asked_now = []
         if late:
-            holders = self._picks.holders(connection, item.row_id)
+            holders = self._transaction.picks.holders(item.row_id)
             asked_now = [holder for holder in holders if holder != asked_of]
 
         return AnswerReceipt(number, late, tuple(asked_now))
 
-    def _note_answer(
-        self, connection: Connection, answer: Answer, number: int, *, late: bool
-    ) -> None:
+    def _note_answer(self, answer: Answer, number: int, *, late: bool) -> None:
         detail: dict[str, Any] = {
             "answer": number,
             "kind": answer.kind,
@@ -191,17 +164,14 @@ class AnswerRepository:
         if late:
             detail["late"] = True
 
-        self._history.append(connection, answer.annotator, "answer", answer.item, detail)
+        self._transaction.history.append(answer.annotator, "answer", answer.item, detail)
 
-    def undo(
-        self, connection: Connection, annotator: str, number: int | None = None
-    ) -> UndoResult | None:
+    def undo(self, annotator: str, number: int | None = None) -> UndoResult | None:
         """Take back the last answer of an annotator that was not taken back yet.
 
         Their earlier answer about the item holds again, and the item's pick is open again.
 
         Args:
-            connection: a connection that may write.
             annotator: the annotator.
             number: take back this answer, unless the annotator has answered since.
 
@@ -212,27 +182,25 @@ class AnswerRepository:
             UnknownResourceError: there is no answer of this number.
             PermissionDeniedError: another annotator gave it.
         """
-        last = self._last(connection, annotator)
+        last = self._last(annotator)
         if number is not None and (last is None or last.id != number):
-            return self._find_undone(connection, annotator, number)
+            return self._find_undone(annotator, number)
         if last is None:
             return None
 
-        undone = self._take_back(connection, last)
+        undone = self._take_back(last)
         if last.pick_id is not None:
-            self._picks.reopen(connection, last.pick_id, last.item_id)
+            self._transaction.picks.reopen(last.pick_id, last.item_id)
 
-        self._picks.update_missing(connection, [last.item_id])
+        self._transaction.picks.update_missing([last.item_id])
         return undone
 
-    def _find_undone(
-        self, connection: Connection, annotator: str, number: int
-    ) -> UndoResult | None:
+    def _find_undone(self, annotator: str, number: int) -> UndoResult | None:
         """Return an answer that was taken back, if the annotator has not answered since.
 
         So an undo that is sent again, after a lost reply, is answered as before.
         """
-        row = connection.execute(self._select().where(ANSWERS.id == number)).first()
+        row = self._connection.execute(self._select().where(ANSWERS.id == number)).first()
         if row is None:
             raise UnknownResourceError(f"There is no answer {number}.")
         if row.annotator != annotator:
@@ -240,13 +208,13 @@ class AnswerRepository:
                 f"Answer {number} is not by {annotator}: only who gave an answer can take it back."
             )
 
-        last = self._last(connection, annotator)
+        last = self._last(annotator)
         if not row.undone or (last is not None and last.id > number):
             return None
-        before = self._last(connection, annotator, row.item_id)
+        before = self._last(annotator, row.item_id)
         return UndoResult(_answer(row), None if before is None else _answer(before))
 
-    def withdraw(self, connection: Connection, number: int) -> UndoResult | None:
+    def withdraw(self, number: int) -> UndoResult | None:
         """Take back an answer by its row id, whatever was answered since.
 
         The item's pick is open again if no one else answered it, or if it needs several
@@ -259,40 +227,40 @@ class AnswerRepository:
             ANSWERS.id == number,
             ANSWERS.undone.is_(False),
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         if row is None:
             return None
 
-        undone = self._take_back(connection, row)
+        undone = self._take_back(row)
 
         # An answer that was replaced since changes nothing: its pick stays closed.
         if row.pick_id is not None and row.live:
-            current = self.for_item(connection, row.item_id)
+            current = self.for_item(row.item_id)
             is_answered = any(answer.kind != AnswerKind.SKIP for answer in current)
-            if not is_answered or self._picks.needs_several(connection, row.item_id):
-                self._picks.reopen(connection, row.pick_id, row.item_id)
+            if not is_answered or self._transaction.picks.needs_several(row.item_id):
+                self._transaction.picks.reopen(row.pick_id, row.item_id)
 
-        self._picks.update_missing(connection, [row.item_id])
+        self._transaction.picks.update_missing([row.item_id])
         return undone
 
-    def _take_back(self, connection: Connection, row: Row[Any]) -> UndoResult:
+    def _take_back(self, row: Row[Any]) -> UndoResult:
         """Mark an answer as undone. If it was live, the one before it is live again."""
         # Never deleted: the history refers to the row.
         undone = {"undone": True, "live": False}
         statement = update(schema.answers).where(ANSWERS.id == row.id).values(undone)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
-        before = self._last(connection, row.annotator, row.item_id)
+        before = self._last(row.annotator, row.item_id)
         # If the answer was replaced before it was undone, the replacement stays live.
         if before is not None and row.live:
-            connection.execute(
+            self._connection.execute(
                 update(schema.answers).where(ANSWERS.id == before.id).values(live=True)
             )
 
-        self._history.append(connection, row.annotator, "undo", row.key, {"answer": row.id})
+        self._transaction.history.append(row.annotator, "undo", row.key, {"answer": row.id})
         return UndoResult(_answer(row), None if before is None else _answer(before))
 
-    def find_repeat(self, connection: Connection, answer: Answer) -> int | None:
+    def find_repeat(self, answer: Answer) -> int | None:
         """Return the row id of a live answer that says the same, as if it was sent twice.
 
         An answer to an open pick is not a repeat: it closes the pick.
@@ -303,14 +271,14 @@ class AnswerRepository:
         Raises:
             UnknownItemError: there is no such item.
         """
-        item = self._items.get(connection, answer.item)
+        item = self._transaction.items.get(answer.item)
         values = {"item": item.row_id, "annotator": answer.annotator}
-        row = connection.execute(_LIVE_ANSWER, values).first()
+        row = self._connection.execute(_LIVE_ANSWER, values).first()
 
         if row is None or _answer(row) != answer:
             return None
         # Asked again and answered the same way: not a repeat, or the item would stay open for ever.
-        if self._picks.is_open(connection, item.row_id, answer.annotator):
+        if self._transaction.picks.is_open(item.row_id, answer.annotator):
             return None
         return int(row.id)
 
@@ -319,7 +287,7 @@ class AnswerRepository:
     def _in_campaign(self) -> ColumnElement[bool]:
         # Adding 0 keeps SQLite from reading all items of the campaign by their index first: the
         # answers are fewer.
-        return ITEMS.campaign_id + 0 == self._scope.campaign_id
+        return ITEMS.campaign_id + 0 == self._campaign_id
 
     def _select(self) -> Select[Any]:
         """Select answers with the ids of their items and the names of their classes."""
@@ -335,17 +303,17 @@ class AnswerRepository:
         joined = schema.answers.join(schema.items, ITEMS.id == ANSWERS.item_id)
         return select(*columns).select_from(joined).where(self._in_campaign())
 
-    def live(self, connection: Connection) -> list[Answer]:
+    def live(self) -> list[Answer]:
         """Return all live answers, in the order in which they were given."""
         query = self._select().where(ANSWERS.live).order_by(ANSWERS.id)
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return [_answer(row) for row in rows]
 
-    def for_item(self, connection: Connection, row_id: int) -> list[Answer]:
+    def for_item(self, row_id: int) -> list[Answer]:
         """Return the live answers about an item, in the order in which they were given."""
-        return self.for_items(connection, [row_id])[row_id]
+        return self.for_items([row_id])[row_id]
 
-    def for_items(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, list[Answer]]:
+    def for_items(self, row_ids: Sequence[int]) -> dict[int, list[Answer]]:
         """Return the live answers about each item by the items' row ids, oldest first."""
         by_item: dict[int, list[Answer]] = {row_id: [] for row_id in row_ids}
 
@@ -354,12 +322,12 @@ class AnswerRepository:
                 ANSWERS.item_id.in_(part),
                 ANSWERS.live,
             )
-            for row in connection.execute(query.order_by(ANSWERS.id)):
+            for row in self._connection.execute(query.order_by(ANSWERS.id)):
                 by_item[row.item_id].append(_answer(row))
 
         return by_item
 
-    def recent(self, connection: Connection, annotator: str, count: int) -> list[Answer]:
+    def recent(self, annotator: str, count: int) -> list[Answer]:
         """Return the last live answers of an annotator, newest first."""
         query = (
             self._select()
@@ -368,74 +336,72 @@ class AnswerRepository:
             .order_by(ANSWERS.id.desc())
             .limit(count)
         )
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return [_answer(row) for row in rows]
 
-    def _last(
-        self, connection: Connection, annotator: str, item_row_id: int | None = None
-    ) -> Row[Any] | None:
+    def _last(self, annotator: str, item_row_id: int | None = None) -> Row[Any] | None:
         """Return the last answer of an annotator, or their last one about an item."""
         query = self._select().where(ANSWERS.annotator == annotator, ANSWERS.undone.is_(False))
         if item_row_id is not None:
             query = query.where(ANSWERS.item_id == item_row_id)
-        return connection.execute(query.order_by(ANSWERS.id.desc()).limit(1)).first()
+        return self._connection.execute(query.order_by(ANSWERS.id.desc()).limit(1)).first()
 
-    def confirmed_labels(self, connection: Connection) -> dict[str, str]:
+    def confirmed_labels(self) -> dict[str, str]:
         """Return the labels that an annotator checked and confirmed, by item id."""
         # Undoing the answer that confirmed a label takes back the confirmation.
         undone = set()
-        for line in self._history.lines(connection, "undo"):
+        for line in self._transaction.history.lines("undo"):
             undone.add((line["item"], line["who"], line["answer"]))
 
         labels = {}
-        for line in self._history.lines(connection, "kept"):
+        for line in self._transaction.history.lines("kept"):
             if (line["item"], line["who"], line["answer"]) not in undone:
                 labels[line["item"]] = line["label"]
 
         return labels
 
-    def skipped_items(self, connection: Connection) -> set[str]:
+    def skipped_items(self) -> set[str]:
         """Return the ids of the items that were skipped since the newest model was trained."""
         skips = self._select().where(
             ANSWERS.live,
             ANSWERS.kind == AnswerKind.SKIP,
         )
 
-        model = self._models.newest_summary(connection)
+        model = self._transaction.models.newest_summary()
         if model is not None:
             # Models note how many answers there were, not the time: clocks may be set back.
             row_ids = self._select_columns(ANSWERS.id).order_by(ANSWERS.id)
-            first_newer = connection.scalar(row_ids.offset(model.facts["answers"]).limit(1))
+            first_newer = self._connection.scalar(row_ids.offset(model.facts["answers"]).limit(1))
             if first_newer is None:
                 return set()
             skips = skips.where(ANSWERS.id >= first_newer)
 
-        rows = connection.execute(skips)
+        rows = self._connection.execute(skips)
         return {row.key for row in rows}
 
     # Counting
 
-    def count(self, connection: Connection) -> int:
+    def count(self) -> int:
         """Return how many answers were ever given, live or not."""
-        return count_rows(connection, self._select_columns(ANSWERS.id))
+        return count_rows(self._connection, self._select_columns(ANSWERS.id))
 
-    def items_answered_first(self, connection: Connection, count: int) -> set[str]:
+    def items_answered_first(self, count: int) -> set[str]:
         """Return the ids of the items that the first ``count`` answers were about, but for skips.
 
         A skip leaves an item as it was.
         """
         query = self._select_columns(ITEMS.key, ANSWERS.kind).order_by(ANSWERS.id).limit(count)
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return {row.key for row in rows if row.kind != AnswerKind.SKIP}
 
-    def count_since_newest_model(self, connection: Connection) -> int:
+    def count_since_newest_model(self) -> int:
         """Return how many answers the newest model does not know; 0 without a model."""
-        model = self._models.newest_summary(connection)
+        model = self._transaction.models.newest_summary()
         if model is None:
             return 0
-        return self.count(connection) - int(model.facts["answers"])
+        return self.count() - int(model.facts["answers"])
 
-    def count_items_by_kind(self, connection: Connection) -> dict[AnswerKind, int]:
+    def count_items_by_kind(self) -> dict[AnswerKind, int]:
         """Return how many items have a live answer of each kind, without withdrawn items."""
         query = (
             self._select_columns(ANSWERS.kind, func.count(ANSWERS.item_id.distinct()))
@@ -443,49 +409,47 @@ class AnswerRepository:
             .group_by(ANSWERS.kind)
         )
         counts = dict.fromkeys(AnswerKind, 0)
-        for kind, count in connection.execute(query):
+        for kind, count in self._connection.execute(query):
             counts[AnswerKind(kind)] = count
 
         return counts
 
-    def newest_row_id(self, connection: Connection) -> int:
+    def newest_row_id(self) -> int:
         """Return the row id of the newest answer; 0 before the first."""
         query = self._select_columns(func.max(ANSWERS.id))
-        return int(connection.scalar(query) or 0)
+        return int(self._connection.scalar(query) or 0)
 
-    def count_labels_after(
-        self, connection: Connection, *, row_id: int | None = None, time: str | None = None
-    ) -> int:
+    def count_labels_after(self, *, row_id: int | None = None, time: str | None = None) -> int:
         """Return how many live labels were given after an answer, or after a time as stored."""
         is_later = ANSWERS.at > time if row_id is None else ANSWERS.id > row_id
         query = self._select_columns(ANSWERS.id).where(
             ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL, is_later
         )
-        return count_rows(connection, query)
+        return count_rows(self._connection, query)
 
-    def has_several_annotators(self, connection: Connection, except_for: str) -> bool:
+    def has_several_annotators(self, except_for: str) -> bool:
         """Return whether two or more annotators have answered, not counting one name."""
         # The index gives the names in all campaigns of the database at once. That is often enough.
-        everywhere = connection.scalars(select(ANSWERS.annotator).distinct())
+        everywhere = self._connection.scalars(select(ANSWERS.annotator).distinct())
         if len(set(everywhere) - {except_for}) < 2:
             return False
 
-        here = connection.scalars(self._select_columns(ANSWERS.annotator).distinct())
+        here = self._connection.scalars(self._select_columns(ANSWERS.annotator).distinct())
         return len(set(here) - {except_for}) > 1
 
-    def label_times(self, connection: Connection) -> list[str]:
+    def label_times(self) -> list[str]:
         """Return when each live label was given, oldest first."""
         query = self._select_columns(ANSWERS.at).where(
             ANSWERS.live, ANSWERS.kind == AnswerKind.LABEL
         )
-        return list(connection.scalars(query.order_by(ANSWERS.at)))
+        return list(self._connection.scalars(query.order_by(ANSWERS.at)))
 
-    def times_by_annotator(self, connection: Connection) -> dict[str, list[str]]:
+    def times_by_annotator(self) -> dict[str, list[str]]:
         """Return when each annotator gave their answers, in the order in which they were stored."""
         query = self._select_columns(ANSWERS.annotator, ANSWERS.at).order_by(ANSWERS.id)
 
         times: dict[str, list[str]] = {}
-        for row in connection.execute(query):
+        for row in self._connection.execute(query):
             times.setdefault(row.annotator, []).append(row.at)
 
         return times
@@ -515,68 +479,50 @@ class Decision:
     """Its row id; None before it is stored."""
 
 
-class DecisionRepository:
+class DecisionQueries(Queries):
     """The decisions of a campaign. The last one about an item is live."""
 
-    def __init__(
-        self,
-        scope: CampaignScope,
-        *,
-        items: ItemRepository,
-        classes: ClassRepository,
-        picks: PickRepository,
-        history: HistoryRepository,
-    ) -> None:
-        self._scope = scope
-        self._items = items
-        self._classes = classes
-        self._picks = picks
-        self._history = history
-
-    def record(self, connection: Connection, decision: Decision) -> int:
+    def record(self, decision: Decision) -> int:
         """Store a decision, which replaces any earlier one, and return its row id.
 
         Raises:
             UnknownNameError: there is no such item or class.
         """
-        item = self._items.get(connection, decision.item)
+        item = self._transaction.items.get(decision.item)
         class_id = None
         if decision.label is not None:
-            class_id = self._classes.row_id(connection, decision.label)
+            class_id = self._transaction.classes.row_id(decision.label)
 
         # At most one decision about an item is live, no matter who made it.
         earlier = DECISIONS.item_id == item.row_id
-        connection.execute(
+        self._connection.execute(
             update(schema.decisions).where(earlier, DECISIONS.live).values(live=False)
         )
 
         values = {
             "item_id": item.row_id,
             "reviewer": decision.reviewer,
-            "at": self._scope.now(),
+            "at": self._transaction.now(),
             "class_id": class_id,
             "comment": decision.comment,
             "live": True,
             "undone": False,
         }
-        number = insert_row(connection, schema.decisions, values)
+        number = insert_row(self._connection, schema.decisions, values)
 
         detail = {
             "decision": number,
             "label": decision.label,
             "comment": decision.comment,
         }
-        self._history.append(connection, decision.reviewer, "decided", decision.item, detail)
-        self._picks.update_missing(connection, [item.row_id])
+        self._transaction.history.append(decision.reviewer, "decided", decision.item, detail)
+        self._transaction.picks.update_missing([item.row_id])
         return number
 
-    def undo(
-        self, connection: Connection, reviewer: str, number: int | None = None
-    ) -> Decision | None:
+    def undo(self, reviewer: str, number: int | None = None) -> Decision | None:
         """Take back the last decision of a reviewer, so that the one before it holds again.
 
         Args:
-            connection: a connection that may write.
             reviewer: the reviewer.
             number: take back this decision, unless the reviewer has decided since.
 
@@ -589,39 +535,37 @@ class DecisionRepository:
         """
         last_first = self._select().where(DECISIONS.undone.is_(False)).order_by(DECISIONS.id.desc())
         by_reviewer = last_first.where(DECISIONS.reviewer == reviewer).limit(1)
-        last = connection.execute(by_reviewer).first()
+        last = self._connection.execute(by_reviewer).first()
         if number is not None and (last is None or last.id != number):
             newest = 0 if last is None else last.id
-            return self._find_undone(connection, reviewer, number, newest)
+            return self._find_undone(reviewer, number, newest)
         if last is None:
             return None
 
         undone = {"undone": True, "live": False}
         statement = update(schema.decisions).where(DECISIONS.id == last.id).values(undone)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
         # A decision that was replaced since leaves the later one live.
         if last.live:
             about_item = last_first.where(DECISIONS.item_id == last.item_id).limit(1)
-            before = connection.execute(about_item).first()
+            before = self._connection.execute(about_item).first()
             if before is not None:
                 row = DECISIONS.id == before.id
                 statement = update(schema.decisions).where(row).values(live=True)
-                connection.execute(statement)
+                self._connection.execute(statement)
 
         detail = {"decision": last.id}
-        self._history.append(connection, reviewer, "decision undone", last.key, detail)
-        self._picks.update_missing(connection, [last.item_id])
+        self._transaction.history.append(reviewer, "decision undone", last.key, detail)
+        self._transaction.picks.update_missing([last.item_id])
         return _decision(last)
 
-    def _find_undone(
-        self, connection: Connection, reviewer: str, number: int, newest: int
-    ) -> Decision | None:
+    def _find_undone(self, reviewer: str, number: int, newest: int) -> Decision | None:
         """Return a decision that was taken back, if the reviewer's newest one is not later.
 
         So an undo that is sent again, after a lost reply, is answered as before.
         """
-        row = connection.execute(self._select().where(DECISIONS.id == number)).first()
+        row = self._connection.execute(self._select().where(DECISIONS.id == number)).first()
         if row is None:
             raise UnknownResourceError(f"There is no decision {number}.")
         if row.reviewer != reviewer:
@@ -630,33 +574,33 @@ class DecisionRepository:
             )
         return _decision(row) if row.undone and newest < number else None
 
-    def live(self, connection: Connection) -> dict[str, Decision]:
+    def live(self) -> dict[str, Decision]:
         """Return all live decisions by item id."""
         # At most one decision about an item is live, as with answers.
         query = self._select().where(DECISIONS.live).order_by(DECISIONS.id)
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return {row.key: _decision(row) for row in rows}
 
-    def items_decided_until(self, connection: Connection, time: str) -> set[str]:
+    def items_decided_until(self, time: str) -> set[str]:
         """Return the ids of the items that a reviewer had decided about at a time."""
         query = self._select().with_only_columns(ITEMS.key).where(DECISIONS.at <= time)
-        return set(connection.scalars(query))
+        return set(self._connection.scalars(query))
 
-    def for_item(self, connection: Connection, item_id: str) -> Decision | None:
+    def for_item(self, item_id: str) -> Decision | None:
         """Return the live decision about an item, or None.
 
         Raises:
             UnknownItemError: there is no such item.
         """
-        item = self._items.get(connection, item_id)
+        item = self._transaction.items.get(item_id)
         query = self._select().where(
             DECISIONS.live,
             DECISIONS.item_id == item.row_id,
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         return None if row is None else _decision(row)
 
-    def recent(self, connection: Connection, reviewer: str, count: int) -> list[Decision]:
+    def recent(self, reviewer: str, count: int) -> list[Decision]:
         """Return the last decisions of a reviewer that were not taken back, newest first."""
         query = (
             self._select()
@@ -665,7 +609,7 @@ class DecisionRepository:
             .order_by(DECISIONS.id.desc())
             .limit(count)
         )
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return [_decision(row) for row in rows]
 
     def _select(self) -> Select[Any]:
@@ -674,7 +618,7 @@ class DecisionRepository:
             select(schema.decisions, ITEMS.key, CLASSES.name.label("label"))
             .join(schema.items, ITEMS.id == DECISIONS.item_id)
             .join(schema.classes, CLASSES.id == DECISIONS.class_id, isouter=True)
-            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.campaign_id == self._campaign_id)
         )
 
 

@@ -9,20 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.schema import CLASS_DESCRIPTIONS, CLASSES, TEXT_VECTORS
-from teeter.campaigns.store.scope import CampaignScope, chunks
+from teeter.campaigns.store.scope import Queries, chunks
 from teeter.errors import InputError, UnknownNameError
 
 __all__ = [
     "ClassDescription",
-    "ClassRepository",
-    "DescriptionRepository",
+    "ClassQueries",
+    "DescriptionQueries",
     "find_alike",
     "require_distinct_names",
 ]
@@ -72,28 +71,24 @@ def _fold_name(name: str) -> str:
     return unicodedata.normalize("NFKC", " ".join(visible.split()).casefold())
 
 
-class ClassRepository:
+class ClassQueries(Queries):
     """The classes that items can be labelled with, in the order in which they were added."""
 
-    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
-        self._scope = scope
-        self._history = history
-
-    def names(self, connection: Connection) -> list[str]:
+    def names(self) -> list[str]:
         """Return the names of the classes, in their order."""
-        return list(self.row_ids(connection))
+        return list(self.row_ids())
 
-    def row_ids(self, connection: Connection) -> dict[str, int]:
+    def row_ids(self) -> dict[str, int]:
         """Return the row ids of the classes by name, in their order."""
         query = (
             select(CLASSES.name, CLASSES.id)
-            .where(CLASSES.campaign_id == self._scope.campaign_id)
+            .where(CLASSES.campaign_id == self._campaign_id)
             .order_by(CLASSES.position)
         )
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return {row.name: row.id for row in rows}
 
-    def row_id(self, connection: Connection, name: str | None) -> int:
+    def row_id(self, name: str | None) -> int:
         """Return the row id of a class, also by a name that it had before.
 
         Pages, files and projects in Label Studio may still have the old name.
@@ -103,24 +98,24 @@ class ClassRepository:
             InputError: the name is not a string that a class can have.
         """
         require_valid_unicode(name or "", "class")
-        values = {"campaign_id": self._scope.campaign_id, "name": name}
-        row_id = connection.scalar(_ROW_ID, values)
+        values = {"campaign_id": self._campaign_id, "name": name}
+        row_id = self._connection.scalar(_ROW_ID, values)
 
         if row_id is None:
-            current_name = self.former_names(connection).get(str(name))
+            current_name = self.former_names().get(str(name))
             if current_name is not None:
-                return self.row_ids(connection)[current_name]
-            hint = did_you_mean(str(name), self.names(connection))
+                return self.row_ids()[current_name]
+            hint = did_you_mean(str(name), self.names())
             raise UnknownNameError(f"No class is called {name!r}. {hint}")
 
         return int(row_id)
 
-    def former_names(self, connection: Connection) -> dict[str, str]:
+    def former_names(self) -> dict[str, str]:
         """Return the current name of classes by each name that they had before."""
-        names = self.names(connection)
+        names = self.names()
         current: dict[str, str] = {}
 
-        for line in self._history.lines(connection, _RENAMED):
+        for line in self._transaction.history.lines(_RENAMED):
             for former, name in list(current.items()):
                 if name == line["from"]:
                     current[former] = line["to"]
@@ -129,7 +124,7 @@ class ClassRepository:
         # A name that was given to another class since means that class.
         return {former: name for former, name in current.items() if former not in names}
 
-    def current_name(self, connection: Connection, name: str) -> str:
+    def current_name(self, name: str) -> str:
         """Return the name that a class has now, by that or by one that it had before.
 
         A name that no class has or had is returned as it is.
@@ -138,29 +133,29 @@ class ClassRepository:
             InputError: the name is not a string that a class can have.
         """
         require_valid_unicode(name, "class")
-        values = {"campaign_id": self._scope.campaign_id, "name": name}
-        if connection.scalar(_ROW_ID, values) is not None:
+        values = {"campaign_id": self._campaign_id, "name": name}
+        if self._connection.scalar(_ROW_ID, values) is not None:
             return name
-        return self.former_names(connection).get(name, name)
+        return self.former_names().get(name, name)
 
-    def past_names(self, connection: Connection) -> dict[str, set[str]]:
+    def past_names(self) -> dict[str, set[str]]:
         """Return the names that classes had before, by their current name.
 
         Unlike ``former_names``, these may be the names of other classes now.
         """
         past: dict[str, set[str]] = {}
-        for line in self._history.lines(connection, _RENAMED):
+        for line in self._transaction.history.lines(_RENAMED):
             past[line["to"]] = past.pop(line["from"], set()) | {line["from"]}
         return past
 
-    def rename(self, connection: Connection, name: str, new_name: str, who: str) -> None:
+    def rename(self, name: str, new_name: str, who: str) -> None:
         """Give a class another name. Its labels, and everything else about it, stay.
 
         Raises:
             UnknownNameError: there is no class of that name.
             InputError: the new name is blank, or like that of another class.
         """
-        row_ids = self.row_ids(connection)
+        row_ids = self.row_ids()
         if name not in row_ids:
             raise UnknownNameError(f"No class is called {name!r}. {did_you_mean(name, row_ids)}")
 
@@ -175,18 +170,18 @@ class ClassRepository:
         require_distinct_names([stripped], [other for other in row_ids if other != name])
 
         is_class = CLASSES.id == row_ids[name]
-        connection.execute(update(schema.classes).where(is_class).values(name=stripped))
+        self._connection.execute(update(schema.classes).where(is_class).values(name=stripped))
         detail = {"from": name, "to": stripped}
-        self._history.append(connection, who, _RENAMED, None, detail)
+        self._transaction.history.append(who, _RENAMED, None, detail)
 
-    def add(self, connection: Connection, names: Sequence[str], who: str) -> None:
+    def add(self, names: Sequence[str], who: str) -> None:
         """Add classes after the existing ones.
 
         Raises:
             InputError: a name is blank, or like that of another class.
         """
         # Read once: a campaign may have thousands of classes.
-        positions = {name: position for position, name in enumerate(self.names(connection))}
+        positions = {name: position for position, name in enumerate(self.names())}
         require_distinct_names([name.strip() for name in names], list(positions))
         rows = []
 
@@ -200,15 +195,15 @@ class ClassRepository:
 
             positions[stripped] = len(positions)
             row = {
-                "campaign_id": self._scope.campaign_id,
+                "campaign_id": self._campaign_id,
                 "position": positions[stripped],
                 "name": stripped,
             }
             rows.append(row)
         if rows:
-            connection.execute(insert(schema.classes), rows)
+            self._connection.execute(insert(schema.classes), rows)
             details = [{"name": row["name"]} for row in rows]
-            self._history.append_each(connection, who, "class", details)
+            self._transaction.history.append_each(who, "class", details)
 
 
 @dataclass(frozen=True)
@@ -220,102 +215,88 @@ class ClassDescription:
     """Texts that belong to the class. They need not be items."""
 
 
-class DescriptionRepository:
+class DescriptionQueries(Queries):
     """The descriptions of a campaign's classes."""
 
-    def __init__(
-        self, scope: CampaignScope, classes: ClassRepository, history: HistoryRepository
-    ) -> None:
-        self._scope = scope
-        self._classes = classes
-        self._history = history
-
-    def all(self, connection: Connection) -> dict[str, ClassDescription]:
+    def all(self) -> dict[str, ClassDescription]:
         """Return the descriptions by class, in the order of the classes; only of described ones."""
         query = (
             select(CLASSES.name, CLASS_DESCRIPTIONS.description, CLASS_DESCRIPTIONS.examples)
             .join(schema.class_descriptions, CLASS_DESCRIPTIONS.class_id == CLASSES.id)
-            .where(CLASSES.campaign_id == self._scope.campaign_id)
+            .where(CLASSES.campaign_id == self._campaign_id)
             .order_by(CLASSES.position)
         )
         descriptions = {}
-        for row in connection.execute(query):
+        for row in self._connection.execute(query):
             examples = tuple(json.loads(row.examples))
             descriptions[row.name] = ClassDescription(row.description, examples)
         return descriptions
 
-    def write(
-        self, connection: Connection, descriptions: Mapping[str, ClassDescription], who: str
-    ) -> None:
+    def write(self, descriptions: Mapping[str, ClassDescription], who: str) -> None:
         """Replace the descriptions of some classes. An empty one removes what was there.
 
         Raises:
             UnknownNameError: there is no such class.
         """
         # All names are looked up first: an unknown one must not leave half of them written.
-        row_ids = {name: self._classes.row_id(connection, name) for name in descriptions}
-        before = self.all(connection)
+        row_ids = {name: self._transaction.classes.row_id(name) for name in descriptions}
+        before = self.all()
 
         for name, description in descriptions.items():
-            current_name = self._classes.current_name(connection, name)
+            current_name = self._transaction.classes.current_name(name)
             if before.get(current_name, ClassDescription()) == description:
                 continue
 
             of_class = CLASS_DESCRIPTIONS.class_id == row_ids[name]
-            connection.execute(delete(schema.class_descriptions).where(of_class))
+            self._connection.execute(delete(schema.class_descriptions).where(of_class))
 
             if description.description or description.examples:
                 values = {
-                    "campaign_id": self._scope.campaign_id,
+                    "campaign_id": self._campaign_id,
                     "class_id": row_ids[name],
                     "description": description.description,
                     "examples": json.dumps(list(description.examples), ensure_ascii=False),
                 }
-                connection.execute(insert(schema.class_descriptions).values(values))
+                self._connection.execute(insert(schema.class_descriptions).values(values))
 
             detail = {
                 "name": name,
                 "description": description.description,
                 "examples": list(description.examples),
             }
-            self._history.append(connection, who, "described", None, detail)
+            self._transaction.history.append(who, "described", None, detail)
 
     # Vectors of texts that are no items
 
-    def text_vectors(
-        self, connection: Connection, encoding_id: int, digests: Sequence[str]
-    ) -> dict[str, Vectors]:
+    def text_vectors(self, encoding_id: int, digests: Sequence[str]) -> dict[str, Vectors]:
         """Return the stored vectors (D,) of texts by digest, as an encoding sees them."""
         vectors = {}
         for part in chunks(digests):
             query = select(TEXT_VECTORS.digest, TEXT_VECTORS.vector).where(
                 TEXT_VECTORS.encoding_id == encoding_id, TEXT_VECTORS.digest.in_(part)
             )
-            for row in connection.execute(query):
+            for row in self._connection.execute(query):
                 vectors[row.digest] = np.frombuffer(row.vector, dtype=np.float32)
         return vectors
 
-    def write_text_vectors(
-        self, connection: Connection, encoding_id: int, vectors: Mapping[str, Vectors]
-    ) -> None:
+    def write_text_vectors(self, encoding_id: int, vectors: Mapping[str, Vectors]) -> None:
         """Replace all stored vectors of an encoding by those of texts that are in use now.
 
         Args:
-            connection: a connection that may write.
             encoding_id: the encoding.
             vectors: (D,) by digest of the text.
         """
         of_encoding = TEXT_VECTORS.encoding_id == encoding_id
-        connection.execute(delete(schema.text_vectors).where(of_encoding))
+        self._connection.execute(delete(schema.text_vectors).where(of_encoding))
 
         rows = []
         for digest, vector in vectors.items():
             row = {
-                "campaign_id": self._scope.campaign_id,
+                "campaign_id": self._campaign_id,
                 "encoding_id": encoding_id,
                 "digest": digest,
                 "vector": np.ascontiguousarray(vector, dtype=np.float32).tobytes(),
             }
             rows.append(row)
         if rows:
-            connection.execute(insert(schema.text_vectors), rows)
+            self._connection.execute(insert(schema.text_vectors), rows)

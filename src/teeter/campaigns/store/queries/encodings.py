@@ -17,7 +17,6 @@ import numpy.typing as npt
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Connection,
     Row,
     ScalarSelect,
     Select,
@@ -31,12 +30,12 @@ from sqlalchemy import (
 )
 
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.items import ItemRepository, StoredItem
+from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
-from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 from teeter.errors import InputError, StoreError
 
-__all__ = ["EncodingRepository", "ItemFeatures", "StoredEncoding"]
+__all__ = ["EncodingQueries", "ItemFeatures", "StoredEncoding"]
 
 Vectors = npt.NDArray[np.float32]
 
@@ -79,15 +78,11 @@ class ItemFeatures:
     """By item id, why an item could not be read. Its vector is zero."""
 
 
-class EncodingRepository:
+class EncodingQueries(Queries):
     """The encodings of a campaign."""
 
-    def __init__(self, scope: CampaignScope, items: ItemRepository) -> None:
-        self._scope = scope
-        self._items = items
-
     def _in_campaign(self) -> ColumnElement[bool]:
-        return ENCODINGS.campaign_id == self._scope.campaign_id
+        return ENCODINGS.campaign_id == self._campaign_id
 
     def _current_id(self) -> ScalarSelect[Any]:
         query = select(ENCODINGS.id).where(self._in_campaign(), ENCODINGS.is_current)
@@ -95,20 +90,19 @@ class EncodingRepository:
 
     # Encodings
 
-    def current(self, connection: Connection) -> StoredEncoding | None:
+    def current(self) -> StoredEncoding | None:
         """Return the encoding that models see, or None before the first."""
         query = select(schema.encodings).where(self._in_campaign(), ENCODINGS.is_current)
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         return None if row is None else _stored_encoding(row)
 
-    def all(self, connection: Connection) -> list[StoredEncoding]:
+    def all(self) -> list[StoredEncoding]:
         """Return all encodings, oldest first."""
         query = select(schema.encodings).where(self._in_campaign()).order_by(ENCODINGS.id)
-        return [_stored_encoding(row) for row in connection.execute(query)]
+        return [_stored_encoding(row) for row in self._connection.execute(query)]
 
     def add(
         self,
-        connection: Connection,
         encoder: str,
         *,
         version: str = "",
@@ -118,50 +112,49 @@ class EncodingRepository:
     ) -> StoredEncoding:
         """Add an encoding without vectors. It is not the current one yet."""
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "encoder": encoder,
             "version": version,
             "checksum": checksum,
             "state": state,
             "fitted_on": fitted_on,
-            "started": self._scope.now(),
+            "started": self._transaction.now(),
             "is_current": False,
             "revision": 0,
         }
-        row_id = insert_row(connection, schema.encodings, values)
-        row = connection.execute(select(schema.encodings).where(ENCODINGS.id == row_id)).one()
+        row_id = insert_row(self._connection, schema.encodings, values)
+        row = self._connection.execute(select(schema.encodings).where(ENCODINGS.id == row_id)).one()
         return _stored_encoding(row)
 
-    def make_current(self, connection: Connection, row_id: int) -> None:
+    def make_current(self, row_id: int) -> None:
         """Let models see an encoding. The current one is kept for comparison."""
-        connection.execute(
+        self._connection.execute(
             update(schema.encodings).where(self._in_campaign()).values(is_current=False)
         )
-        connection.execute(
+        self._connection.execute(
             update(schema.encodings).where(ENCODINGS.id == row_id).values(is_current=True)
         )
 
-    def remove(self, connection: Connection, row_id: int) -> None:
+    def remove(self, row_id: int) -> None:
         """Remove an encoding and its vectors."""
         # Vectors refer to their encoding, so they are deleted before it.
-        connection.execute(schema.vectors.delete().where(VECTORS.encoding_id == row_id))
+        self._connection.execute(schema.vectors.delete().where(VECTORS.encoding_id == row_id))
         of_encoding = schema.text_vectors.c.encoding_id == row_id
-        connection.execute(schema.text_vectors.delete().where(of_encoding))
-        connection.execute(schema.encodings.delete().where(ENCODINGS.id == row_id))
+        self._connection.execute(schema.text_vectors.delete().where(of_encoding))
+        self._connection.execute(schema.encodings.delete().where(ENCODINGS.id == row_id))
 
-    def revision(self, connection: Connection) -> tuple[int, int]:
+    def revision(self) -> tuple[int, int]:
         """Return a value that changes whenever the current features change."""
         query = select(ENCODINGS.id, ENCODINGS.revision).where(
             self._in_campaign(), ENCODINGS.is_current
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         return (0, 0) if row is None else (row.id, row.revision)
 
     # Vectors
 
     def write(
         self,
-        connection: Connection,
         row_id: int,
         vectors: Mapping[str, Vectors],
         unreadable: Mapping[str, str] | None = None,
@@ -169,13 +162,12 @@ class EncodingRepository:
         """Store the vectors (D,) of items by item id, in place of any they have.
 
         Args:
-            connection: a connection that may write.
             row_id: the encoding.
             vectors: by item id.
             unreadable: by item id, why an item could not be read.
         """
         unreadable = unreadable or {}
-        items = self._items.by_id(connection, list(vectors))
+        items = self._transaction.items.by_id(list(vectors))
 
         rows = []
         for item_id, vector in vectors.items():
@@ -193,62 +185,54 @@ class EncodingRepository:
         # Deleted first: SQLite and PostgreSQL have no common statement to insert or replace.
         for part in chunks(rows):
             item_rows = VECTORS.item_id.in_([row["item_id"] for row in part])
-            connection.execute(
+            self._connection.execute(
                 schema.vectors.delete().where(VECTORS.encoding_id == row_id, item_rows)
             )
-        connection.execute(insert(schema.vectors), rows)
-        connection.execute(
+        self._connection.execute(insert(schema.vectors), rows)
+        self._connection.execute(
             update(schema.encodings)
             .where(ENCODINGS.id == row_id)
             .values(revision=ENCODINGS.revision + 1)
         )
 
-    def replace_item(
-        self, connection: Connection, item: StoredItem, row_id: int, vector: Vectors | None
-    ) -> None:
+    def replace_item(self, item: StoredItem, row_id: int, vector: Vectors | None) -> None:
         """Replace the vector of an item whose content has changed.
 
         In the encoding that models see its row must stay, because models know items by their rows.
         Other encodings lose its vector, and compute it again before they are used.
 
         Args:
-            connection: a connection that may write.
             item: the item.
             row_id: the current encoding.
             vector: the new features (D,); None if the item had none.
         """
         of_others = and_(VECTORS.item_id == item.row_id, VECTORS.encoding_id != row_id)
-        connection.execute(schema.vectors.delete().where(of_others))
+        self._connection.execute(schema.vectors.delete().where(of_others))
         if vector is not None:
-            self.write(connection, row_id, {item.item_id: vector})
+            self.write(row_id, {item.item_id: vector})
 
-    def missing_items(
-        self, connection: Connection, row_id: int, limit: int | None = None
-    ) -> list[StoredItem]:
+    def missing_items(self, row_id: int, limit: int | None = None) -> list[StoredItem]:
         """Return items without a vector in an encoding, spread evenly over all of them."""
         query = self._select_missing(row_id).order_by(_EVEN_SPREAD).limit(limit)
-        row_ids = list(connection.scalars(query))
-        return list(self._items.by_row_id(connection, row_ids).values())
+        row_ids = list(self._connection.scalars(query))
+        return list(self._transaction.items.by_row_id(row_ids).values())
 
-    def count_missing(self, connection: Connection, row_id: int) -> int:
+    def count_missing(self, row_id: int) -> int:
         """Return the number of items without a vector in an encoding."""
-        return count_rows(connection, self._select_missing(row_id))
+        return count_rows(self._connection, self._select_missing(row_id))
 
     def _select_missing(self, row_id: int) -> Select[Any]:
         has_vector = and_(VECTORS.item_id == ITEMS.id, VECTORS.encoding_id == row_id)
         return (
             select(ITEMS.id)
             .outerjoin(schema.vectors, has_vector)
-            .where(ITEMS.campaign_id == self._scope.campaign_id, VECTORS.item_id.is_(None))
+            .where(ITEMS.campaign_id == self._campaign_id, VECTORS.item_id.is_(None))
         )
 
-    def read(
-        self, connection: Connection, row_id: int | None = None, items: Sequence[str] | None = None
-    ) -> ItemFeatures:
+    def read(self, row_id: int | None = None, items: Sequence[str] | None = None) -> ItemFeatures:
         """Return the features of items in their order.
 
         Args:
-            connection: an open connection.
             row_id: the encoding; None for the current one.
             items: the ids of the items; None for all that have a vector.
 
@@ -263,12 +247,12 @@ class EncodingRepository:
             .order_by(ITEMS.id)
         )
         if items is None:
-            rows = list(connection.execute(query))
+            rows = list(self._connection.execute(query))
         else:
             # A database accepts a limited number of parameters in a statement.
             rows = []
             for part in chunks(list(items)):
-                rows += connection.execute(query.where(ITEMS.key.in_(part)))
+                rows += self._connection.execute(query.where(ITEMS.key.in_(part)))
 
         if not rows:
             return ItemFeatures([], np.zeros((0, 0), dtype=np.float32), {})
@@ -288,30 +272,37 @@ class EncodingRepository:
             unreadable={row.key: row.error for row in rows if row.error is not None},
         )
 
-    def vector_of(self, connection: Connection, item_row_id: int) -> Vectors | None:
+    def vector_of(self, item_row_id: int) -> Vectors | None:
         """Return the current features (D,) of an item, or None if it has none."""
         query = select(VECTORS.vector).where(
             VECTORS.item_id == item_row_id, VECTORS.encoding_id == self._current_id()
         )
-        vector = connection.scalar(query)
+        vector = self._connection.scalar(query)
         return None if vector is None else np.frombuffer(vector, dtype=np.float32)
 
-    def encoded_row_ids(self, connection: Connection) -> list[int]:
-        """Return the row ids of the items with features: item k is row k of a model's input."""
+    def encoded_items(self) -> list[str]:
+        """Return the ids of the items with features: item k is row k of a model's input."""
+        query = (
+            select(ITEMS.key)
+            .join(schema.vectors, VECTORS.item_id == ITEMS.id)
+            .where(VECTORS.encoding_id == self._current_id())
+            .order_by(VECTORS.item_id)
+        )
+        return list(self._connection.scalars(query))
+
+    def encoded_row_ids(self) -> list[int]:
+        """Return the row ids of the items with features, in the same order."""
         query = (
             select(VECTORS.item_id)
             .where(VECTORS.encoding_id == self._current_id())
             .order_by(VECTORS.item_id)
         )
-        return list(connection.scalars(query))
+        return list(self._connection.scalars(query))
 
-    def unreadable(
-        self, connection: Connection, item_row_ids: Sequence[int] | None = None
-    ) -> dict[str, str]:
+    def unreadable(self, item_row_ids: Sequence[int] | None = None) -> dict[str, str]:
         """Return the items of the current encoding that could not be read, and why.
 
         Args:
-            connection: an open connection.
             item_row_ids: look only among these items, which is faster than among all.
         """
         query = (
@@ -322,9 +313,9 @@ class EncodingRepository:
         )
         if item_row_ids is not None:
             query = query.where(VECTORS.item_id.in_(item_row_ids))
-        return {row.key: row.error for row in connection.execute(query)}
+        return {row.key: row.error for row in self._connection.execute(query)}
 
-    def require_equal_lengths(self, connection: Connection, row_id: int) -> None:
+    def require_equal_lengths(self, row_id: int) -> None:
         """Refuse vectors of different lengths in an encoding.
 
         Raises:
@@ -333,7 +324,7 @@ class EncodingRepository:
         # Compared in the database, so that no vector has to be read.
         length = func.length(VECTORS.vector)
         query = select(length).distinct().where(VECTORS.encoding_id == row_id)
-        sizes = sorted(size // np.float32().itemsize for size in connection.scalars(query))
+        sizes = sorted(size // np.float32().itemsize for size in self._connection.scalars(query))
 
         if len(sizes) > 1:
             raise InputError(f"The items' features differ in length: {sizes}.")

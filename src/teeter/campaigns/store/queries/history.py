@@ -6,27 +6,23 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Row, func, insert, select
 
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import HISTORY
-from teeter.campaigns.store.scope import CampaignScope
+from teeter.campaigns.store.scope import Queries
 
-__all__ = ["HistoryRepository"]
+__all__ = ["HistoryQueries"]
 
 _INSERT = insert(schema.history)
 
 
-class HistoryRepository:
+class HistoryQueries(Queries):
     """The lines of a campaign's history."""
-
-    def __init__(self, scope: CampaignScope) -> None:
-        self._scope = scope
 
     def append(
         self,
-        connection: Connection,
         who: str,
         what: str,
         item_id: str | None,
@@ -35,7 +31,6 @@ class HistoryRepository:
         """Append a line.
 
         Args:
-            connection: a connection that may write.
             who: the person or program that made the change.
             what: the change in one or two words: "answer", "trained", "person added".
             item_id: the item that it is about, if it is about one.
@@ -44,11 +39,10 @@ class HistoryRepository:
         Raises:
             InputError: the name has a character that cannot be stored.
         """
-        self.append_each(connection, who, what, [detail], item_id=item_id)
+        self.append_each(who, what, [detail], item_id=item_id)
 
     def append_each(
         self,
-        connection: Connection,
         who: str,
         what: str,
         details: Iterable[Mapping[str, Any]],
@@ -58,8 +52,8 @@ class HistoryRepository:
         """Append a line for each detail in one statement: much faster than one by one."""
         require_valid_unicode(who, "name")
         line = {
-            "campaign_id": self._scope.campaign_id,
-            "at": self._scope.now(),
+            "campaign_id": self._campaign_id,
+            "at": self._transaction.now(),
             "who": who,
             "what": what,
             "item": item_id,
@@ -67,27 +61,23 @@ class HistoryRepository:
         rows = [{**line, "detail": json.dumps(dict(detail))} for detail in details]
         # SQLAlchemy does not take an empty list to mean that nothing is inserted.
         if rows:
-            connection.execute(_INSERT, rows)
+            self._connection.execute(_INSERT, rows)
 
-    def lines(
-        self, connection: Connection, what: str | None = None, *, since: str | None = None
-    ) -> list[dict[str, Any]]:
+    def lines(self, what: str | None = None, *, since: str | None = None) -> list[dict[str, Any]]:
         """Return all lines, or those of one kind of change or after a time, oldest first.
 
         Each line has ``at``, ``who``, ``what`` and ``item``, and the entries of its detail.
         """
-        query = select(schema.history).where(HISTORY.campaign_id == self._scope.campaign_id)
+        query = select(schema.history).where(HISTORY.campaign_id == self._campaign_id)
         if what is not None:
             query = query.where(HISTORY.what == what)
         if since is not None:
             query = query.where(HISTORY.at >= since)
 
         # By id: times would be out of order after a clock was set back.
-        return [_as_line(row) for row in connection.execute(query.order_by(HISTORY.id))]
+        return [_as_line(row) for row in self._connection.execute(query.order_by(HISTORY.id))]
 
-    def page(
-        self, connection: Connection, after: int, count: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
+    def page(self, after: int, count: int) -> tuple[list[dict[str, Any]], int | None]:
         """Return lines in their order, beginning after a row id, and the last row id.
 
         Returns:
@@ -95,23 +85,23 @@ class HistoryRepository:
         """
         query = (
             select(schema.history)
-            .where(HISTORY.campaign_id == self._scope.campaign_id, HISTORY.id > after)
+            .where(HISTORY.campaign_id == self._campaign_id, HISTORY.id > after)
             .order_by(HISTORY.id)
             .limit(count + 1)
         )
-        rows = connection.execute(query).all()
+        rows = self._connection.execute(query).all()
         lines = [_as_line(row) for row in rows[:count]]
         return lines, rows[count - 1].id if len(rows) > count else None
 
-    def newest_row_id(self, connection: Connection, changes: Sequence[str] = ()) -> int:
+    def newest_row_id(self, changes: Sequence[str] = ()) -> int:
         """Return the row id of the last line, or of the last one about some kinds of change, or 0.
 
         Every change of the campaign changes it.
         """
-        query = select(func.max(HISTORY.id)).where(HISTORY.campaign_id == self._scope.campaign_id)
+        query = select(func.max(HISTORY.id)).where(HISTORY.campaign_id == self._campaign_id)
         if changes:
             query = query.where(HISTORY.what.in_(changes))
-        return int(connection.scalar(query) or 0)
+        return int(self._connection.scalar(query) or 0)
 
 
 def _as_line(row: Row[Any]) -> dict[str, Any]:

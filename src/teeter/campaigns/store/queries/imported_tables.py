@@ -26,9 +26,9 @@ from teeter.campaigns.items.columns import (
 )
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS
-from teeter.campaigns.store.scope import CampaignScope, chunks, insert_row
+from teeter.campaigns.store.scope import Queries, chunks, insert_row
 
-__all__ = ["ImportedTableRepository", "NewRow", "StoredRow", "items_with_text"]
+__all__ = ["ImportedTableQueries", "NewRow", "StoredRow", "items_with_text"]
 
 _ROWS_AT_ONCE = 500
 """Rows that are in memory at once. A cell may have megabytes."""
@@ -60,29 +60,25 @@ class StoredRow:
         return dict(zip(self.table.names, self.cells, strict=True))
 
 
-class ImportedTableRepository:
+class ImportedTableQueries(Queries):
     """The tables that the items of a campaign came from, and their rows."""
 
-    def __init__(self, scope: CampaignScope) -> None:
-        self._scope = scope
-
-    def add(self, connection: Connection, rows: Sequence[NewRow]) -> None:
+    def add(self, rows: Sequence[NewRow]) -> None:
         """Store rows. A row that came before, with the same id and content, is replaced.
 
         So adding a file twice changes nothing, and adding it with more columns fills them in. Rows
         without ids of their own are distinguished by their order.
 
         Args:
-            connection: A connection that may write.
             rows: The rows, whose items are stored already.
         """
         item_row_ids: dict[str, int] = {}
         for item_ids in chunks(list(dict.fromkeys(row.item_id for row in rows))):
             query = select(ITEMS.key, ITEMS.id).where(
-                ITEMS.campaign_id == self._scope.campaign_id, ITEMS.key.in_(item_ids)
+                ITEMS.campaign_id == self._campaign_id, ITEMS.key.in_(item_ids)
             )
-            item_row_ids.update((item.key, item.id) for item in connection.execute(query))
-        stored = self._row_ids_by_key(connection, list(set(item_row_ids.values())))
+            item_row_ids.update((item.key, item.id) for item in self._connection.execute(query))
+        stored = self._row_ids_by_key(list(set(item_row_ids.values())))
         table_ids: dict[int, int] = {}
 
         new_values = []
@@ -90,7 +86,7 @@ class ImportedTableRepository:
             # Tables have no equality of their own: rows of one file share one object.
             table_id = table_ids.get(id(row.row.table))
             if table_id is None:
-                table_id = self._find_or_add_table(connection, row.row.table)
+                table_id = self._find_or_add_table(row.row.table)
                 table_ids[id(row.row.table)] = table_id
 
             item_row_id = item_row_ids[row.item_id]
@@ -103,16 +99,16 @@ class ImportedTableRepository:
             previous = stored[item_row_id, row.key]
             if previous:
                 is_row = IMPORTED_ROWS.id == previous.pop(0)
-                connection.execute(update(schema.imported_rows).where(is_row).values(values))
+                self._connection.execute(update(schema.imported_rows).where(is_row).values(values))
             else:
                 new_values.append(values)
 
         for start in range(0, len(new_values), _ROWS_AT_ONCE):
             part = new_values[start : start + _ROWS_AT_ONCE]
-            connection.execute(insert(schema.imported_rows), part)
+            self._connection.execute(insert(schema.imported_rows), part)
 
     def _row_ids_by_key(
-        self, connection: Connection, item_row_ids: Sequence[int]
+        self, item_row_ids: Sequence[int]
     ) -> defaultdict[tuple[int, str], list[int]]:
         """Return the stored rows of items by item and id, each list in the order of the file."""
         row_ids: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
@@ -122,11 +118,11 @@ class ImportedTableRepository:
                 .where(IMPORTED_ROWS.item_id.in_(part))
                 .order_by(IMPORTED_ROWS.id)
             )
-            for row in connection.execute(query):
+            for row in self._connection.execute(query):
                 row_ids[row.item_id, row.key].append(row.id)
         return row_ids
 
-    def _find_or_add_table(self, connection: Connection, table: ImportedTable) -> int:
+    def _find_or_add_table(self, table: ImportedTable) -> int:
         """Return the row id of a table. Files with the same columns share one."""
         described: dict[str, Any] = {
             "columns": [[column.name, column.type] for column in table.columns],
@@ -136,34 +132,34 @@ class ImportedTableRepository:
         if table.text_column is not None:
             described["text"] = table.text_column
         values = {
-            "campaign_id": self._scope.campaign_id,
-            "added": self._scope.now(),
+            "campaign_id": self._campaign_id,
+            "added": self._transaction.now(),
             # Escaped, because a name may have characters that PostgreSQL cannot store.
             "columns": json.dumps(described),
             "arrow_schema": table.arrow_schema,
         }
 
         query = select(IMPORTED_TABLES.id).where(
-            IMPORTED_TABLES.campaign_id == self._scope.campaign_id,
+            IMPORTED_TABLES.campaign_id == self._campaign_id,
             IMPORTED_TABLES.columns == values["columns"],
             IMPORTED_TABLES.arrow_schema.is_not_distinct_from(table.arrow_schema),
         )
 
-        table_id = connection.scalar(query.limit(1))
+        table_id = self._connection.scalar(query.limit(1))
         if table_id is None:
-            table_id = insert_row(connection, schema.imported_tables, values)
+            table_id = insert_row(self._connection, schema.imported_tables, values)
         return int(table_id)
 
-    def tables(self, connection: Connection) -> dict[int, ImportedTable]:
+    def tables(self) -> dict[int, ImportedTable]:
         """Return the tables that still have rows, by row id and in the order of their import."""
         has_rows = IMPORTED_TABLES.id.in_(select(IMPORTED_ROWS.table_id))
         query = (
             select(schema.imported_tables)
-            .where(IMPORTED_TABLES.campaign_id == self._scope.campaign_id, has_rows)
+            .where(IMPORTED_TABLES.campaign_id == self._campaign_id, has_rows)
             .order_by(IMPORTED_TABLES.id)
         )
         tables = {}
-        for row in connection.execute(query):
+        for row in self._connection.execute(query):
             described = json.loads(row.columns)
             columns = [TableColumn(name, ColumnType(kind)) for name, kind in described["columns"]]
             tables[row.id] = ImportedTable(
@@ -171,60 +167,57 @@ class ImportedTableRepository:
             )
         return tables
 
-    def columns(self, connection: Connection) -> list[TableColumn]:
+    def columns(self) -> list[TableColumn]:
         """Return the columns of all tables together, in their order."""
-        return merge_columns(list(self.tables(connection).values()))
+        return merge_columns(list(self.tables().values()))
 
-    def all_rows(self, connection: Connection) -> Iterator[StoredRow]:
+    def all_rows(self) -> Iterator[StoredRow]:
         """Yield all rows in the order of their files. Only a few are in memory at once."""
-        tables = self.tables(connection)
+        tables = self.tables()
         query = self._select_rows().order_by(IMPORTED_ROWS.id)
-        streamed = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        streamed = self._connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
         for row in streamed:
             yield _stored_row(row, tables[row.table_id])
 
-    def for_items(
-        self, connection: Connection, item_row_ids: Sequence[int]
-    ) -> dict[int, StoredRow]:
+    def for_items(self, item_row_ids: Sequence[int]) -> dict[int, StoredRow]:
         """Return the first row of each of the items that have one, by the item's row id."""
         rows: dict[int, StoredRow] = {}
-        tables = self.tables(connection)
-        for row in self._rows_of(connection, item_row_ids):
+        tables = self.tables()
+        for row in self._rows_of(item_row_ids):
             if row.item_id not in rows:
                 rows[row.item_id] = _stored_row(row, tables[row.table_id])
         return rows
 
-    def rows_of_item(self, connection: Connection, item_row_id: int) -> list[StoredRow]:
+    def rows_of_item(self, item_row_id: int) -> list[StoredRow]:
         """Return all rows of an item, in the order of their files."""
-        tables = self.tables(connection)
-        rows = self._rows_of(connection, [item_row_id])
+        tables = self.tables()
+        rows = self._rows_of([item_row_id])
         return [_stored_row(row, tables[row.table_id]) for row in rows]
 
     def matching_items(
         self,
-        connection: Connection,
         item_row_ids: Sequence[int],
         filters: Sequence[ColumnFilter],
     ) -> set[int]:
         """Return those of the items that have a row which all filters fit."""
         matches: set[int] = set()
-        tables = self.tables(connection)
-        for row in self._rows_of(connection, item_row_ids):
+        tables = self.tables()
+        for row in self._rows_of(item_row_ids):
             values = _stored_row(row, tables[row.table_id]).values()
             if all(_fits(values, column_filter) for column_filter in filters):
                 matches.add(row.item_id)
         return matches
 
-    def _rows_of(self, connection: Connection, item_row_ids: Sequence[int]) -> Iterator[Row[Any]]:
+    def _rows_of(self, item_row_ids: Sequence[int]) -> Iterator[Row[Any]]:
         for part in chunks(item_row_ids):
             query = self._select_rows().where(IMPORTED_ROWS.item_id.in_(part))
-            yield from connection.execute(query.order_by(IMPORTED_ROWS.id))
+            yield from self._connection.execute(query.order_by(IMPORTED_ROWS.id))
 
     def _select_rows(self) -> Select[Any]:
         return (
             select(schema.imported_rows, ITEMS.key.label("stored_key"))
             .join(schema.items, ITEMS.id == IMPORTED_ROWS.item_id)
-            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.campaign_id == self._campaign_id)
         )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     Row,
     Select,
     bindparam,
@@ -26,7 +25,6 @@ from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
 from teeter.campaigns.items.columns import ColumnFilter
 from teeter.campaigns.items.item import Item, quote_id, require_valid_unicode
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.queries.imported_tables import items_with_text
 from teeter.campaigns.store.schema import (
     ANSWERS,
@@ -37,14 +35,14 @@ from teeter.campaigns.store.schema import (
     PICKS,
     VECTORS,
 )
-from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows
+from teeter.campaigns.store.scope import Queries, chunks, count_rows
 from teeter.errors import InputError, UnknownItemError
 
 __all__ = [
     "Deduplicated",
     "ItemFilter",
+    "ItemQueries",
     "ItemQuery",
-    "ItemRepository",
     "StoredItem",
     "deduplicate",
 ]
@@ -189,29 +187,25 @@ def _content_key(kind: str, digest: str, item_id: str) -> tuple[str, str]:
     return (digest, item_id) if kind == ItemKind.FEATURES else (digest, "")
 
 
-class ItemRepository:
+class ItemQueries(Queries):
     """The items of a campaign, in the order in which they were added."""
 
-    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
-        self._scope = scope
-        self._history = history
-
     def _in_campaign(self) -> ColumnElement[bool]:
-        return ITEMS.campaign_id == self._scope.campaign_id
+        return ITEMS.campaign_id == self._campaign_id
 
-    def all(self, connection: Connection) -> list[StoredItem]:
+    def all(self) -> list[StoredItem]:
         """Return all items in their order."""
         query = select(schema.items).where(self._in_campaign()).order_by(ITEMS.id)
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return [_stored_item(row) for row in rows]
 
-    def comparable(self, connection: Connection, items: Sequence[Item]) -> list[StoredItem]:
+    def comparable(self, items: Sequence[Item]) -> list[StoredItem]:
         """Return the stored items that ``deduplicate`` must compare with: those alike, or all.
 
         A few items that are added to many must not read all of them.
         """
-        if self.count(connection) <= _MOST_COMPARED_ITEMS + 4 * len(items):
-            return self.all(connection)
+        if self.count() <= _MOST_COMPARED_ITEMS + 4 * len(items):
+            return self.all()
 
         alike: dict[int, StoredItem] = {}
         values_of_columns = (
@@ -221,28 +215,30 @@ class ItemRepository:
         for column, values in values_of_columns:
             for part in chunks(sorted(values)):
                 query = select(schema.items).where(self._in_campaign(), column.in_(part))
-                for row in connection.execute(query):
+                for row in self._connection.execute(query):
                     alike[row.id] = _stored_item(row)
         return [alike[row_id] for row_id in sorted(alike)]
 
-    def count(self, connection: Connection) -> int:
+    def count(self) -> int:
         """Return the number of items, withdrawn or not."""
-        return count_rows(connection, select(ITEMS.id).where(self._in_campaign()))
+        return count_rows(self._connection, select(ITEMS.id).where(self._in_campaign()))
 
-    def count_withdrawn(self, connection: Connection) -> int:
+    def count_withdrawn(self) -> int:
         """Return the number of items that were taken out of the campaign."""
         is_withdrawn = ITEMS.withdrawn.is_not(None)
-        return count_rows(connection, select(ITEMS.id).where(self._in_campaign(), is_withdrawn))
+        return count_rows(
+            self._connection, select(ITEMS.id).where(self._in_campaign(), is_withdrawn)
+        )
 
-    def newest_row_id(self, connection: Connection) -> int:
+    def newest_row_id(self) -> int:
         """Return the largest row id of an item; it changes whenever items are added.
 
         Other campaigns of the database count too: their items change it without need, and the index
         gives it at once.
         """
-        return int(connection.scalar(select(func.max(ITEMS.id))) or 0)
+        return int(self._connection.scalar(select(func.max(ITEMS.id))) or 0)
 
-    def get(self, connection: Connection, item_id: str) -> StoredItem:
+    def get(self, item_id: str) -> StoredItem:
         """Return an item.
 
         Raises:
@@ -250,32 +246,32 @@ class ItemRepository:
             InputError: the id is not a string that an item's id can be.
         """
         require_valid_unicode(item_id, "item id")
-        values = {"campaign_id": self._scope.campaign_id, "item_id": item_id}
-        row = connection.execute(_ITEM_BY_ID, values).first()
+        values = {"campaign_id": self._campaign_id, "item_id": item_id}
+        row = self._connection.execute(_ITEM_BY_ID, values).first()
 
         if row is None:
             # Only some ids are compared: in a campaign of a million items a hint is not worth more.
             query = select(ITEMS.key).where(self._in_campaign()).limit(_MOST_COMPARED_IDS)
-            closest = get_close_matches(item_id, connection.scalars(query).all(), n=1)
+            closest = get_close_matches(item_id, self._connection.scalars(query).all(), n=1)
             hint = f" Did you mean {quote_id(closest[0])}?" if closest else ""
             raise UnknownItemError(f"No item is called {quote_id(item_id)}.{hint}")
 
         return _stored_item(row)
 
-    def get_by_row_id(self, connection: Connection, row_id: int) -> StoredItem:
+    def get_by_row_id(self, row_id: int) -> StoredItem:
         """Return an item by its row id.
 
         Raises:
             UnknownItemError: the campaign has no item of that row id.
         """
-        items = self.by_row_id(connection, [row_id])
+        items = self.by_row_id([row_id])
 
         if row_id not in items:
             raise UnknownItemError(f"There is no item with the row id {row_id}.")
 
         return items[row_id]
 
-    def by_row_id(self, connection: Connection, row_ids: Sequence[int]) -> dict[int, StoredItem]:
+    def by_row_id(self, row_ids: Sequence[int]) -> dict[int, StoredItem]:
         """Return those of the items that exist, by row id and in their order."""
         items: dict[int, StoredItem] = {}
         for part in chunks([row_id for row_id in row_ids if 0 < row_id <= schema.MAX_ROW_ID]):
@@ -283,12 +279,12 @@ class ItemRepository:
                 self._in_campaign(),
                 ITEMS.id.in_(part),
             )
-            for row in connection.execute(query.order_by(ITEMS.id)):
+            for row in self._connection.execute(query.order_by(ITEMS.id)):
                 items[row.id] = _stored_item(row)
 
         return items
 
-    def by_id(self, connection: Connection, item_ids: Sequence[str]) -> dict[str, StoredItem]:
+    def by_id(self, item_ids: Sequence[str]) -> dict[str, StoredItem]:
         """Return those of the items that exist, by item id."""
         items: dict[str, StoredItem] = {}
         # No stored id has a NUL character, and PostgreSQL refuses to look for one.
@@ -297,16 +293,15 @@ class ItemRepository:
                 self._in_campaign(),
                 ITEMS.key.in_(part),
             )
-            for row in connection.execute(query):
+            for row in self._connection.execute(query):
                 items[row.key] = _stored_item(row)
 
         return items
 
-    def search(self, connection: Connection, query: ItemQuery) -> list[StoredItem]:
+    def search(self, query: ItemQuery) -> list[StoredItem]:
         """Return a page of items in their order.
 
         Args:
-            connection: an open connection.
             query: which items. The page has the items after ``query.after``, or those before
                 ``query.before``, and all of them if there are fewer than ``query.count``. A row id
                 beyond those that a database can have is like one after the last item.
@@ -318,38 +313,40 @@ class ItemRepository:
         require_valid_unicode(query.label or "", "class")
         for column_filter in query.columns:
             require_valid_unicode(column_filter.value, "value of a column")
-        conditions = self._conditions(connection, query)
+        conditions = self._conditions(query)
         statement = select(schema.items).where(self._in_campaign(), *conditions)
 
         # Backwards from the end of the page, so that the limit keeps the items next to it.
         if query.before is not None:
             statement = statement.where(ITEMS.id < _clamp_row_id(query.before))
             statement = statement.order_by(ITEMS.id.desc()).limit(query.count)
-            last_rows = connection.execute(statement).all()
+            last_rows = self._connection.execute(statement).all()
             return [_stored_item(row) for row in reversed(last_rows)]
 
         if query.after is not None:
             statement = statement.where(ITEMS.id > _clamp_row_id(query.after))
 
         statement = statement.order_by(ITEMS.id).limit(query.count)
-        rows = connection.execute(statement)
+        rows = self._connection.execute(statement)
         return [_stored_item(row) for row in rows]
 
-    def _conditions(self, connection: Connection, query: ItemQuery) -> list[ColumnElement[bool]]:
+    def _conditions(self, query: ItemQuery) -> list[ColumnElement[bool]]:
         conditions: list[ColumnElement[bool]] = []
 
         if query.search:
             # autoescape: a user who searches for 100% means the character, not any text.
             in_content = ITEMS.content.icontains(query.search, autoescape=True)
             in_id = ITEMS.key.icontains(query.search, autoescape=True)
-            in_columns = ITEMS.id.in_(items_with_text(connection, query.search, ignore_case=True))
+            in_columns = ITEMS.id.in_(
+                items_with_text(self._connection, query.search, ignore_case=True)
+            )
             conditions.append(or_(in_content, in_id, in_columns))
 
         # Wider than the filter, too: the text may be in another column.
         for column_filter in query.columns:
             # Lists and objects are stored without the spaces that people see.
             text = "" if column_filter.value[:1] in ("[", "{") else column_filter.value
-            rows = items_with_text(connection, text, ignore_case=False)
+            rows = items_with_text(self._connection, text, ignore_case=False)
             conditions.append(ITEMS.id.in_(rows))
 
         # Wider than the label of the item, which the consensus of all answers gives: the caller
@@ -376,7 +373,7 @@ class ItemRepository:
 
         if query.state == ItemFilter.UNREADABLE:
             current = select(ENCODINGS.id).where(
-                ENCODINGS.campaign_id == self._scope.campaign_id, ENCODINGS.is_current
+                ENCODINGS.campaign_id == self._campaign_id, ENCODINGS.is_current
             )
             failed = select(VECTORS.item_id).where(
                 VECTORS.encoding_id.in_(current), VECTORS.error.is_not(None)
@@ -397,12 +394,10 @@ class ItemRepository:
             .join(schema.classes, CLASSES.id == table.c.class_id)
             .where(table.c.live)
             .where(CLASSES.name == label)
-            .where(CLASSES.campaign_id == self._scope.campaign_id)
+            .where(CLASSES.campaign_id == self._campaign_id)
         )
 
-    def add(
-        self, connection: Connection, items: Iterable[Item], who: str
-    ) -> tuple[list[Item], list[tuple[str, str]]]:
+    def add(self, items: Iterable[Item], who: str) -> tuple[list[Item], list[tuple[str, str]]]:
         """Store the items whose content is new.
 
         Returns:
@@ -414,13 +409,13 @@ class ItemRepository:
         # Compared again inside the write transaction: others may have added items since the caller
         # did so.
         items = list(items)
-        result = deduplicate(items, self.comparable(connection, items))
-        now = self._scope.now()
+        result = deduplicate(items, self.comparable(items))
+        now = self._transaction.now()
 
         rows = []
         for item in result.new:
             row = {
-                "campaign_id": self._scope.campaign_id,
+                "campaign_id": self._campaign_id,
                 "key": item.key,
                 "kind": item.kind,
                 "content": item.content,
@@ -430,13 +425,13 @@ class ItemRepository:
             }
             rows.append(row)
         if rows:
-            connection.execute(insert(schema.items), rows)
+            self._connection.execute(insert(schema.items), rows)
 
-        self._note_addition(connection, who, result)
+        self._note_addition(who, result)
 
         return result.new, result.duplicates
 
-    def _note_addition(self, connection: Connection, who: str, result: Deduplicated) -> None:
+    def _note_addition(self, who: str, result: Deduplicated) -> None:
         """Note the new items and the ids that stand for others, in lines that are not too long."""
         item_ids = [item.key for item in result.new]
         aliases = [[given, stored] for given, stored in result.duplicates if given != stored]
@@ -449,88 +444,81 @@ class ItemRepository:
                 "ids": item_ids[part],
                 "same": aliases[part],
             }
-            self._history.append(connection, who, "added", None, detail)
+            self._transaction.history.append(who, "added", None, detail)
 
-    def aliases(self, connection: Connection) -> dict[str, str]:
+    def aliases(self) -> dict[str, str]:
         """Return the ids that duplicates came with, and the id of the stored item for each."""
         aliases: dict[str, str] = {}
-        for line in self._history.lines(connection, "added"):
+        for line in self._transaction.history.lines("added"):
             aliases.update(line.get("same", ()))  # pairs
 
         return aliases
 
-    def audit_set(self, connection: Connection) -> set[str]:
+    def audit_set(self) -> set[str]:
         """Return the ids of the items in the audit set."""
         query = select(ITEMS.key).where(
             self._in_campaign(),
             ITEMS.audit,
         )
-        return set(connection.scalars(query))
+        return set(self._connection.scalars(query))
 
-    def add_to_audit_set(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
+    def add_to_audit_set(self, item_ids: Sequence[str], who: str) -> None:
         """Hold items out of training, to measure models with."""
         for part in chunks(item_ids):
             rows = (self._in_campaign(), ITEMS.key.in_(part))
             statement = update(schema.items).where(*rows).values(audit=True)
-            connection.execute(statement)
+            self._connection.execute(statement)
 
-        self._history.append(connection, who, "audit", None, {"items": list(item_ids)})
+        self._transaction.history.append(who, "audit", None, {"items": list(item_ids)})
 
-    def change_content(
-        self, connection: Connection, item: StoredItem, content: str | None, digest: str, who: str
-    ) -> None:
+    def change_content(self, item: StoredItem, content: str | None, digest: str, who: str) -> None:
         """Replace the text of an item. The history has both, so it shows what each answer saw."""
         is_item = ITEMS.id == item.row_id
         statement = update(schema.items).where(is_item).values(content=content, digest=digest)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
         detail = {"from": item.content, "to": content}
-        self._history.append(connection, who, _CHANGED, item.item_id, detail)
+        self._transaction.history.append(who, _CHANGED, item.item_id, detail)
 
-    def newest_change(self, connection: Connection) -> int:
+    def newest_change(self) -> int:
         """Return a number that grows when a text changes, or items are withdrawn or put back."""
-        return self._history.newest_row_id(connection, (_CHANGED, _WITHDRAWN, _PUT_BACK))
+        return self._transaction.history.newest_row_id((_CHANGED, _WITHDRAWN, _PUT_BACK))
 
-    def with_digest(self, connection: Connection, digest: str) -> list[str]:
+    def with_digest(self, digest: str) -> list[str]:
         """Return the ids of the items whose content has a digest."""
         query = select(ITEMS.key).where(self._in_campaign(), ITEMS.digest == digest)
-        return list(connection.scalars(query.order_by(ITEMS.id)))
+        return list(self._connection.scalars(query.order_by(ITEMS.id)))
 
-    def withdrawn(self, connection: Connection, *, until: str | None = None) -> set[str]:
+    def withdrawn(self, *, until: str | None = None) -> set[str]:
         """Return the ids of the items that were taken out of the campaign, until a time or ever."""
         query = select(ITEMS.key).where(self._in_campaign(), ITEMS.withdrawn.is_not(None))
         if until is not None:
             query = query.where(ITEMS.withdrawn <= until)
-        return set(connection.scalars(query))
+        return set(self._connection.scalars(query))
 
-    def withdraw(
-        self, connection: Connection, item_ids: Sequence[str], who: str, reason: str | None
-    ) -> None:
+    def withdraw(self, item_ids: Sequence[str], who: str, reason: str | None) -> None:
         """Take items out of the campaign. They keep their answers, picks and features."""
-        self._set_withdrawn(connection, item_ids, self._scope.now())
-        self._note_items(connection, who, _WITHDRAWN, item_ids, {"reason": reason})
+        self._set_withdrawn(item_ids, self._transaction.now())
+        self._note_items(who, _WITHDRAWN, item_ids, {"reason": reason})
 
-    def put_back(self, connection: Connection, item_ids: Sequence[str], who: str) -> None:
+    def put_back(self, item_ids: Sequence[str], who: str) -> None:
         """Put items that were withdrawn back into the campaign, as they were."""
-        self._set_withdrawn(connection, item_ids, None)
-        self._note_items(connection, who, _PUT_BACK, item_ids, {})
+        self._set_withdrawn(item_ids, None)
+        self._note_items(who, _PUT_BACK, item_ids, {})
 
-    def last_put_back(self, connection: Connection) -> str | None:
+    def last_put_back(self) -> str | None:
         """Return when items were last put back, or None if none ever were."""
         # The latest time, not that of the last line: the clock may have been set back.
-        lines = self._history.lines(connection, _PUT_BACK)
+        lines = self._transaction.history.lines(_PUT_BACK)
         return max((str(line["at"]) for line in lines), default=None)
 
-    def _set_withdrawn(
-        self, connection: Connection, item_ids: Sequence[str], at: str | None
-    ) -> None:
+    def _set_withdrawn(self, item_ids: Sequence[str], at: str | None) -> None:
         for part in chunks(item_ids):
             rows = (self._in_campaign(), ITEMS.key.in_(part))
-            connection.execute(update(schema.items).where(*rows).values(withdrawn=at))
+            self._connection.execute(update(schema.items).where(*rows).values(withdrawn=at))
 
     def _note_items(
         self,
-        connection: Connection,
         who: str,
         what: str,
         item_ids: Sequence[str],
@@ -538,16 +526,14 @@ class ItemRepository:
     ) -> None:
         for start in range(0, len(item_ids), _MOST_IDS_IN_LINE):
             part = list(item_ids[start : start + _MOST_IDS_IN_LINE])
-            self._history.append(connection, who, what, None, {"items": part, **detail})
+            self._transaction.history.append(who, what, None, {"items": part, **detail})
 
-    def request_annotators(
-        self, connection: Connection, item_ids: Sequence[str], count: int
-    ) -> None:
+    def request_annotators(self, item_ids: Sequence[str], count: int) -> None:
         """Set how many annotators are to answer items."""
         for part in chunks(item_ids):
             rows = (self._in_campaign(), ITEMS.key.in_(part))
             statement = update(schema.items).where(*rows).values(annotators_needed=count)
-            connection.execute(statement)
+            self._connection.execute(statement)
 
 
 def _clamp_row_id(row_id: int) -> int:

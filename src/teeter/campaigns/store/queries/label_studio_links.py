@@ -1,21 +1,18 @@
-"""A campaign's projects in Label Studio, and which annotation became which answer.
-
-All methods work inside the transaction of the connection they are given.
-"""
+"""A campaign's projects in Label Studio, and which annotation became which answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
-from teeter.campaigns.store.scope import CampaignScope, chunks, insert_row
+from teeter.campaigns.store.scope import Queries, chunks, insert_row
 
-__all__ = ["ImportedAnnotation", "LabelStudioRepository", "ProjectLink"]
+__all__ = ["ImportedAnnotation", "LabelStudioQueries", "ProjectLink"]
 
 
 @dataclass(frozen=True)
@@ -47,62 +44,55 @@ class ImportedAnnotation:
     """The row ids of its answers, oldest first: one for each change of the annotation."""
 
 
-class LabelStudioRepository:
+class LabelStudioQueries(Queries):
     """The links of a campaign to projects in Label Studio. The newest is the current one."""
 
-    def __init__(self, scope: CampaignScope) -> None:
-        self._scope = scope
-
-    def current_link(self, connection: Connection) -> ProjectLink | None:
+    def current_link(self) -> ProjectLink | None:
         """Return the current link, or None if the campaign was never synced."""
         query = (
             select(schema.label_studio)
-            .where(LABEL_STUDIO.campaign_id == self._scope.campaign_id)
+            .where(LABEL_STUDIO.campaign_id == self._campaign_id)
             .order_by(LABEL_STUDIO.id.desc())
             .limit(1)
         )
         # Older links stay, because imported annotations refer to them.
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         return None if row is None else ProjectLink(row.id, row.url, row.marker, row.project_id)
 
-    def add_link(self, connection: Connection, url: str, marker: str) -> ProjectLink:
+    def add_link(self, url: str, marker: str) -> ProjectLink:
         """Store a link to a project that is yet to be created."""
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "url": url,
             "marker": marker,
             "project_id": None,
-            "created": self._scope.now(),
+            "created": self._transaction.now(),
         }
-        link_id = insert_row(connection, schema.label_studio, values)
+        link_id = insert_row(self._connection, schema.label_studio, values)
         return ProjectLink(link_id, url, marker, None)
 
-    def set_project(
-        self, connection: Connection, link: ProjectLink, url: str, project_id: int
-    ) -> ProjectLink:
+    def set_project(self, link: ProjectLink, url: str, project_id: int) -> ProjectLink:
         """Store where the project of a link is, and return the link with it."""
         row = LABEL_STUDIO.id == link.id
         values = {"url": url, "project_id": project_id}
         statement = update(schema.label_studio).where(row).values(values)
-        connection.execute(statement)
+        self._connection.execute(statement)
         return ProjectLink(link.id, url, link.marker, project_id)
 
-    def imported_annotations(
-        self, connection: Connection, link: ProjectLink
-    ) -> dict[int, ImportedAnnotation]:
+    def imported_annotations(self, link: ProjectLink) -> dict[int, ImportedAnnotation]:
         """Return what was imported from a project, by the annotations' ids in Label Studio."""
         query = (
             select(schema.label_studio_answers, ANSWERS.kind, ANSWERS.at, CLASSES.name)
             .join(schema.answers, ANSWERS.id == LABEL_STUDIO_ANSWERS.answer_id)
             .join(schema.classes, CLASSES.id == ANSWERS.class_id, isouter=True)
             .where(LABEL_STUDIO_ANSWERS.link_id == link.id)
-            .where(LABEL_STUDIO_ANSWERS.campaign_id == self._scope.campaign_id)
+            .where(LABEL_STUDIO_ANSWERS.campaign_id == self._campaign_id)
             .order_by(LABEL_STUDIO_ANSWERS.id)
         )
 
         # Later rows of an annotation are changes of it: the last one says what it says now.
         imported: dict[int, ImportedAnnotation] = {}
-        for row in connection.execute(query):
+        for row in self._connection.execute(query):
             earlier = imported.get(row.annotation)
             earlier_answers = () if earlier is None else earlier.answers
             imported[row.annotation] = ImportedAnnotation(
@@ -118,7 +108,6 @@ class LabelStudioRepository:
 
     def add_import(
         self,
-        connection: Connection,
         link: ProjectLink,
         *,
         task: int,
@@ -128,25 +117,22 @@ class LabelStudioRepository:
         """Note that an annotation became an answer.
 
         Args:
-            connection: a connection that may write.
             link: the project.
             task: the task's id in Label Studio.
             annotation: the annotation's id in Label Studio.
             answer: the answer's row id.
         """
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "link_id": link.id,
             "task": task,
             "annotation": annotation,
             "answer_id": answer,
             "gone": False,
         }
-        insert_row(connection, schema.label_studio_answers, values)
+        insert_row(self._connection, schema.label_studio_answers, values)
 
-    def mark_deleted(
-        self, connection: Connection, link: ProjectLink, annotations: Sequence[int]
-    ) -> None:
+    def mark_deleted(self, link: ProjectLink, annotations: Sequence[int]) -> None:
         """Note that annotations were deleted in Label Studio, and their answers withdrawn."""
         # Marked, not deleted, like everything that the history refers to.
         for part in chunks(annotations):
@@ -155,4 +141,4 @@ class LabelStudioRepository:
                 LABEL_STUDIO_ANSWERS.annotation.in_(part),
             )
             statement = update(schema.label_studio_answers).where(*rows).values(gone=True)
-            connection.execute(statement)
+            self._connection.execute(statement)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Row, select, update
 
 from teeter.campaigns.enums import Role
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import PEOPLE
-from teeter.campaigns.store.scope import CampaignScope, insert_row
+from teeter.campaigns.store.scope import Queries, insert_row
 
-__all__ = ["PeopleRepository", "StoredPerson"]
+__all__ = ["PeopleQueries", "StoredPerson"]
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,18 @@ class StoredPerson:
     """When the person was removed from the campaign; None for a member."""
 
 
-class PeopleRepository:
+class PeopleQueries(Queries):
     """The people of a campaign, in the order in which they were added."""
 
-    def __init__(self, scope: CampaignScope) -> None:
-        self._scope = scope
-
-    def members(self, connection: Connection) -> list[StoredPerson]:
+    def members(self) -> list[StoredPerson]:
         """Return all people who were not removed."""
         query = select(schema.people).where(
-            PEOPLE.campaign_id == self._scope.campaign_id, PEOPLE.removed.is_(None)
+            PEOPLE.campaign_id == self._campaign_id, PEOPLE.removed.is_(None)
         )
-        rows = connection.execute(query.order_by(PEOPLE.id))
+        rows = self._connection.execute(query.order_by(PEOPLE.id))
         return [_stored_person(row) for row in rows]
 
-    def find(self, connection: Connection, name: str) -> StoredPerson | None:
+    def find(self, name: str) -> StoredPerson | None:
         """Return a person by name, removed or not; None if there never was one.
 
         Raises:
@@ -52,64 +49,64 @@ class PeopleRepository:
         """
         require_valid_unicode(name, "name")
         query = select(schema.people).where(
-            PEOPLE.campaign_id == self._scope.campaign_id, PEOPLE.name == name
+            PEOPLE.campaign_id == self._campaign_id, PEOPLE.name == name
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         return None if row is None else _stored_person(row)
 
-    def find_by_token_hash(self, connection: Connection, token_hash: str) -> StoredPerson | None:
+    def find_by_token_hash(self, token_hash: str) -> StoredPerson | None:
         """Return the member who has a token, or None."""
         query = select(schema.people).where(
-            PEOPLE.campaign_id == self._scope.campaign_id,
+            PEOPLE.campaign_id == self._campaign_id,
             PEOPLE.token == token_hash,
             PEOPLE.removed.is_(None),
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         return None if row is None else _stored_person(row)
 
-    def add(self, connection: Connection, name: str, role: Role, token_hash: str | None) -> None:
+    def add(self, name: str, role: Role, token_hash: str | None) -> None:
         """Store a person, or a removed one again. The caller checks that the name is free."""
         values = {
             "role": role,
             "token": token_hash,
-            "added": self._scope.now(),
+            "added": self._transaction.now(),
             "removed": None,
         }
         # Names are unique, removed people included: their answers stay under the name.
-        removed = self.find(connection, name)
+        removed = self.find(name)
 
         if removed is None:
             new = {
-                "campaign_id": self._scope.campaign_id,
+                "campaign_id": self._campaign_id,
                 "name": name,
             }
-            insert_row(connection, schema.people, new | values)
+            insert_row(self._connection, schema.people, new | values)
         else:
             row = PEOPLE.id == removed.row_id
             statement = update(schema.people).where(row).values(values)
-            connection.execute(statement)
+            self._connection.execute(statement)
 
-    def set_role(self, connection: Connection, row_id: int, role: Role) -> None:
+    def set_role(self, row_id: int, role: Role) -> None:
         """Change a person's role."""
         row = PEOPLE.id == row_id
         statement = update(schema.people).where(row).values(role=role)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
-    def set_token_hash(self, connection: Connection, row_id: int, token_hash: str | None) -> None:
+    def set_token_hash(self, row_id: int, token_hash: str | None) -> None:
         """Replace the hash of a person's token; None revokes the token."""
         row = PEOPLE.id == row_id
         statement = update(schema.people).where(row).values(token=token_hash)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
-    def remove(self, connection: Connection, row_id: int) -> None:
+    def remove(self, row_id: int) -> None:
         """Remove a person and revoke their token. Their answers stay."""
         removed = {
             "token": None,
-            "removed": self._scope.now(),
+            "removed": self._transaction.now(),
         }
         row = PEOPLE.id == row_id
         statement = update(schema.people).where(row).values(removed)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
 
 def _stored_person(row: Row[Any]) -> StoredPerson:

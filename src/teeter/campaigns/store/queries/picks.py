@@ -5,7 +5,6 @@ the lease expires they return, and the next annotator who asks may get them. Pic
 ready in batches without an annotator. Some items need several annotators, and an item never goes to
 the same one twice.
 
-All methods work inside the transaction of the connection they are given.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Connection,
     Row,
     Select,
     and_,
@@ -34,13 +32,10 @@ from sqlalchemy import (
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.enums import AnswerKind, PickArm, PickState
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.history import HistoryRepository
-from teeter.campaigns.store.queries.items import ItemRepository
-from teeter.campaigns.store.queries.trained_models import ModelRepository
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
-from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, format_time, insert_row
+from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 
-__all__ = ["BatchOrigin", "Pick", "PickRepository"]
+__all__ = ["BatchOrigin", "Pick", "PickQueries"]
 
 RANDOM_STRATEGY = "random"
 """The strategy whose picks are a random sample."""
@@ -101,26 +96,13 @@ class BatchOrigin:
     """0 before there is a model."""
 
 
-class PickRepository:
+class PickQueries(Queries):
     """The batches and picks of a campaign."""
-
-    def __init__(
-        self,
-        scope: CampaignScope,
-        items: ItemRepository,
-        models: ModelRepository,
-        history: HistoryRepository,
-    ) -> None:
-        self._scope = scope
-        self._items = items
-        self._models = models
-        self._history = history
 
     # Writing batches
 
     def add_batch(
         self,
-        connection: Connection,
         annotator: str | None,
         picks: Sequence[Pick],
         origin: BatchOrigin,
@@ -128,16 +110,15 @@ class PickRepository:
         """Store a batch of picks and return its row id.
 
         Args:
-            connection: a connection that may write.
             annotator: whom the picks are open with; None to make them ready for anyone.
             picks: the picks, with their ranks.
             origin: how they were made.
         """
-        batch_id = self._insert_batch(connection, annotator, origin)
+        batch_id = self._insert_batch(annotator, origin)
         # Control items count as random draws in the order of their rows. In the order in which they
         # are shown, those with a label would come last, and the first ones would be no sample.
         picks = sorted(picks, key=lambda pick: stream_seed(batch_id, "rows", pick.item))
-        items = self._items.by_id(connection, [pick.item for pick in picks])
+        items = self._transaction.items.by_id([pick.item for pick in picks])
         # Ready picks belong to no one yet: the next to ask gets them without waiting.
         state = PickState.READY if annotator is None else PickState.OPEN
 
@@ -154,34 +135,30 @@ class PickRepository:
             }
             rows.append(row)
         if rows:
-            connection.execute(insert(schema.picks), rows)
+            self._connection.execute(insert(schema.picks), rows)
 
         # Picks made ahead are asked of no one yet, so they are neither counted nor noted.
         if annotator is not None:
             shared = [item.row_id for item in items.values() if item.annotators_needed > 1]
-            self.update_missing(connection, shared)
-            self._note_batch(connection, annotator, batch_id, origin)
+            self.update_missing(shared)
+            self._note_batch(annotator, batch_id, origin)
 
         return batch_id
 
-    def _insert_batch(
-        self, connection: Connection, annotator: str | None, origin: BatchOrigin
-    ) -> int:
+    def _insert_batch(self, annotator: str | None, origin: BatchOrigin) -> int:
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "annotator": annotator,
-            "asked": self._scope.now(),
+            "asked": self._transaction.now(),
             "strategy": origin.strategy,
             "seed": origin.seed,
             "model_version": origin.model_version,
             # A lease begins when someone gets the items, not when they are picked ahead.
-            "lease_end": None if annotator is None else self._scope.lease_end(),
+            "lease_end": None if annotator is None else self._transaction.lease_end(),
         }
-        return insert_row(connection, schema.batches, values)
+        return insert_row(self._connection, schema.batches, values)
 
-    def _note_batch(
-        self, connection: Connection, annotator: str, batch_id: int, origin: BatchOrigin
-    ) -> None:
+    def _note_batch(self, annotator: str, batch_id: int, origin: BatchOrigin) -> None:
         """Note a batch and all its picks in the history."""
         # Read back from the table: picks made ahead come with reasons that only the table has.
         states = (PickState.OPEN, PickState.KNOWN)
@@ -196,7 +173,7 @@ class PickRepository:
 
         asked = []
         not_asked = []
-        for row in connection.execute(query):
+        for row in self._connection.execute(query):
             if row.state == PickState.KNOWN:
                 not_asked.append(row.key)
             else:
@@ -219,12 +196,12 @@ class PickRepository:
             "picks": asked,
             "known": not_asked,
         }
-        self._history.append(connection, annotator, "asked", None, detail)
+        self._transaction.history.append(annotator, "asked", None, detail)
 
-    def count_batches(self, connection: Connection) -> int:
+    def count_batches(self) -> int:
         """Return the number of batches so far, for annotators or ahead."""
-        in_campaign = BATCHES.campaign_id == self._scope.campaign_id
-        return count_rows(connection, select(BATCHES.id).where(in_campaign))
+        in_campaign = BATCHES.campaign_id == self._campaign_id
+        return count_rows(self._connection, select(BATCHES.id).where(in_campaign))
 
     # Reading picks
 
@@ -242,7 +219,7 @@ class PickRepository:
             )
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(BATCHES.campaign_id == self._campaign_id)
             .where(PICKS.state == state)
             .order_by(PICKS.batch_id, PICKS.rank)
         )
@@ -251,57 +228,53 @@ class PickRepository:
         # The picks of a withdrawn item stay as they are, and count again when it is put back.
         return query.where(ITEMS.withdrawn.is_(None))
 
-    def open_picks(
-        self, connection: Connection, annotator: str | None = None, limit: int | None = None
-    ) -> list[Pick]:
+    def open_picks(self, annotator: str | None = None, limit: int | None = None) -> list[Pick]:
         """Return the open picks of an annotator, or of all, oldest batch first."""
         query = self._select(PickState.OPEN).limit(limit)
         if annotator is not None:
             query = query.where(BATCHES.annotator == annotator)
 
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return [_pick(row) for row in rows]
 
-    def ready_picks(self, connection: Connection) -> list[Pick]:
+    def ready_picks(self) -> list[Pick]:
         """Return the picks made ahead, oldest batch first."""
-        rows = connection.execute(self._select(PickState.READY))
+        rows = self._connection.execute(self._select(PickState.READY))
         return [_pick(row) for row in rows]
 
-    def open_or_ready_items(self, connection: Connection) -> set[str]:
+    def open_or_ready_items(self) -> set[str]:
         """Return the ids of the items that are open with an annotator or picked ahead."""
         item_ids: set[str] = set()
         for state in (PickState.OPEN, PickState.READY):
-            item_ids.update(row.key for row in connection.execute(self._select(state)))
+            item_ids.update(row.key for row in self._connection.execute(self._select(state)))
 
         return item_ids
 
-    def count_ready(self, connection: Connection) -> int:
+    def count_ready(self) -> int:
         """Return the number of picks made ahead."""
-        return self.count(connection, PickState.READY)
+        return self.count(PickState.READY)
 
-    def count(self, connection: Connection, state: PickState) -> int:
+    def count(self, state: PickState) -> int:
         """Return the number of picks in a state, of all annotators."""
         # A count would sort the rows in vain.
         query = self._select(state).with_only_columns(PICKS.id).order_by(None)
-        return count_rows(connection, query)
+        return count_rows(self._connection, query)
 
-    def count_open_by_annotator(self, connection: Connection) -> dict[str, int]:
+    def count_open_by_annotator(self) -> dict[str, int]:
         """Return the number of open picks of each annotator who has any."""
         query = (
             select(BATCHES.annotator, func.count().label("open_count"))
             .join(schema.picks, PICKS.batch_id == BATCHES.id)
             .join(schema.items, ITEMS.id == PICKS.item_id)
-            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(BATCHES.campaign_id == self._campaign_id)
             .where(PICKS.state == PickState.OPEN)
             .where(ITEMS.withdrawn.is_(None))
             .group_by(BATCHES.annotator)
         )
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return {row.annotator: row.open_count for row in rows}
 
-    def last_picks(
-        self, connection: Connection, annotator: str, row_ids: Sequence[int]
-    ) -> dict[int, Pick]:
+    def last_picks(self, annotator: str, row_ids: Sequence[int]) -> dict[int, Pick]:
         """Return the last pick of each item that an annotator got, by the item's row id."""
         query = (
             select(schema.picks, ITEMS.key)
@@ -309,29 +282,29 @@ class PickRepository:
             .join(schema.items, ITEMS.id == PICKS.item_id)
             .where(PICKS.item_id.in_(row_ids))
             .where(PICKS.state != PickState.KNOWN)
-            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(BATCHES.campaign_id == self._campaign_id)
             .where(BATCHES.annotator == annotator)
             .order_by(PICKS.id)
         )
         # Later picks of an item replace earlier ones.
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return {row.item_id: _pick(row) for row in rows}
 
-    def control_items(self, connection: Connection) -> set[str]:
+    def control_items(self) -> set[str]:
         """Return the ids of the items that were drawn as control items."""
-        return self.items_of_arm(connection, PickArm.CONTROL)
+        return self.items_of_arm(PickArm.CONTROL)
 
-    def items_of_arm(self, connection: Connection, arm: PickArm) -> set[str]:
+    def items_of_arm(self, arm: PickArm) -> set[str]:
         """Return the ids of the items that came to be picked in one way."""
         query = (
             select(ITEMS.key)
             .join(schema.picks, PICKS.item_id == ITEMS.id)
-            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.campaign_id == self._campaign_id)
             .where(PICKS.arm == arm)
         )
-        return set(connection.scalars(query))
+        return set(self._connection.scalars(query))
 
-    def control_items_in_order(self, connection: Connection) -> list[str]:
+    def control_items_in_order(self) -> list[str]:
         """Return the ids of the control items in the order in which they were drawn.
 
         Within a batch, the order is random and does not depend on which of them had a label.
@@ -339,24 +312,24 @@ class PickRepository:
         query = (
             select(ITEMS.key)
             .join(schema.picks, PICKS.item_id == ITEMS.id)
-            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.campaign_id == self._campaign_id)
             .where(PICKS.arm == PickArm.CONTROL)
             .group_by(ITEMS.key)
             # An item that came back has several picks. The first one drew it.
             .order_by(func.min(PICKS.id))
         )
-        return list(connection.scalars(query))
+        return list(self._connection.scalars(query))
 
-    def random_items(self, connection: Connection) -> set[str]:
+    def random_items(self) -> set[str]:
         """Return the ids of the items that are a random sample of all.
 
         These are the control items, and all picks if the strategy has always been ``random``. Picks
         of ``random`` after another strategy would be a sample of what that strategy left over.
         """
-        control = self.control_items(connection)
-        own_batches = BATCHES.campaign_id == self._scope.campaign_id
+        control = self.control_items()
+        own_batches = BATCHES.campaign_id == self._campaign_id
         strategies = select(BATCHES.strategy).where(own_batches).distinct()
-        if set(connection.scalars(strategies)) != {RANDOM_STRATEGY}:
+        if set(self._connection.scalars(strategies)) != {RANDOM_STRATEGY}:
             return control
 
         query = (
@@ -366,15 +339,15 @@ class PickRepository:
             .where(own_batches)
             .where(PICKS.arm == PickArm.PICKED)
         )
-        return control | set(connection.scalars(query))
+        return control | set(self._connection.scalars(query))
 
-    def unassigned(self, connection: Connection, picks: Sequence[Pick]) -> list[Pick]:
+    def unassigned(self, picks: Sequence[Pick]) -> list[Pick]:
         """Return the picks of items that are neither open, nor ready, answered or withdrawn.
 
         A skip is no answer: the item may be picked again.
         """
         # The caller holds the write lock, so no one can take an item between this and the insert.
-        items = self._items.by_id(connection, [pick.item for pick in picks])
+        items = self._transaction.items.by_id([pick.item for pick in picks])
         row_ids = [item.row_id for item in items.values()]
         taken: set[int] = set()
 
@@ -384,41 +357,40 @@ class PickRepository:
                 PICKS.item_id.in_(part),
                 PICKS.state.in_(states),
             )
-            taken.update(connection.scalars(select(PICKS.item_id).where(assigned)))
+            taken.update(self._connection.scalars(select(PICKS.item_id).where(assigned)))
 
             answered = and_(
                 ANSWERS.item_id.in_(part), ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
             )
-            taken.update(connection.scalars(select(ANSWERS.item_id).where(answered)))
+            taken.update(self._connection.scalars(select(ANSWERS.item_id).where(answered)))
 
         taken.update(item.row_id for item in items.values() if item.withdrawn is not None)
         return [pick for pick in picks if items[pick.item].row_id not in taken]
 
     # Assigning without picking
 
-    def has_assignable(self, connection: Connection) -> bool:
+    def has_assignable(self) -> bool:
         """Return whether an annotator could get an item without picking a new one."""
         ready = self._select(PickState.READY).with_only_columns(PICKS.id)
-        if connection.scalar(ready.order_by(None).limit(1)) is not None:
+        if self._connection.scalar(ready.order_by(None).limit(1)) is not None:
             return True
 
         # Shared items that lack an annotator. The one who asks may have answered them before, which
         # ``assign`` finds out: this check must be cheap enough for every poll of the page.
         missing = exists().where(
-            ITEMS.campaign_id == self._scope.campaign_id,
+            ITEMS.campaign_id == self._campaign_id,
             ITEMS.annotators_missing > 0,
             ITEMS.withdrawn.is_(None),
         )
-        return bool(connection.scalar(select(missing)))
+        return bool(self._connection.scalar(select(missing)))
 
-    def assign(self, connection: Connection, annotator: str, count: int) -> int:
+    def assign(self, annotator: str, count: int) -> int:
         """Open items with an annotator that need no picking.
 
         First come items that still need annotators, then picks made ahead. Picks whose lease
         expired are among them.
 
         Args:
-            connection: a connection that may write.
             annotator: the annotator who asks. Their own leases start again.
             count: how many items to assign at most.
 
@@ -426,17 +398,17 @@ class PickRepository:
             How many items were assigned.
         """
         # In this order, so that the annotator who asks keeps items whose lease has just expired.
-        self.extend_leases(connection, annotator)
-        self.expire_leases(connection, asking=annotator)
+        self.extend_leases(annotator)
+        self.expire_leases(asking=annotator)
 
         # Shared items first: the sooner all annotators answered, the sooner disagreements show.
-        shared = self._assign_shared(connection, annotator, count)
+        shared = self._assign_shared(annotator, count)
         if shared == count:
             return shared
 
-        return shared + self._assign_ready(connection, annotator, count - shared)
+        return shared + self._assign_ready(annotator, count - shared)
 
-    def _assign_shared(self, connection: Connection, annotator: str, count: int) -> int:
+    def _assign_shared(self, annotator: str, count: int) -> int:
         """Assign items that need more annotators, but none that this annotator has seen."""
         answered_by = and_(
             ANSWERS.item_id == ITEMS.id,
@@ -450,7 +422,7 @@ class PickRepository:
         )
         query = (
             select(ITEMS.id, ITEMS.key)
-            .where(ITEMS.campaign_id == self._scope.campaign_id)
+            .where(ITEMS.campaign_id == self._campaign_id)
             .where(ITEMS.annotators_missing > 0)
             .where(ITEMS.withdrawn.is_(None))
             .where(~exists().where(answered_by, ANSWERS.live))
@@ -458,11 +430,11 @@ class PickRepository:
             .order_by(ITEMS.id)
             .limit(count)
         )
-        wanted = connection.execute(query).all()
+        wanted = self._connection.execute(query).all()
         if not wanted:
             return 0
 
-        earlier = self._last_pick_of_each(connection, [row.id for row in wanted])
+        earlier = self._last_pick_of_each([row.id for row in wanted])
 
         # The annotator gets each item for the reason that the first one got it. Control items stay
         # control items, or agreement on them could not be told from agreement on hard ones.
@@ -485,13 +457,11 @@ class PickRepository:
         if earlier:
             origin = _newest_origin(list(earlier.values()))
 
-        self.remove_ready(connection, [row.id for row in wanted])
-        self.add_batch(connection, annotator, picks, origin)
+        self.remove_ready([row.id for row in wanted])
+        self.add_batch(annotator, picks, origin)
         return len(picks)
 
-    def _last_pick_of_each(
-        self, connection: Connection, row_ids: Sequence[int]
-    ) -> dict[int, Row[Any]]:
+    def _last_pick_of_each(self, row_ids: Sequence[int]) -> dict[int, Row[Any]]:
         """Return the last pick of each item and the origin of its batch, by the item's row id."""
         last_ids = (
             select(func.max(PICKS.id)).where(PICKS.item_id.in_(row_ids)).group_by(PICKS.item_id)
@@ -501,63 +471,63 @@ class PickRepository:
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
             .where(PICKS.id.in_(last_ids))
         )
-        rows = connection.execute(query)
+        rows = self._connection.execute(query)
         return {row.item_id: row for row in rows}
 
-    def _assign_ready(self, connection: Connection, annotator: str, count: int) -> int:
+    def _assign_ready(self, annotator: str, count: int) -> int:
         """Assign picks made ahead, but none of an item that this annotator skipped."""
         # Skipping leaves an item to others: the annotator does not get it back this way.
         skipped = and_(
             ANSWERS.item_id == PICKS.item_id, ANSWERS.annotator == annotator, ANSWERS.live
         )
         query = self._select(PickState.READY).where(~exists().where(skipped)).limit(count)
-        rows = connection.execute(query).all()
+        rows = self._connection.execute(query).all()
         if not rows:
             return 0
 
         # The picks move into a batch of the annotator, so that a lease covers them.
         origin = _newest_origin(rows)
-        batch_id = self._insert_batch(connection, annotator, origin)
+        batch_id = self._insert_batch(annotator, origin)
         for part in chunks([row.id for row in rows]):
             moved = {"batch_id": batch_id, "state": PickState.OPEN}
             statement = update(schema.picks).where(PICKS.id.in_(part)).values(moved)
-            connection.execute(statement)
+            self._connection.execute(statement)
 
         shared = [row.item_id for row in rows if row.annotators_needed > 1]
-        self.update_missing(connection, shared)
-        self._note_batch(connection, annotator, batch_id, origin)
+        self.update_missing(shared)
+        self._note_batch(annotator, batch_id, origin)
         return len(rows)
 
     # Picks made ahead
 
-    def remove_ready(self, connection: Connection, row_ids: Sequence[int]) -> None:
+    def remove_ready(self, row_ids: Sequence[int]) -> None:
         """Remove the picks made ahead of items that are open or answered now.
 
         Control items stay drawn, so that they can be counted.
         """
         for part in chunks(row_ids):
-            ready = connection.execute(_READY_PICKS, {"items": part}).all()
+            ready = self._connection.execute(_READY_PICKS, {"items": part}).all()
 
             control = [row.id for row in ready if row.arm == PickArm.CONTROL]
             if control:
                 values = {"picks": control, "new_state": PickState.KNOWN}
-                connection.execute(_SET_STATE, values)
+                self._connection.execute(_SET_STATE, values)
 
             others = [row.id for row in ready if row.arm != PickArm.CONTROL]
             if others:
-                connection.execute(_DELETE_PICKS, {"picks": others})
+                self._connection.execute(_DELETE_PICKS, {"picks": others})
 
-    def remove_outdated(self, connection: Connection) -> None:
+    def remove_outdated(self) -> None:
         """Remove what an older model picked ahead. Items drawn at random stay ready."""
         # Only batches that no annotator has: items must not vanish from a page that shows them.
         ahead = select(BATCHES.id).where(
-            BATCHES.campaign_id == self._scope.campaign_id, BATCHES.annotator.is_(None)
+            BATCHES.campaign_id == self._campaign_id, BATCHES.annotator.is_(None)
         )
         outdated = and_(
             PICKS.state == PickState.READY,
             PICKS.arm == PickArm.PICKED,
         )
-        connection.execute(
+        self._connection.execute(
             delete(schema.picks).where(
                 outdated,
                 PICKS.batch_id.in_(ahead),
@@ -566,19 +536,19 @@ class PickRepository:
 
     # Leases
 
-    def extend_leases(self, connection: Connection, annotator: str) -> None:
+    def extend_leases(self, annotator: str) -> None:
         """Start the leases of an annotator's open picks again."""
-        if not self._scope.lease:
+        if not self._transaction.lease_seconds:
             return
 
         values = {
-            "campaign": self._scope.campaign_id,
+            "campaign": self._campaign_id,
             "holder": annotator,
-            "new_end": self._scope.lease_end(),
+            "new_end": self._transaction.lease_end(),
         }
-        connection.execute(_EXTEND_LEASES, values)
+        self._connection.execute(_EXTEND_LEASES, values)
 
-    def is_lease_half_over(self, connection: Connection, annotator: str) -> bool:
+    def is_lease_half_over(self, annotator: str) -> bool:
         """Return whether half of the lease of one of an annotator's open picks has passed."""
         query = (
             self._select(PickState.OPEN)
@@ -586,45 +556,43 @@ class PickRepository:
             .with_only_columns(func.min(BATCHES.lease_end))
             .order_by(None)
         )
-        first_end = connection.scalar(query)
+        first_end = self._connection.scalar(query)
 
         if first_end is None:
             return False
         # Stored times sort as text, because all are in UTC with the same number of digits.
-        return str(first_end) < format_time(self._scope.clock() + self._scope.lease / 2)
+        return str(first_end) < self._transaction.time_after(self._transaction.lease_seconds / 2)
 
-    def expire_leases(self, connection: Connection, asking: str | None = None) -> int:
+    def expire_leases(self, asking: str | None = None) -> int:
         """Return the picks whose lease has expired to the pool.
 
         Args:
-            connection: a connection that may write.
             asking: an annotator who keeps their picks because they are at work.
 
         Returns:
             How many picks were returned.
         """
-        expired = BATCHES.lease_end <= self._scope.now()
+        expired = BATCHES.lease_end <= self._transaction.now()
         if asking is not None:
             expired = and_(expired, BATCHES.annotator != asking)
 
-        return self._return_picks(connection, expired, by="lease")
+        return self._return_picks(expired, by="lease")
 
-    def release(self, connection: Connection, annotator: str, who: str) -> int:
+    def release(self, annotator: str, who: str) -> int:
         """Return all open picks of an annotator to the pool, and return how many there were."""
         held = BATCHES.annotator == annotator
-        return self._return_picks(connection, held, by=who)
+        return self._return_picks(held, by=who)
 
-    def _return_picks(self, connection: Connection, condition: ColumnElement[bool], by: str) -> int:
+    def _return_picks(self, condition: ColumnElement[bool], by: str) -> int:
         """Return the open picks of the batches that meet a condition to the pool.
 
         Args:
-            connection: a connection that may write.
             condition: on the columns of ``batches``.
             by: who did it, for the history; "lease" if the lease expired.
         """
         # Withdrawn items too: when they are put back, nobody else would get them.
         query = self._select(PickState.OPEN, with_withdrawn=True).where(condition)
-        rows = connection.execute(query).all()
+        rows = self._connection.execute(query).all()
         if not rows:
             return 0
 
@@ -633,43 +601,40 @@ class PickRepository:
             rows_by_batch.setdefault(row.batch_id, []).append(row)
 
         # A batch at a time, because each gets its own line in the history.
-        newest_version = self._models.newest_version(connection)
+        newest_version = self._transaction.models.newest_version()
         for batch_id, batch in rows_by_batch.items():
             for part in chunks([row.id for row in batch]):
                 is_open = PICKS.id.in_(part)
                 statement = update(schema.picks).where(is_open).values(state=PickState.RETURNED)
-                connection.execute(statement)
+                self._connection.execute(statement)
 
             detail = {
                 "batch": batch_id,
                 "items": [row.key for row in batch],
                 "by": by,
             }
-            self._history.append(connection, batch[0].annotator, "returned", None, detail)
-            self._offer_again(connection, batch, newest_version)
+            self._transaction.history.append(batch[0].annotator, "returned", None, detail)
+            self._offer_again(batch, newest_version)
 
         # After all batches: an item may have been open with several annotators.
-        self.update_missing(connection, [row.item_id for row in rows])
+        self.update_missing([row.item_id for row in rows])
         return len(rows)
 
-    def _offer_again(
-        self, connection: Connection, batch: Sequence[Row[Any]], newest_version: int
-    ) -> None:
+    def _offer_again(self, batch: Sequence[Row[Any]], newest_version: int) -> None:
         """Make returned picks ready, except those that an older model chose."""
         current = [
             _pick(row)
             for row in batch
             if row.arm != PickArm.PICKED or row.model_version == newest_version
         ]
-        picks = self.unassigned(connection, current)
+        picks = self.unassigned(current)
         if picks:
-            self.add_batch(connection, None, picks, _newest_origin(batch))
+            self.add_batch(None, picks, _newest_origin(batch))
 
-    def count_active_annotators(self, connection: Connection, except_for: str | None = None) -> int:
+    def count_active_annotators(self, except_for: str | None = None) -> int:
         """Return how many annotators are at work: they have a lease that has not expired.
 
         Args:
-            connection: an open connection.
             except_for: an annotator who does not count.
         """
         # In a campaign without leases, an annotator is active who has open picks.
@@ -678,27 +643,25 @@ class PickRepository:
             BATCHES.lease_end.is_(None),
             BATCHES.id.in_(still_open),
         )
-        with_lease = BATCHES.lease_end > self._scope.now()
+        with_lease = BATCHES.lease_end > self._transaction.now()
 
         query = select(func.count(BATCHES.annotator.distinct())).where(
-            BATCHES.campaign_id == self._scope.campaign_id, or_(with_lease, without_lease)
+            BATCHES.campaign_id == self._campaign_id, or_(with_lease, without_lease)
         )
         if except_for is not None:
             query = query.where(BATCHES.annotator != except_for)
 
-        return int(connection.scalar(query) or 0)
+        return int(self._connection.scalar(query) or 0)
 
     # Answers to picks
 
-    def pick_to_answer(
-        self, connection: Connection, row_id: int, annotator: str
-    ) -> tuple[int, PickState] | None:
+    def pick_to_answer(self, row_id: int, annotator: str) -> tuple[int, PickState] | None:
         """Return the pick that an annotator's answer about an item belongs to, and its state.
 
         It is the open one, or else the last one that was returned; None if there is neither.
         """
         values = {"item": row_id, "annotator": annotator}
-        rows = connection.execute(_PICKS_TO_ANSWER, values).all()
+        rows = self._connection.execute(_PICKS_TO_ANSWER, values).all()
 
         # An open pick must be closed, whichever picks of the item were returned before.
         for row in rows:
@@ -707,11 +670,11 @@ class PickRepository:
 
         return (rows[-1].id, PickState.RETURNED) if rows else None
 
-    def is_open(self, connection: Connection, row_id: int, annotator: str) -> bool:
+    def is_open(self, row_id: int, annotator: str) -> bool:
         """Return whether an item is open with an annotator."""
-        return annotator in self.holders(connection, row_id)
+        return annotator in self.holders(row_id)
 
-    def holders(self, connection: Connection, row_id: int) -> list[str]:
+    def holders(self, row_id: int) -> list[str]:
         """Return the annotators with whom an item is open, by name."""
         query = (
             select(BATCHES.annotator)
@@ -720,44 +683,45 @@ class PickRepository:
             .where(PICKS.state == PickState.OPEN)
             .order_by(BATCHES.annotator)
         )
-        return list(connection.scalars(query))
+        return list(self._connection.scalars(query))
 
-    def set_state(self, connection: Connection, pick_id: int, state: PickState) -> None:
+    def set_state(self, pick_id: int, state: PickState) -> None:
         """Change the state of a pick."""
-        connection.execute(_SET_STATE, {"picks": [pick_id], "new_state": state})
+        self._connection.execute(_SET_STATE, {"picks": [pick_id], "new_state": state})
 
-    def rename_class(self, connection: Connection, name: str, new_name: str) -> None:
+    def rename_class(self, name: str, new_name: str) -> None:
         """Let picks predict a class by its new name, whatever their state.
 
         An answered pick may be opened again. The history has the name of its day.
         """
         for state in PickState:
-            for row in connection.execute(self._select(state, with_withdrawn=True)).all():
+            for row in self._connection.execute(self._select(state, with_withdrawn=True)).all():
                 reason = json.loads(row.reason)
                 if reason.get("predicted") == name:
                     renamed = json.dumps(reason | {"predicted": new_name})
                     is_pick = PICKS.id == row.id
-                    connection.execute(update(schema.picks).where(is_pick).values(reason=renamed))
+                    self._connection.execute(
+                        update(schema.picks).where(is_pick).values(reason=renamed)
+                    )
 
-    def reopen(self, connection: Connection, pick_id: int, row_id: int) -> None:
+    def reopen(self, pick_id: int, row_id: int) -> None:
         """Open a pick again after its answer was taken back.
 
         It stays returned if the item is open with another annotator by now, and needs only one.
 
         Args:
-            connection: a connection that may write.
             pick_id: the pick.
             row_id: its item.
         """
         # Read from the batch: the answer may have been given in the name of another annotator.
         batch_of_pick = select(PICKS.batch_id).where(PICKS.id == pick_id).scalar_subquery()
-        annotator = connection.execute(
+        annotator = self._connection.execute(
             select(BATCHES.annotator).where(BATCHES.id == batch_of_pick)
         ).scalar_one()
 
         # The annotator may have got the item a second time since. One open pick is enough.
         batches_of_annotator = select(BATCHES.id).where(
-            BATCHES.campaign_id == self._scope.campaign_id, BATCHES.annotator == annotator
+            BATCHES.campaign_id == self._campaign_id, BATCHES.annotator == annotator
         )
         again = and_(
             PICKS.item_id == row_id,
@@ -766,24 +730,24 @@ class PickRepository:
             PICKS.batch_id.in_(batches_of_annotator),
         )
         statement = update(schema.picks).where(again).values(state=PickState.RETURNED)
-        connection.execute(statement)
+        self._connection.execute(statement)
 
-        holders = self.holders(connection, row_id)
+        holders = self.holders(row_id)
         is_free = all(holder == annotator for holder in holders)
-        if is_free or self.needs_several(connection, row_id):
-            self.set_state(connection, pick_id, PickState.OPEN)
+        if is_free or self.needs_several(row_id):
+            self.set_state(pick_id, PickState.OPEN)
         else:
-            self.set_state(connection, pick_id, PickState.RETURNED)
+            self.set_state(pick_id, PickState.RETURNED)
 
-        self.remove_ready(connection, [row_id])
-        self.extend_leases(connection, annotator)
+        self.remove_ready([row_id])
+        self.extend_leases(annotator)
 
-    def needs_several(self, connection: Connection, row_id: int) -> bool:
+    def needs_several(self, row_id: int) -> bool:
         """Return whether an item is to be answered by several annotators."""
         query = select(ITEMS.annotators_needed).where(ITEMS.id == row_id)
-        return bool(connection.scalar(query) != 1)
+        return bool(self._connection.scalar(query) != 1)
 
-    def update_missing(self, connection: Connection, row_ids: Iterable[int]) -> None:
+    def update_missing(self, row_ids: Iterable[int]) -> None:
         """Count again how many annotators items still need.
 
         An annotator counts who answered or has the item open. None are missing once an annotator
@@ -791,7 +755,7 @@ class PickRepository:
         """
         for row_id in row_ids:
             query = select(ITEMS.annotators_needed, ITEMS.annotators_missing)
-            item = connection.execute(query.where(ITEMS.id == row_id)).one()
+            item = self._connection.execute(query.where(ITEMS.id == row_id)).one()
             if item.annotators_needed == 1:
                 continue  # most items: nothing to count
 
@@ -799,17 +763,17 @@ class PickRepository:
             kinds = select(ANSWERS.annotator, ANSWERS.kind).where(
                 ANSWERS.item_id == row_id, ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP
             )
-            answered = {row.annotator: row.kind for row in connection.execute(kinds)}
+            answered = {row.annotator: row.kind for row in self._connection.execute(kinds)}
             # Who has the item open counts as well, or a third annotator would be asked meanwhile.
-            asked = set(answered) | set(self.holders(connection, row_id))
+            asked = set(answered) | set(self.holders(row_id))
             missing = max(0, item.annotators_needed - len(asked))
             decided = select(exists().where(DECISIONS.item_id == row_id, DECISIONS.live))
-            if AnswerKind.FLAG in answered.values() or connection.scalar(decided):
+            if AnswerKind.FLAG in answered.values() or self._connection.scalar(decided):
                 missing = 0
 
             if missing != item.annotators_missing:
                 changed = update(schema.items).where(ITEMS.id == row_id)
-                connection.execute(changed.values(annotators_missing=missing))
+                self._connection.execute(changed.values(annotators_missing=missing))
 
 
 def _newest_origin(rows: Sequence[Row[Any]]) -> BatchOrigin:

@@ -4,7 +4,6 @@ A source is a file of predictions or a language model. A source says at most one
 item; what it says later replaces what it said before. What stood on the page when an annotator
 answered is stored with the answer and never changes.
 
-All methods work inside the transaction of the connection they are given.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, select, update
+from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.enums import PickArm, PickState
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.classes import ClassRepository
-from teeter.campaigns.store.queries.history import HistoryRepository
-from teeter.campaigns.store.queries.items import ItemRepository, StoredItem
+from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import (
     ANSWERS,
     BATCHES,
@@ -34,7 +31,7 @@ from teeter.campaigns.store.schema import (
     SOURCES,
     SUGGESTIONS,
 )
-from teeter.campaigns.store.scope import CampaignScope, chunks, count_rows, insert_row
+from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 from teeter.errors import UnknownNameError
 
 __all__ = [
@@ -44,7 +41,7 @@ __all__ = [
     "Source",
     "SourceKind",
     "Suggestion",
-    "SuggestionRepository",
+    "SuggestionQueries",
 ]
 
 
@@ -121,108 +118,93 @@ class ModelUsage:
     cost: float
 
 
-class SuggestionRepository:
+class SuggestionQueries(Queries):
     """The sources and suggestions of a campaign."""
-
-    def __init__(
-        self,
-        scope: CampaignScope,
-        *,
-        items: ItemRepository,
-        classes: ClassRepository,
-        history: HistoryRepository,
-    ) -> None:
-        self._scope = scope
-        self._items = items
-        self._classes = classes
-        self._history = history
 
     # Sources
 
-    def sources(self, connection: Connection) -> list[Source]:
+    def sources(self) -> list[Source]:
         """Return all sources, oldest first."""
         query = (
             select(schema.sources)
-            .where(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.kind != _REMOVED)
+            .where(SOURCES.campaign_id == self._campaign_id, SOURCES.kind != _REMOVED)
             .order_by(SOURCES.id)
         )
-        return [_source(row) for row in connection.execute(query)]
+        return [_source(row) for row in self._connection.execute(query)]
 
-    def source(self, connection: Connection, name: str) -> Source:
+    def source(self, name: str) -> Source:
         """Return a source by its name.
 
         Raises:
             UnknownNameError: there is no such source.
         """
-        sources = {source.name: source for source in self.sources(connection)}
+        sources = {source.name: source for source in self.sources()}
         if name not in sources:
             hint = did_you_mean(name, list(sources)) if sources else "There are no sources yet."
             raise UnknownNameError(f"No source is called {name!r}. {hint}")
         return sources[name]
 
-    def was_removed(self, connection: Connection, name: str) -> bool:
+    def was_removed(self, name: str) -> bool:
         """Return whether there was a source of this name, and there is none now."""
-        if name in [source.name for source in self.sources(connection)]:
+        if name in [source.name for source in self.sources()]:
             return False
-        lines = self._history.lines(connection, _SOURCE_REMOVED)
+        lines = self._transaction.history.lines(_SOURCE_REMOVED)
         return name in [line["name"] for line in lines]
 
-    def write_source(self, connection: Connection, source: Source, who: str) -> Source:
+    def write_source(self, source: Source, who: str) -> Source:
         """Add a source, or replace what is known of the one of that name; return it."""
         detail = json.dumps(dict(source.detail), ensure_ascii=False)
         # Removed ones too: a language model that comes back has already used a part of its budget.
-        has_name = and_(SOURCES.campaign_id == self._scope.campaign_id, SOURCES.name == source.name)
-        stored = connection.execute(select(schema.sources).where(has_name)).one_or_none()
+        has_name = and_(SOURCES.campaign_id == self._campaign_id, SOURCES.name == source.name)
+        stored = self._connection.execute(select(schema.sources).where(has_name)).one_or_none()
 
         if stored is not None:
             # A server that asks every few seconds must not fill the history.
             if stored.kind == source.kind and json.loads(stored.detail) == dict(source.detail):
                 return _source(stored)
 
-            connection.execute(
+            self._connection.execute(
                 update(schema.sources)
                 .where(SOURCES.id == stored.id)
                 .values(kind=source.kind, detail=detail)
             )
         else:
             values = {
-                "campaign_id": self._scope.campaign_id,
+                "campaign_id": self._campaign_id,
                 "name": source.name,
                 "kind": source.kind,
                 "detail": detail,
-                "added": self._scope.now(),
+                "added": self._transaction.now(),
                 "revision": 0,
             }
-            insert_row(connection, schema.sources, values)
+            insert_row(self._connection, schema.sources, values)
 
         line = {"name": source.name, "kind": source.kind, **source.detail}
-        self._history.append(connection, who, "source", None, line)
-        return self.source(connection, source.name)
+        self._transaction.history.append(who, "source", None, line)
+        return self.source(source.name)
 
-    def remove_source(self, connection: Connection, source: Source, who: str) -> None:
+    def remove_source(self, source: Source, who: str) -> None:
         """Remove a source, its suggestions, and the record of where they were shown.
 
         The replies of a language model and what they cost stay, for its budget.
         """
         # Those with foreign keys go before the source that the keys point to.
         for table in (schema.shown_suggestions, schema.suggestions):
-            connection.execute(delete(table).where(table.c.source_id == source.row_id))
+            self._connection.execute(delete(table).where(table.c.source_id == source.row_id))
 
         is_source = SOURCES.id == source.row_id
         replies = select(MODEL_REPLIES.id).where(MODEL_REPLIES.source_id == source.row_id)
         # A request may be on its way, so a language model stays even without a reply.
-        if source.kind is SourceKind.LANGUAGE_MODEL or count_rows(connection, replies):
+        if source.kind is SourceKind.LANGUAGE_MODEL or count_rows(self._connection, replies):
             removed = {"kind": _REMOVED, "revision": SOURCES.revision + 1}
-            connection.execute(update(schema.sources).where(is_source).values(removed))
+            self._connection.execute(update(schema.sources).where(is_source).values(removed))
         else:
-            connection.execute(delete(schema.sources).where(is_source))
-        self._history.append(connection, who, _SOURCE_REMOVED, None, {"name": source.name})
+            self._connection.execute(delete(schema.sources).where(is_source))
+        self._transaction.history.append(who, _SOURCE_REMOVED, None, {"name": source.name})
 
     # Suggestions
 
-    def write(
-        self, connection: Connection, source: Source, suggestions: Sequence[Suggestion]
-    ) -> None:
+    def write(self, source: Source, suggestions: Sequence[Suggestion]) -> None:
         """Store what a source says about items, in place of what it said about them before.
 
         Raises:
@@ -232,17 +214,17 @@ class SuggestionRepository:
             return
 
         # Looked up at once: a file may hold 100,000 predictions.
-        items = self._items.by_id(connection, [suggestion.item for suggestion in suggestions])
-        class_ids = self._classes.row_ids(connection)
-        now = self._scope.now()
+        items = self._transaction.items.by_id([suggestion.item for suggestion in suggestions])
+        class_ids = self._transaction.classes.row_ids()
+        now = self._transaction.now()
 
         rows = []
         for suggestion in suggestions:
             # A class may have been renamed since the source was asked.
             if suggestion.label not in class_ids:
-                class_ids[suggestion.label] = self._classes.row_id(connection, suggestion.label)
+                class_ids[suggestion.label] = self._transaction.classes.row_id(suggestion.label)
             row = {
-                "campaign_id": self._scope.campaign_id,
+                "campaign_id": self._campaign_id,
                 "source_id": source.row_id,
                 "item_id": items[suggestion.item].row_id,
                 "class_id": class_ids[suggestion.label],
@@ -257,35 +239,37 @@ class SuggestionRepository:
             replaced = and_(
                 SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(item_ids)
             )
-            connection.execute(delete(schema.suggestions).where(replaced))
-        connection.execute(insert(schema.suggestions), rows)
-        self._count_revision(connection, source)
+            self._connection.execute(delete(schema.suggestions).where(replaced))
+        self._connection.execute(insert(schema.suggestions), rows)
+        self._count_revision(source)
 
-    def withdraw(self, connection: Connection, source: Source, items: Sequence[StoredItem]) -> None:
+    def withdraw(self, source: Source, items: Sequence[StoredItem]) -> None:
         """Remove what a source says about some items. What was shown stays recorded."""
         n_withdrawn = 0
         for part in chunks([item.row_id for item in items]):
             withdrawn = and_(SUGGESTIONS.source_id == source.row_id, SUGGESTIONS.item_id.in_(part))
-            n_withdrawn += connection.execute(delete(schema.suggestions).where(withdrawn)).rowcount
+            n_withdrawn += self._connection.execute(
+                delete(schema.suggestions).where(withdrawn)
+            ).rowcount
         if n_withdrawn:
-            self._count_revision(connection, source)
+            self._count_revision(source)
 
-    def remove_item(self, connection: Connection, item: StoredItem) -> None:
+    def remove_item(self, item: StoredItem) -> None:
         """Remove what all sources say about an item, because its content has changed."""
-        for source in self.sources(connection):
-            self.withdraw(connection, source, [item])
+        for source in self.sources():
+            self.withdraw(source, [item])
 
-    def _count_revision(self, connection: Connection, source: Source) -> None:
-        connection.execute(
+    def _count_revision(self, source: Source) -> None:
+        self._connection.execute(
             update(schema.sources)
             .where(SOURCES.id == source.row_id)
             .values(revision=SOURCES.revision + 1)
         )
 
-    def clear(self, connection: Connection, source: Source) -> None:
+    def clear(self, source: Source) -> None:
         """Remove all suggestions of a source. What was shown to annotators stays recorded."""
         of_source = SUGGESTIONS.source_id == source.row_id
-        connection.execute(delete(schema.suggestions).where(of_source))
+        self._connection.execute(delete(schema.suggestions).where(of_source))
 
     def _select(self) -> Select[Any]:
         return (
@@ -299,61 +283,57 @@ class SuggestionRepository:
             .join(schema.items, ITEMS.id == SUGGESTIONS.item_id)
             .join(schema.classes, CLASSES.id == SUGGESTIONS.class_id)
             .join(schema.sources, SOURCES.id == SUGGESTIONS.source_id)
-            .where(SUGGESTIONS.campaign_id == self._scope.campaign_id)
+            .where(SUGGESTIONS.campaign_id == self._campaign_id)
         )
 
-    def of_source(self, connection: Connection, source: Source) -> list[Suggestion]:
+    def of_source(self, source: Source) -> list[Suggestion]:
         """Return the suggestions of a source, in the order of the items, without withdrawn ones."""
         query = self._select().where(
             SUGGESTIONS.source_id == source.row_id, ITEMS.withdrawn.is_(None)
         )
-        rows = connection.execute(query.order_by(SUGGESTIONS.item_id))
+        rows = self._connection.execute(query.order_by(SUGGESTIONS.item_id))
         return [_suggestion(row) for row in rows]
 
-    def for_items(
-        self, connection: Connection, row_ids: Sequence[int]
-    ) -> dict[str, dict[str, Suggestion]]:
+    def for_items(self, row_ids: Sequence[int]) -> dict[str, dict[str, Suggestion]]:
         """Return the suggestions about items, by item id and then by source."""
         by_item: dict[str, dict[str, Suggestion]] = {}
         for part in chunks(row_ids):
             query = self._select().where(SUGGESTIONS.item_id.in_(part))
-            for row in connection.execute(query):
+            for row in self._connection.execute(query):
                 by_item.setdefault(row.key, {})[row.source] = _suggestion(row)
         return by_item
 
-    def revision(self, connection: Connection) -> tuple[object, ...]:
+    def revision(self) -> tuple[object, ...]:
         """Return a value that changes whenever a source or its suggestions change."""
         # With name and time: SQLite gives the id of a removed row to the next one.
         query = (
             select(SOURCES.id, SOURCES.name, SOURCES.added, SOURCES.revision)
-            .where(SOURCES.campaign_id == self._scope.campaign_id)
+            .where(SOURCES.campaign_id == self._campaign_id)
             .order_by(SOURCES.id)
         )
-        return tuple(value for row in connection.execute(query) for value in row)
+        return tuple(value for row in self._connection.execute(query) for value in row)
 
     # What was shown
 
-    def record_shown(self, connection: Connection, answer_id: int, shown: ShownSuggestion) -> None:
+    def record_shown(self, answer_id: int, shown: ShownSuggestion) -> None:
         """Store with an answer which suggestion stood on the page.
 
         A source that was removed since is ignored: an answer must not be lost for it.
         """
-        sources = {source.name: source.row_id for source in self.sources(connection)}
-        classes = self._classes.row_ids(connection)
+        sources = {source.name: source.row_id for source in self.sources()}
+        classes = self._transaction.classes.row_ids()
         if shown.source not in sources or shown.label not in classes:
             return
 
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "answer_id": answer_id,
             "source_id": sources[shown.source],
             "class_id": classes[shown.label],
         }
-        connection.execute(insert(schema.shown_suggestions).values(values))
+        self._connection.execute(insert(schema.shown_suggestions).values(values))
 
-    def shown_with_live_answers(
-        self, connection: Connection
-    ) -> dict[tuple[str, str], ShownSuggestion]:
+    def shown_with_live_answers(self) -> dict[tuple[str, str], ShownSuggestion]:
         """Return what was shown with each live answer, by item id and annotator."""
         query = (
             select(
@@ -366,11 +346,11 @@ class SuggestionRepository:
             .join(schema.items, ITEMS.id == ANSWERS.item_id)
             .join(schema.sources, SOURCES.id == SHOWN_SUGGESTIONS.source_id)
             .join(schema.classes, CLASSES.id == SHOWN_SUGGESTIONS.class_id)
-            .where(SHOWN_SUGGESTIONS.campaign_id == self._scope.campaign_id, ANSWERS.live)
+            .where(SHOWN_SUGGESTIONS.campaign_id == self._campaign_id, ANSWERS.live)
         )
 
         shown = {}
-        for row in connection.execute(query):
+        for row in self._connection.execute(query):
             shown[row.key, row.annotator] = ShownSuggestion(row.source, row.label)
         return shown
 
@@ -378,7 +358,6 @@ class SuggestionRepository:
 
     def items_to_ask(
         self,
-        connection: Connection,
         source: Source,
         *,
         only_urgent: bool = False,
@@ -390,7 +369,6 @@ class SuggestionRepository:
         and items that annotators have open or will get next.
 
         Args:
-            connection: an open connection.
             source: the source.
             only_urgent: leave out all other items.
             again: include items that it has said something about.
@@ -401,27 +379,27 @@ class SuggestionRepository:
         query = (
             select(ITEMS.id)
             .outerjoin(schema.suggestions, has_suggestion)
-            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.withdrawn.is_(None))
+            .where(ITEMS.campaign_id == self._campaign_id, ITEMS.withdrawn.is_(None))
             .order_by(ITEMS.id)
         )
         if not again:
             query = query.where(SUGGESTIONS.id.is_(None))
 
         # Asked for by themselves: a server looks for them every few seconds, and they are few.
-        urgent = sorted(self._urgent_row_ids(connection))
+        urgent = sorted(self._urgent_row_ids())
         ordered: list[int] = []
         for part in chunks(urgent):
-            ordered += connection.scalars(query.where(ITEMS.id.in_(part)))
+            ordered += self._connection.scalars(query.where(ITEMS.id.in_(part)))
         if not only_urgent:
             is_urgent = set(urgent)
-            row_ids = connection.scalars(query)
+            row_ids = self._connection.scalars(query)
             ordered += [row_id for row_id in row_ids if row_id not in is_urgent]
 
-        items = self._items.by_row_id(connection, ordered)
+        items = self._transaction.items.by_row_id(ordered)
         return [items[row_id] for row_id in ordered]
 
-    def _urgent_row_ids(self, connection: Connection) -> set[int]:
-        in_campaign = ITEMS.campaign_id == self._scope.campaign_id
+    def _urgent_row_ids(self) -> set[int]:
+        in_campaign = ITEMS.campaign_id == self._campaign_id
         measuring = (
             select(ITEMS.id)
             .join(schema.answers, and_(ANSWERS.item_id == ITEMS.id, ANSWERS.live))
@@ -431,56 +409,54 @@ class SuggestionRepository:
         waiting = (
             select(PICKS.item_id)
             .join(schema.batches, BATCHES.id == PICKS.batch_id)
-            .where(BATCHES.campaign_id == self._scope.campaign_id)
+            .where(BATCHES.campaign_id == self._campaign_id)
             .where(PICKS.state.in_((PickState.OPEN, PickState.READY)))
         )
-        return set(connection.scalars(measuring)) | set(connection.scalars(waiting))
+        return set(self._connection.scalars(measuring)) | set(self._connection.scalars(waiting))
 
-    def find_replies(self, connection: Connection, digests: Iterable[str]) -> dict[str, str | None]:
+    def find_replies(self, digests: Iterable[str]) -> dict[str, str | None]:
         """Return the classes of replies that are stored already, by digest."""
         replies: dict[str, str | None] = {}
         for part in chunks(list(digests)):
             query = (
                 select(MODEL_REPLIES.digest, CLASSES.name)
                 .outerjoin(schema.classes, CLASSES.id == MODEL_REPLIES.class_id)
-                .where(MODEL_REPLIES.campaign_id == self._scope.campaign_id)
+                .where(MODEL_REPLIES.campaign_id == self._campaign_id)
                 .where(MODEL_REPLIES.digest.in_(part))
             )
-            for row in connection.execute(query):
+            for row in self._connection.execute(query):
                 replies[row.digest] = row.name
         return replies
 
-    def add_reply(self, connection: Connection, source: Source, reply: ModelReply) -> None:
+    def add_reply(self, source: Source, reply: ModelReply) -> None:
         """Store a reply, so that the same text is never paid for twice."""
-        in_campaign = select(MODEL_REPLIES.id).where(
-            MODEL_REPLIES.campaign_id == self._scope.campaign_id
-        )
+        in_campaign = select(MODEL_REPLIES.id).where(MODEL_REPLIES.campaign_id == self._campaign_id)
         digest = reply.digest
         # Two processes may have asked about the same text at the same time. Both replies cost.
-        if count_rows(connection, in_campaign.where(MODEL_REPLIES.digest == digest)):
+        if count_rows(self._connection, in_campaign.where(MODEL_REPLIES.digest == digest)):
             same_text = in_campaign.where(MODEL_REPLIES.digest.startswith(digest))
-            digest = f"{digest}-{count_rows(connection, same_text) + 1}"
+            digest = f"{digest}-{count_rows(self._connection, same_text) + 1}"
 
         class_id = None
         if reply.label is not None:
-            class_id = self._classes.row_id(connection, reply.label)
+            class_id = self._transaction.classes.row_id(reply.label)
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "source_id": source.row_id,
             "digest": digest,
             "class_id": class_id,
             "input_tokens": reply.input_tokens,
             "output_tokens": reply.output_tokens,
             "cost": reply.cost,
-            "at": self._scope.now(),
+            "at": self._transaction.now(),
         }
-        connection.execute(insert(schema.model_replies).values(values))
+        self._connection.execute(insert(schema.model_replies).values(values))
 
-    def is_registered(self, connection: Connection, source: Source) -> bool:
+    def is_registered(self, source: Source) -> bool:
         """Return whether a source has not been removed."""
-        return any(stored.row_id == source.row_id for stored in self.sources(connection))
+        return any(stored.row_id == source.row_id for stored in self.sources())
 
-    def usage(self, connection: Connection, source: Source) -> ModelUsage:
+    def usage(self, source: Source) -> ModelUsage:
         """Return what a language model has used so far."""
         query = select(
             func.count(MODEL_REPLIES.id),
@@ -489,7 +465,7 @@ class SuggestionRepository:
             func.coalesce(func.sum(MODEL_REPLIES.output_tokens), 0),
             func.coalesce(func.sum(MODEL_REPLIES.cost), 0.0),
         ).where(MODEL_REPLIES.source_id == source.row_id)
-        replies, valid, input_tokens, output_tokens, cost = connection.execute(query).one()
+        replies, valid, input_tokens, output_tokens, cost = self._connection.execute(query).one()
         return ModelUsage(replies, replies - valid, input_tokens, output_tokens, float(cost))
 
 

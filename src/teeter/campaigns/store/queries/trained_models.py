@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
-from teeter.campaigns.store.scope import CampaignScope, insert_row
+from teeter.campaigns.store.scope import Queries, insert_row
 
 __all__ = [
-    "FinishRepository",
-    "ModelRepository",
+    "FinishQueries",
+    "ModelQueries",
     "ModelSummary",
     "StoredCertificate",
     "StoredFinish",
@@ -46,37 +45,34 @@ class StoredModel:
     """A safetensors file."""
 
 
-class ModelRepository:
+class ModelQueries(Queries):
     """The models of a campaign, by versions that count up from 1."""
 
-    def __init__(self, scope: CampaignScope) -> None:
-        self._scope = scope
-
-    def add(self, connection: Connection, weights: bytes, facts: Mapping[str, Any]) -> int:
+    def add(self, weights: bytes, facts: Mapping[str, Any]) -> int:
         """Store a model and return its version."""
         # Only one connection writes at a time, so no other model can get the same version.
-        version = self.newest_version(connection) + 1
+        version = self.newest_version() + 1
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "version": version,
-            "trained": self._scope.now(),
+            "trained": self._transaction.now(),
             "weights": weights,
             "facts": json.dumps(dict(facts)),
         }
         statement = insert(schema.models).values(values)
-        connection.execute(statement)
+        self._connection.execute(statement)
         return version
 
-    def newest(self, connection: Connection) -> StoredModel | None:
+    def newest(self) -> StoredModel | None:
         """Return the newest model, or None before the first."""
-        return self.get(connection, self.newest_version(connection))
+        return self.get(self.newest_version())
 
-    def get(self, connection: Connection, version: int) -> StoredModel | None:
+    def get(self, version: int) -> StoredModel | None:
         """Return a model by its version, or None if there is no such model."""
         query = select(schema.models).where(
-            MODELS.campaign_id == self._scope.campaign_id, MODELS.version == version
+            MODELS.campaign_id == self._campaign_id, MODELS.version == version
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
 
         if row is None:
             return None
@@ -87,38 +83,36 @@ class ModelRepository:
             row.weights,
         )
 
-    def newest_summary(self, connection: Connection) -> ModelSummary | None:
+    def newest_summary(self) -> ModelSummary | None:
         """Return what is known of the newest model, or None. Does not read its weights."""
-        summaries = self.summaries(connection, newest=1)
+        summaries = self.summaries(newest=1)
         return summaries[0] if summaries else None
 
-    def newest_version(self, connection: Connection) -> int:
+    def newest_version(self) -> int:
         """Return the version of the newest model; 0 before there is one."""
-        query = select(func.max(MODELS.version)).where(
-            MODELS.campaign_id == self._scope.campaign_id
-        )
-        return int(connection.scalar(query) or 0)
+        query = select(func.max(MODELS.version)).where(MODELS.campaign_id == self._campaign_id)
+        return int(self._connection.scalar(query) or 0)
 
-    def newest_weights(self, connection: Connection, count: int) -> list[bytes]:
+    def newest_weights(self, count: int) -> list[bytes]:
         """Return the weights of the newest models, newest first."""
         query = (
             select(MODELS.weights)
-            .where(MODELS.campaign_id == self._scope.campaign_id)
+            .where(MODELS.campaign_id == self._campaign_id)
             .order_by(MODELS.version.desc())
             .limit(count)
         )
-        return list(connection.scalars(query))
+        return list(self._connection.scalars(query))
 
-    def summaries(self, connection: Connection, *, newest: int | None = None) -> list[ModelSummary]:
+    def summaries(self, *, newest: int | None = None) -> list[ModelSummary]:
         """Return what is known of all models, or of the ``newest`` ones, oldest first."""
         query = (
             select(MODELS.version, MODELS.trained, MODELS.facts)
-            .where(MODELS.campaign_id == self._scope.campaign_id)
+            .where(MODELS.campaign_id == self._campaign_id)
             .order_by(MODELS.version.desc())
             .limit(newest)
         )
         # Selected newest first for the limit, returned oldest first.
-        rows = connection.execute(query).all()
+        rows = self._connection.execute(query).all()
         return [
             ModelSummary(
                 row.version,
@@ -162,16 +156,11 @@ class StoredCertificate:
     content: dict[str, Any]
 
 
-class FinishRepository:
+class FinishQueries(Queries):
     """The frozen models and certificates of a campaign."""
-
-    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
-        self._scope = scope
-        self._history = history
 
     def add(
         self,
-        connection: Connection,
         *,
         who: str,
         model_version: int,
@@ -181,11 +170,11 @@ class FinishRepository:
         frozen: bytes,
     ) -> int:
         """Store a frozen model and return the number of the attempt."""
-        number = self.count(connection) + 1
+        number = self.count() + 1
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "number": number,
-            "started": self._scope.now(),
+            "started": self._transaction.now(),
             "started_by": who,
             "model_version": model_version,
             "checksum": checksum,
@@ -195,26 +184,26 @@ class FinishRepository:
             "asked_draws": 0,
         }
 
-        insert_row(connection, schema.finishes, values)
+        insert_row(self._connection, schema.finishes, values)
 
         detail = {"number": number, "version": model_version, "items": len(items)}
-        self._history.append(connection, who, "finish started", None, detail)
+        self._transaction.history.append(who, "finish started", None, detail)
         return number
 
-    def count(self, connection: Connection) -> int:
+    def count(self) -> int:
         """Return the number of attempts so far."""
-        query = select(func.count()).where(FINISHES.campaign_id == self._scope.campaign_id)
-        return int(connection.scalar(query) or 0)
+        query = select(func.count()).where(FINISHES.campaign_id == self._campaign_id)
+        return int(self._connection.scalar(query) or 0)
 
-    def newest(self, connection: Connection) -> StoredFinish | None:
+    def newest(self) -> StoredFinish | None:
         """Return the newest attempt, or None before the first."""
         query = (
             select(schema.finishes)
-            .where(FINISHES.campaign_id == self._scope.campaign_id)
+            .where(FINISHES.campaign_id == self._campaign_id)
             .order_by(FINISHES.number.desc())
             .limit(1)
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
         if row is None:
             return None
 
@@ -231,15 +220,15 @@ class FinishRepository:
             asked_draws=row.asked_draws,
         )
 
-    def drawn_items(self, connection: Connection) -> list[str]:
+    def drawn_items(self) -> list[str]:
         """Return the items whose turn it is to be asked, in the order of the draws."""
         query = (
             select(FINISHES.item_ids, FINISHES.asked_draws)
-            .where(FINISHES.campaign_id == self._scope.campaign_id)
+            .where(FINISHES.campaign_id == self._campaign_id)
             .order_by(FINISHES.number.desc())
             .limit(1)
         )
-        row = connection.execute(query).first()
+        row = self._connection.execute(query).first()
 
         # Most campaigns have none, and the list of items may be long.
         if row is None or row.asked_draws == 0:
@@ -248,20 +237,19 @@ class FinishRepository:
         items: list[str] = json.loads(row.item_ids)
         return items[: row.asked_draws]
 
-    def set_asked_draws(self, connection: Connection, number: int, count: int, who: str) -> None:
+    def set_asked_draws(self, number: int, count: int, who: str) -> None:
         """Let the first ``count`` draws of an attempt be asked before the strategy picks again."""
         statement = (
             update(schema.finishes)
-            .where(FINISHES.campaign_id == self._scope.campaign_id, FINISHES.number == number)
+            .where(FINISHES.campaign_id == self._campaign_id, FINISHES.number == number)
             .values(asked_draws=count)
         )
-        connection.execute(statement)
+        self._connection.execute(statement)
         detail = {"number": number, "draws": count}
-        self._history.append(connection, who, "finish draws", None, detail)
+        self._transaction.history.append(who, "finish draws", None, detail)
 
     def add_certificate(
         self,
-        connection: Connection,
         finish: StoredFinish,
         content: Mapping[str, Any],
         who: str,
@@ -271,34 +259,34 @@ class FinishRepository:
         issued = str(content["issued"])
 
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "finish_id": finish.row_id,
             "code": code,
             "issued": issued,
             "content": json.dumps(dict(content)),
         }
 
-        connection.execute(insert(schema.certificates).values(values))
+        self._connection.execute(insert(schema.certificates).values(values))
         detail = {"number": finish.number, "code": code}
-        self._history.append(connection, who, "certificate", None, detail)
+        self._transaction.history.append(who, "certificate", None, detail)
         return StoredCertificate(code, issued, finish.number, dict(content))
 
-    def certificates(self, connection: Connection) -> list[StoredCertificate]:
+    def certificates(self) -> list[StoredCertificate]:
         """Return all certificates, oldest first."""
         query = (
             select(schema.certificates, FINISHES.number)
             .join(schema.finishes, FINISHES.id == CERTIFICATES.finish_id)
-            .where(CERTIFICATES.campaign_id == self._scope.campaign_id)
+            .where(CERTIFICATES.campaign_id == self._campaign_id)
             .order_by(CERTIFICATES.id)
         )
         return [
             StoredCertificate(row.code, row.issued, row.number, json.loads(row.content))
-            for row in connection.execute(query)
+            for row in self._connection.execute(query)
         ]
 
-    def certificate(self, connection: Connection, code: str) -> StoredCertificate | None:
+    def certificate(self, code: str) -> StoredCertificate | None:
         """Return a certificate by its code, or None."""
-        for certificate in self.certificates(connection):
+        for certificate in self.certificates():
             if certificate.code == code:
                 return certificate
         return None

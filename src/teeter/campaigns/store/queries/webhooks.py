@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import Row, and_, func, insert, select, update
 
 from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.queries.history import HistoryRepository
 from teeter.campaigns.store.schema import ANSWERS, HISTORY, ITEMS, WEBHOOK_DELIVERIES, WEBHOOKS
-from teeter.campaigns.store.scope import CampaignScope, insert_row
+from teeter.campaigns.store.scope import Queries, insert_row
 from teeter.errors import UnknownResourceError
 
-__all__ = ["StoredDelivery", "StoredWebhook", "WebhookEvent", "WebhookRepository"]
+__all__ = ["StoredDelivery", "StoredWebhook", "WebhookEvent", "WebhookQueries"]
 
 _LINES_AT_ONCE = 1_000
 """Lines of the history that are read in one transaction."""
@@ -84,16 +83,11 @@ class StoredDelivery:
     """Why the last attempt failed."""
 
 
-class WebhookRepository:
+class WebhookQueries(Queries):
     """The webhooks of a campaign, and the events that are sent to them."""
-
-    def __init__(self, scope: CampaignScope, history: HistoryRepository) -> None:
-        self._scope = scope
-        self._history = history
 
     def add(
         self,
-        connection: Connection,
         *,
         url: str,
         secret: str,
@@ -103,81 +97,83 @@ class WebhookRepository:
     ) -> StoredWebhook:
         """Add a webhook. It gets the events from now on."""
         # Before the line below, which is no event of its own.
-        newest = self._history.newest_row_id(connection)
+        newest = self._transaction.history.newest_row_id()
         values = {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "url": url,
             "secret": secret,
             "events": json.dumps(sorted(set(events))),
             "allow_private": allow_private,
-            "created": self._scope.now(),
+            "created": self._transaction.now(),
             "history_id": newest,
         }
 
-        row_id = insert_row(connection, schema.webhooks, values)
-        self._history.append(connection, who, "webhook added", None, {"webhook": row_id})
-        return self.get(connection, row_id)
+        row_id = insert_row(self._connection, schema.webhooks, values)
+        self._transaction.history.append(who, "webhook added", None, {"webhook": row_id})
+        return self.get(row_id)
 
-    def remove(self, connection: Connection, row_id: int, who: str) -> None:
+    def remove(self, row_id: int, who: str) -> None:
         """Remove a webhook. Its deliveries stay on record; those that wait are never sent.
 
         Raises:
             UnknownResourceError: There never was such a webhook.
         """
-        is_webhook = and_(WEBHOOKS.campaign_id == self._scope.campaign_id, WEBHOOKS.id == row_id)
-        if connection.scalar(select(WEBHOOKS.removed).where(is_webhook)) is not None:
+        is_webhook = and_(WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.id == row_id)
+        if self._connection.scalar(select(WEBHOOKS.removed).where(is_webhook)) is not None:
             return
 
-        self.get(connection, row_id)
+        self.get(row_id)
         # The secret goes at once: nothing is signed with it any more.
-        values = {"removed": self._scope.now(), "secret": ""}
-        connection.execute(update(schema.webhooks).where(is_webhook).values(values))
-        self._history.append(connection, who, "webhook removed", None, {"webhook": row_id})
+        values = {"removed": self._transaction.now(), "secret": ""}
+        self._connection.execute(update(schema.webhooks).where(is_webhook).values(values))
+        self._transaction.history.append(who, "webhook removed", None, {"webhook": row_id})
 
-    def get(self, connection: Connection, row_id: int) -> StoredWebhook:
+    def get(self, row_id: int) -> StoredWebhook:
         """Return a webhook.
 
         Raises:
             UnknownResourceError: There is no such webhook.
         """
-        for webhook in self.all(connection):
+        for webhook in self.all():
             if webhook.row_id == row_id:
                 return webhook
         raise UnknownResourceError(f"There is no webhook {row_id}.")
 
-    def all(self, connection: Connection) -> list[StoredWebhook]:
+    def all(self) -> list[StoredWebhook]:
         """Return the webhooks in the order in which they were added."""
         query = (
             select(schema.webhooks)
-            .where(WEBHOOKS.campaign_id == self._scope.campaign_id, WEBHOOKS.removed.is_(None))
+            .where(WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.removed.is_(None))
             .order_by(WEBHOOKS.id)
         )
-        return [_stored_webhook(row) for row in connection.execute(query)]
+        return [_stored_webhook(row) for row in self._connection.execute(query)]
 
-    def has_news(self, connection: Connection) -> bool:
+    def has_news(self) -> bool:
         """Return whether a webhook has lines of the history before it."""
         query = select(func.min(WEBHOOKS.history_id)).where(
-            WEBHOOKS.campaign_id == self._scope.campaign_id, WEBHOOKS.removed.is_(None)
+            WEBHOOKS.campaign_id == self._campaign_id, WEBHOOKS.removed.is_(None)
         )
-        oldest = connection.scalar(query)
-        return oldest is not None and oldest < self._history.newest_row_id(connection)
+        oldest = self._connection.scalar(query)
+        return oldest is not None and oldest < self._transaction.history.newest_row_id()
 
-    def enqueue(self, connection: Connection) -> int:
+    def enqueue(self) -> int:
         """Turn new lines of the history into deliveries, and return how many there are."""
         count = 0
-        for webhook in self.all(connection):
-            count += self._enqueue_for(connection, webhook)
+        for webhook in self.all():
+            count += self._enqueue_for(webhook)
         return count
 
-    def _enqueue_for(self, connection: Connection, webhook: StoredWebhook) -> int:
-        last = connection.scalar(select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id))
+    def _enqueue_for(self, webhook: StoredWebhook) -> int:
+        last = self._connection.scalar(
+            select(WEBHOOKS.history_id).where(WEBHOOKS.id == webhook.row_id)
+        )
         query = (
             select(schema.history)
-            .where(HISTORY.campaign_id == self._scope.campaign_id, HISTORY.id > last)
+            .where(HISTORY.campaign_id == self._campaign_id, HISTORY.id > last)
             .order_by(HISTORY.id)
             .limit(_LINES_AT_ONCE)
         )
-        lines = connection.execute(query).all()
+        lines = self._connection.execute(query).all()
         if not lines:
             return 0
 
@@ -195,12 +191,12 @@ class WebhookRepository:
                 rows.append(self._delivery(webhook, event, line, detail))
 
         if WebhookEvent.FINISHED in webhook.events and may_be_last:
-            rows += self._finished_delivery(connection, webhook, lines[-1])
+            rows += self._finished_delivery(webhook, lines[-1])
         if rows:
-            connection.execute(insert(schema.webhook_deliveries), rows)
+            self._connection.execute(insert(schema.webhook_deliveries), rows)
 
         moved = update(schema.webhooks).where(WEBHOOKS.id == webhook.row_id)
-        connection.execute(moved.values(history_id=lines[-1].id))
+        self._connection.execute(moved.values(history_id=lines[-1].id))
         return len(rows)
 
     def _delivery(
@@ -215,9 +211,9 @@ class WebhookRepository:
             "label": detail.get("label"),
             "detail": {name: value for name, value in detail.items() if name != "label"},
         }
-        now = self._scope.now()
+        now = self._transaction.now()
         return {
-            "campaign_id": self._scope.campaign_id,
+            "campaign_id": self._campaign_id,
             "webhook_id": webhook.row_id,
             "history_id": line.id,
             "event": event,
@@ -228,30 +224,28 @@ class WebhookRepository:
             "next_attempt": now,
         }
 
-    def _finished_delivery(
-        self, connection: Connection, webhook: StoredWebhook, line: Row[Any]
-    ) -> list[dict[str, Any]]:
+    def _finished_delivery(self, webhook: StoredWebhook, line: Row[Any]) -> list[dict[str, Any]]:
         """Return the delivery that says that nothing is left, unless it was sent already."""
         answered = select(ANSWERS.item_id).where(ANSWERS.live, ANSWERS.kind != AnswerKind.SKIP)
         open_items = (
             select(ITEMS.id)
-            .where(ITEMS.campaign_id == self._scope.campaign_id, ITEMS.id.not_in(answered))
+            .where(ITEMS.campaign_id == self._campaign_id, ITEMS.id.not_in(answered))
             .where(ITEMS.withdrawn.is_(None))
             .limit(1)
         )
-        if connection.scalar(open_items) is not None:
+        if self._connection.scalar(open_items) is not None:
             return []
 
-        last_finish = connection.scalar(
+        last_finish = self._connection.scalar(
             select(func.max(WEBHOOK_DELIVERIES.history_id)).where(
                 WEBHOOK_DELIVERIES.webhook_id == webhook.row_id,
                 WEBHOOK_DELIVERIES.event == WebhookEvent.FINISHED,
             )
         )
         # Items that were added or put back since make it a new end.
-        added = connection.scalar(
+        added = self._connection.scalar(
             select(func.max(HISTORY.id)).where(
-                HISTORY.campaign_id == self._scope.campaign_id,
+                HISTORY.campaign_id == self._campaign_id,
                 HISTORY.what.in_(("added", "put back")),
             )
         )
@@ -259,17 +253,16 @@ class WebhookRepository:
             return []
         return [self._delivery(webhook, WebhookEvent.FINISHED, line, {})]
 
-    def due(self, connection: Connection, count: int) -> list[StoredDelivery]:
+    def due(self, count: int) -> list[StoredDelivery]:
         """Return deliveries to attempt now, an equal share of each webhook.
 
         The oldest of a webhook come first. Webhooks take turns, but those with failed attempts come
         after the others: a receiver that is away takes time at every attempt.
 
         Args:
-            connection: An open connection.
             count: The largest number of deliveries, though each webhook has one at least.
         """
-        failures = self._failed_attempts(connection)
+        failures = self._failed_attempts()
         if not failures:
             return []
 
@@ -281,63 +274,64 @@ class WebhookRepository:
                 .where(WEBHOOK_DELIVERIES.webhook_id == webhook_id)
                 .where(WEBHOOK_DELIVERIES.delivered.is_(None))
                 .where(WEBHOOK_DELIVERIES.given_up.is_(None))
-                .where(WEBHOOK_DELIVERIES.next_attempt <= self._scope.now())
+                .where(WEBHOOK_DELIVERIES.next_attempt <= self._transaction.now())
                 .order_by(WEBHOOK_DELIVERIES.id)
                 .limit(share)
             )
-            for turn, row in enumerate(connection.execute(query)):
+            for turn, row in enumerate(self._connection.execute(query)):
                 ordered.append(((attempts, turn), _stored_delivery(row)))
 
         ordered.sort(key=lambda pair: pair[0])
         return [delivery for _, delivery in ordered]
 
-    def _failed_attempts(self, connection: Connection) -> dict[int, int]:
+    def _failed_attempts(self) -> dict[int, int]:
         """Return the attempts of the deliveries that wait, by webhook."""
         query = (
             select(WEBHOOK_DELIVERIES.webhook_id, func.sum(WEBHOOK_DELIVERIES.attempts))
             .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
-            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._campaign_id)
             .where(WEBHOOK_DELIVERIES.delivered.is_(None))
             .where(WEBHOOK_DELIVERIES.given_up.is_(None))
             .where(WEBHOOKS.removed.is_(None))
             .group_by(WEBHOOK_DELIVERIES.webhook_id)
             .order_by(WEBHOOK_DELIVERIES.webhook_id)
         )
-        return {webhook_id: int(attempts) for webhook_id, attempts in connection.execute(query)}
+        return {
+            webhook_id: int(attempts) for webhook_id, attempts in self._connection.execute(query)
+        }
 
-    def recent(self, connection: Connection, count: int) -> list[StoredDelivery]:
+    def recent(self, count: int) -> list[StoredDelivery]:
         """Return the newest deliveries, newest first, also those of removed webhooks."""
         query = self._select_deliveries().order_by(WEBHOOK_DELIVERIES.id.desc()).limit(count)
-        return [_stored_delivery(row) for row in connection.execute(query)]
+        return [_stored_delivery(row) for row in self._connection.execute(query)]
 
-    def count_waiting(self, connection: Connection) -> int:
+    def count_waiting(self) -> int:
         """Return how many deliveries are not confirmed and not given up."""
         query = (
             select(func.count())
             .select_from(schema.webhook_deliveries)
             .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
-            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._campaign_id)
             .where(WEBHOOK_DELIVERIES.delivered.is_(None))
             .where(WEBHOOK_DELIVERIES.given_up.is_(None))
             .where(WEBHOOKS.removed.is_(None))
         )
-        return int(connection.scalar(query) or 0)
+        return int(self._connection.scalar(query) or 0)
 
     def _select_deliveries(self) -> Any:
         webhook_columns = [column.label(f"hook_{column.name}") for column in WEBHOOKS]
         return (
             select(schema.webhook_deliveries, *webhook_columns)
             .join(schema.webhooks, WEBHOOKS.id == WEBHOOK_DELIVERIES.webhook_id)
-            .where(WEBHOOK_DELIVERIES.campaign_id == self._scope.campaign_id)
+            .where(WEBHOOK_DELIVERIES.campaign_id == self._campaign_id)
         )
 
-    def note_delivered(self, connection: Connection, row_id: int, status: int) -> None:
+    def note_delivered(self, row_id: int, status: int) -> None:
         """Note that a receiver has confirmed a delivery."""
-        self._update(connection, row_id, delivered=self._scope.now(), status=status, error=None)
+        self._update(row_id, delivered=self._transaction.now(), status=status, error=None)
 
     def note_failure(
         self,
-        connection: Connection,
         row_id: int,
         *,
         status: int | None,
@@ -347,7 +341,6 @@ class WebhookRepository:
         """Note that an attempt failed.
 
         Args:
-            connection: A connection that may write.
             row_id: The delivery.
             status: The HTTP status, if there was an answer.
             error: Why it failed.
@@ -355,16 +348,16 @@ class WebhookRepository:
         """
         values: dict[str, Any] = {"status": status, "error": error}
         if pause is None:
-            values["given_up"] = self._scope.now()
+            values["given_up"] = self._transaction.now()
         else:
-            values["next_attempt"] = self._scope.time_after(pause)
-        self._update(connection, row_id, **values)
+            values["next_attempt"] = self._transaction.time_after(pause)
+        self._update(row_id, **values)
 
-    def _update(self, connection: Connection, row_id: int, **values: Any) -> None:
+    def _update(self, row_id: int, **values: Any) -> None:
         is_delivery = WEBHOOK_DELIVERIES.id == row_id
         attempts = WEBHOOK_DELIVERIES.attempts + 1
         statement = update(schema.webhook_deliveries).where(is_delivery)
-        connection.execute(statement.values(attempts=attempts, **values))
+        self._connection.execute(statement.values(attempts=attempts, **values))
 
 
 def _stored_webhook(row: Row[Any], prefix: str = "") -> StoredWebhook:

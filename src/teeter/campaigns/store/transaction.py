@@ -1,0 +1,270 @@
+"""The transactions of a campaign, through which everything reads and changes it.
+
+``with campaign.reading() as view:`` and ``with campaign.writing() as change:`` give the queries of
+one campaign by subject, made when they are first used::
+
+    with campaign.writing() as change:
+        item = change.items.get("a1")
+        change.answers.record(Answer(item.item_id, "ann", AnswerKind.LABEL, "spam"))
+
+What a transaction guarantees:
+
+- A ``Reading`` sees one state of the database throughout, and never waits for a writer.
+- There is one ``Writing`` at a time, over all processes; the others wait for it. When its context
+  ends, everything is on disk, so a receipt given after that is true. If it ends with an exception,
+  nothing was written.
+- Leases, locks and times of answers follow the campaign's clock, ``now()``, which tests replace.
+- Settings are those of the transaction: what another process changed counts from the next one on.
+
+A function that takes a transaction never opens another: in one thread this raises at once. None is
+held while a model is fitted, items are encoded, or another server is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
+from teeter.campaigns.store import schema
+from teeter.campaigns.store.campaigns import StoredCampaign, add_campaign, list_campaigns
+from teeter.campaigns.store.database import Database
+from teeter.campaigns.store.locks import LockQueries
+from teeter.campaigns.store.queries.answers import AnswerQueries, DecisionQueries
+from teeter.campaigns.store.queries.classes import ClassQueries, DescriptionQueries
+from teeter.campaigns.store.queries.encodings import EncodingQueries
+from teeter.campaigns.store.queries.history import HistoryQueries
+from teeter.campaigns.store.queries.imported_tables import ImportedTableQueries
+from teeter.campaigns.store.queries.items import ItemQueries
+from teeter.campaigns.store.queries.label_studio_links import LabelStudioQueries
+from teeter.campaigns.store.queries.people import PeopleQueries
+from teeter.campaigns.store.queries.picks import PickQueries
+from teeter.campaigns.store.queries.suggestions import SuggestionQueries
+from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQueries
+from teeter.campaigns.store.queries.webhooks import WebhookQueries
+from teeter.campaigns.store.schema import CAMPAIGNS
+from teeter.campaigns.store.scope import Clock, format_time, utc_now
+from teeter.errors import InputError
+
+__all__ = ["CampaignStore", "Reading", "Writing", "new_campaign"]
+
+
+class CampaignStore:
+    """A campaign in a database: it opens the campaign's transactions.
+
+    Args:
+        database: the database.
+        campaign_id: the campaign's row id.
+        settings: its settings, as they were read when it was opened.
+        clock: returns the current time.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        campaign_id: int,
+        settings: Settings,
+        clock: Clock = utc_now,
+    ) -> None:
+        self.database = database
+        self.campaign_id = campaign_id
+        self.clock = clock
+        self.settings = settings
+        """The settings, as the newest transaction that looked at them saw them."""
+        self._settings_text: str | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Yield a transaction that sees one state of the campaign throughout."""
+        with self.database.reading() as connection:
+            yield Reading(self, connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """Yield the only transaction that may write. What it wrote is on disk when it ends."""
+        with self.database.writing() as connection:
+            yield Writing(self, connection)
+
+    def parse_settings(self, text: str) -> Settings:
+        """Return stored settings; those that were read before, unless their text has changed."""
+        if text != self._settings_text:
+            file, location = self.database.path, self.database.display_url
+            self.settings = settings_from_json(text, file=file, location=location)
+            self._settings_text = text
+        return self.settings
+
+
+@contextmanager
+def new_campaign(
+    database: Database, name: str, settings: Settings, clock: Clock
+) -> Iterator[Writing]:
+    """Add a campaign to a database, and yield the transaction in which it is made complete.
+
+    Raises:
+        InputError: the database has a campaign of this name.
+    """
+    with database.writing() as connection:
+        if name in list_campaigns(connection):
+            raise InputError(
+                f"{database.display_url} already has a campaign called {name!r}: open it, or "
+                f"choose another name."
+            )
+
+        stored = json.dumps(settings_to_dict(settings, database.path))
+        campaign_id = add_campaign(connection, name, format_time(clock()), stored)
+        yield Writing(CampaignStore(database, campaign_id, settings, clock), connection)
+
+
+class Reading:
+    """A transaction that reads a campaign: its queries by subject."""
+
+    def __init__(self, store: CampaignStore, connection: Connection) -> None:
+        self.connection = connection
+        """For the queries of the store alone."""
+        self.campaign_id = store.campaign_id
+        self._store = store
+
+    def now(self) -> str:
+        """Return the current time as it is stored."""
+        return format_time(self._store.clock())
+
+    def time_after(self, seconds: float) -> str:
+        """Return the time in so many seconds as it is stored."""
+        return format_time(self._store.clock() + timedelta(seconds=seconds))
+
+    @property
+    def lease_seconds(self) -> float:
+        """Seconds after which an unanswered item is reassigned; 0 for never."""
+        return 60 * self.settings.lease
+
+    def lease_end(self) -> str | None:
+        """Return when a lease given now expires, as it is stored; None for never."""
+        return self.time_after(self.lease_seconds) if self.lease_seconds else None
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The campaign's settings in this transaction."""
+        return self._store.parse_settings(self.campaign().settings)
+
+    def campaign(self) -> StoredCampaign:
+        """Return the campaign's name, settings and time of creation, as they are stored."""
+        query = select(schema.campaigns).where(CAMPAIGNS.id == self.campaign_id)
+        row = self.connection.execute(query).one()
+        return StoredCampaign(row.id, row.name, row.created, row.settings)
+
+    @cached_property
+    def answers(self) -> AnswerQueries:
+        """What annotators said."""
+        return AnswerQueries(self)
+
+    @cached_property
+    def classes(self) -> ClassQueries:
+        """The names of the classes."""
+        return ClassQueries(self)
+
+    @cached_property
+    def decisions(self) -> DecisionQueries:
+        """What reviewers decided."""
+        return DecisionQueries(self)
+
+    @cached_property
+    def descriptions(self) -> DescriptionQueries:
+        """What the classes mean."""
+        return DescriptionQueries(self)
+
+    @cached_property
+    def encodings(self) -> EncodingQueries:
+        """The features of items."""
+        return EncodingQueries(self)
+
+    @cached_property
+    def finishes(self) -> FinishQueries:
+        """Promises and certificates."""
+        return FinishQueries(self)
+
+    @cached_property
+    def history(self) -> HistoryQueries:
+        """Every change."""
+        return HistoryQueries(self)
+
+    @cached_property
+    def items(self) -> ItemQueries:
+        """The items."""
+        return ItemQueries(self)
+
+    @cached_property
+    def label_studio(self) -> LabelStudioQueries:
+        """The project in Label Studio."""
+        return LabelStudioQueries(self)
+
+    @cached_property
+    def locks(self) -> LockQueries:
+        """Locks that last longer than a transaction."""
+        return LockQueries(self)
+
+    @cached_property
+    def models(self) -> ModelQueries:
+        """The trained models."""
+        return ModelQueries(self)
+
+    @cached_property
+    def people(self) -> PeopleQueries:
+        """The members."""
+        return PeopleQueries(self)
+
+    @cached_property
+    def picks(self) -> PickQueries:
+        """Batches, and who has which item open."""
+        return PickQueries(self)
+
+    @cached_property
+    def suggestions(self) -> SuggestionQueries:
+        """Sources and what they suggest."""
+        return SuggestionQueries(self)
+
+    @cached_property
+    def tables(self) -> ImportedTableQueries:
+        """The files that items came from."""
+        return ImportedTableQueries(self)
+
+    @cached_property
+    def webhooks(self) -> WebhookQueries:
+        """Webhooks and what waits to be sent."""
+        return WebhookQueries(self)
+
+
+class Writing(Reading):
+    """A transaction that reads and changes a campaign: whoever writes asks for one."""
+
+    def write_settings(self, values: Mapping[str, Any]) -> None:
+        """Replace the campaign's settings, given as ``settings_to_dict`` returns them."""
+        row = CAMPAIGNS.id == self.campaign_id
+        statement = update(schema.campaigns).where(row).values(settings=json.dumps(values))
+        self.connection.execute(statement)
+        self.__dict__.pop("settings", None)
+
+    def save_model(self, weights: bytes, facts: Mapping[str, Any], who: str) -> int:
+        """Store a trained model, remove what older ones picked ahead, and return its version.
+
+        Args:
+            weights: the model as a safetensors file.
+            facts: what is known of it. The numbers of answers given and of control items drawn so
+                far are added.
+            who: who trained it, for the history.
+        """
+        # The count tells later which answers the model does not know, whatever clocks say.
+        facts = {
+            **facts,
+            "answers": self.answers.count(),
+            "controls": len(self.picks.control_items()),
+        }
+        version = self.models.add(weights, facts)
+        self.picks.remove_outdated()
+        self.history.append(who, "trained", None, {"version": version, **facts})
+        return version
