@@ -21,9 +21,8 @@ import teeter
 from server.servers import make_text_campaign, serve_campaigns
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.columns import ColumnType, TableColumn
-from teeter.campaigns.results import EncodingResult
+from teeter.campaigns.records import AnswerKind, EncodingResult
 from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.store import ClassDescription, Decision, UndoResult
 from teeter.campaigns.suggestions.sources import SourceReport

@@ -25,11 +25,11 @@ from sklearn.datasets import load_digits
 from teeter.base.arrays import describe_device
 from teeter.base.version import __version__, commit
 from teeter.campaigns.asking.selection import choose_picks
-from teeter.campaigns.enums import ClassifierKind
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import load_arrays, scale_features
 from teeter.campaigns.learning.stopping import estimate_accuracy
 from teeter.campaigns.learning.training import train_model
+from teeter.campaigns.records import ClassifierKind
 from teeter.campaigns.settings import Settings
 from teeter.encoders import encode_texts
 

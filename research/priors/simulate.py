@@ -26,12 +26,12 @@ from sklearn.linear_model import LogisticRegression
 
 from teeter.campaigns.asking.selection import choose_picks
 from teeter.campaigns.classes import class_texts
-from teeter.campaigns.enums import PickArm
 from teeter.campaigns.learning.classifiers import ignore_few_labels_warning, linear_head
 from teeter.campaigns.learning.prior import CLASS_NAMES, FADED_LABELS, ClassPrior, PseudoExamples
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.saved_models import scale_features
 from teeter.campaigns.learning.training import train_model
+from teeter.campaigns.records import PickArm
 from teeter.encoders import make_encoder
 from teeter.learner.learner import Learner
 from teeter.learner.rounds import resume

@@ -28,11 +28,11 @@ from urllib.parse import quote, urlencode, urlsplit
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import RefusedRedirects
 from teeter.base.version import __version__
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
-from teeter.campaigns.learning.stopping import AccuracyEstimate
-from teeter.campaigns.results import (
+from teeter.campaigns.records import (
+    AccuracyEstimate,
+    AnswerKind,
     EncoderComparison,
     EncodingResult,
     ImportResult,

@@ -17,8 +17,8 @@ from sqlalchemy import event
 from campaigns.history_replay import replay_answers
 from campaigns.stores import STORES, begun, new_store
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items.item import parse_items
+from teeter.campaigns.records import AnswerKind, PickArm
 from teeter.campaigns.store import (
     Answer,
     BatchOrigin,

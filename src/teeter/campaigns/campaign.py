@@ -32,7 +32,6 @@ from teeter.campaigns.classes import (
     validate_classes,
     validate_description,
 )
-from teeter.campaigns.enums import AnswerKind, ItemKind
 from teeter.campaigns.export.formats import require_format, write_export
 from teeter.campaigns.export.rows import ImportedExportRows, export_rows
 from teeter.campaigns.finish.certificate import certified_labels, certify_finish
@@ -71,9 +70,11 @@ from teeter.campaigns.learning.encoding import (
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState, RoundStateReader, with_model
 from teeter.campaigns.learning.saved_models import has_same_features, load_arrays
 from teeter.campaigns.people import People, require_name
-from teeter.campaigns.results import (
+from teeter.campaigns.records import (
+    AnswerKind,
     EncodingResult,
     ImportResult,
+    ItemKind,
     ModelInfo,
     Question,
     Status,

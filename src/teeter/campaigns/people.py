@@ -18,8 +18,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.enums import Permission, Role
 from teeter.campaigns.items.item import require_printable
+from teeter.campaigns.records import Permission, Role
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import CampaignStore, Reading
 from teeter.campaigns.store.queries.people import StoredPerson

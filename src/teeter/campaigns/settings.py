@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.enums import ClassifierKind, ConsensusMethod, ItemKind
+from teeter.campaigns.records import ClassifierKind, ConsensusMethod, ItemKind
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from teeter.campaigns.enums import AnswerKind, PickState
 from teeter.campaigns.learning.stopping import Progress, estimate_model_accuracy, give_advice
-from teeter.campaigns.results import EncoderComparison, Status
+from teeter.campaigns.records import AnswerKind, EncoderComparison, PickState, Status
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import Reading

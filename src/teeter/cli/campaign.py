@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
     from teeter.campaigns.items.image_links import ImageFetcher
     from teeter.campaigns.items.item import Item
-    from teeter.campaigns.results import EncodingResult
+    from teeter.campaigns.records import EncodingResult
     from teeter.campaigns.store import ClassDescription
 
 __all__ = [
@@ -1065,8 +1065,8 @@ def _complete_settings(
 
 def _report_encoding(encoding: EncodingResult, location: str) -> None:
     """Say which encoder a new campaign uses, whether class names help, and what is not encoded."""
-    from teeter.campaigns.enums import ItemKind
     from teeter.campaigns.learning.prior import explain_names
+    from teeter.campaigns.records import ItemKind
 
     echo_wrapped(encoding.sentence)
     with open_campaign(location) as opened:

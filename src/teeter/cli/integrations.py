@@ -29,7 +29,7 @@ from teeter.errors import FileError, InputError, ServerUnavailableError
 
 if TYPE_CHECKING:
     from teeter.campaigns.integrations.label_studio import LabelStudio, SyncResult
-    from teeter.campaigns.learning.stopping import AccuracyEstimate
+    from teeter.campaigns.records import AccuracyEstimate
     from teeter.campaigns.suggestions.language_model import SuggestionRun
 
 __all__ = ["sources", "suggest", "sync"]

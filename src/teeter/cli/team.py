@@ -18,7 +18,7 @@ from teeter.errors import InputError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
-    from teeter.campaigns.learning.stopping import AccuracyEstimate
+    from teeter.campaigns.records import AccuracyEstimate
     from teeter.campaigns.review.annotator_stats import AnnotatorStats
 
 __all__ = ["agreement", "people"]

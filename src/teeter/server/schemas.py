@@ -13,10 +13,19 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from teeter.campaigns.enums import AnswerKind, ConsensusMethod, ItemKind, Permission, PickArm, Role
 from teeter.campaigns.items.columns import ColumnType
-from teeter.campaigns.learning.stopping import AccuracyEstimate
-from teeter.campaigns.results import ModelInfo, Status, SuspectLabel
+from teeter.campaigns.records import (
+    AccuracyEstimate,
+    AnswerKind,
+    ConsensusMethod,
+    ItemKind,
+    ModelInfo,
+    Permission,
+    PickArm,
+    Role,
+    Status,
+    SuspectLabel,
+)
 from teeter.campaigns.review.agreement import AgreementScore, PairAgreement
 from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID

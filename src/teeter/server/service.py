@@ -18,11 +18,11 @@ from safetensors.numpy import load
 
 from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.enums import AnswerKind, ConsensusMethod, ItemKind
 from teeter.campaigns.finish.report import FinishReport, look
 from teeter.campaigns.items.columns import read_shown_columns, replace_surrogates
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name
+from teeter.campaigns.records import AnswerKind, ConsensusMethod, ItemKind
 from teeter.campaigns.review.agreement import Agreement, measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel, read_snapshot
 from teeter.campaigns.settings import IMPORTED

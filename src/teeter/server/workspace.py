@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.enums import ItemKind, Permission, Role
+from teeter.campaigns.records import ItemKind, Permission, Role
 from teeter.campaigns.settings import resolve_folder
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.campaigns import campaign_names

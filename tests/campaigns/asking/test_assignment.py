@@ -16,7 +16,7 @@ from campaigns.fake_clock import FakeClock
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.asking.assignment import MOST_READY
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.enums import PickArm
+from teeter.campaigns.records import PickArm
 from teeter.campaigns.store import Writing
 
 BATCH = 2

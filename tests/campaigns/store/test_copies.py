@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from campaigns.history_replay import replay_answers
 from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer, Database, copies, schema
 from teeter.campaigns.store.campaigns import list_campaigns
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location

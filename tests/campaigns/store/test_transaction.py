@@ -11,7 +11,7 @@ import pytest
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import STORES, begun, new_store, reopened
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer, CampaignStore
 from teeter.errors import StoreError
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.stopping import estimate_accuracy
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer, ShownSuggestion, SourceKind, Suggestion
 from teeter.campaigns.suggestions.sources import (
     BLIND_SHARE,

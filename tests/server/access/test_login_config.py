@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teeter.campaigns.enums import Role
+from teeter.campaigns.records import Role
 from teeter.errors import FileError, InputError
 from teeter.server.access.login_config import CLIENT_SECRET_VARIABLE, read_login_config
 

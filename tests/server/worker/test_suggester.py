@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.records import ItemKind
 from teeter.campaigns.suggestions.language_model import LanguageModel, StopReason
 from teeter.server.worker import suggester as suggester_module
 from teeter.server.worker.suggester import Suggester

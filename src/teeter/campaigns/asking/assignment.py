@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
-from teeter.campaigns.results import Question
+from teeter.campaigns.records import Question
 from teeter.campaigns.store import BatchOrigin, LockName, Pick, Writing
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.seeds import stream
-from teeter.campaigns.enums import PickArm
 from teeter.campaigns.learning.classifiers import out_of_fold
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.training import (
@@ -24,7 +23,7 @@ from teeter.campaigns.learning.training import (
     load_picker,
     predict_rows,
 )
-from teeter.campaigns.results import SuspectLabel
+from teeter.campaigns.records import PickArm, SuspectLabel
 from teeter.campaigns.store import Pick
 from teeter.learner.learner import Learner
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from teeter.base.files import LfCsvStream, atomic_open, atomic_write
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.export.image_folders import write_image_folder
 from teeter.campaigns.export.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
 from teeter.campaigns.items.columns import ImportedTable, replace_surrogates
+from teeter.campaigns.records import ItemKind
 from teeter.data.table_files import escape_formula
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 

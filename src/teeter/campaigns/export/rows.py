@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from teeter.campaigns.enums import ItemKind, Labeller
 from teeter.campaigns.items.columns import (
     ABSENT,
     ImportedTable,
@@ -16,6 +15,7 @@ from teeter.campaigns.items.columns import (
     merge_columns,
     typed_value,
 )
+from teeter.campaigns.records import ItemKind, Labeller
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading, StoredItem
 from teeter.campaigns.store.queries.imported_tables import StoredRow

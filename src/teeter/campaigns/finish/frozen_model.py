@@ -24,7 +24,6 @@ import numpy.typing as npt
 from safetensors.numpy import load, save
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.finish.bounds import ErrorPrior, draws_needed
 from teeter.campaigns.finish.promise import (
     FEWEST_ITEMS,
@@ -35,6 +34,7 @@ from teeter.campaigns.finish.promise import (
     make_steps,
 )
 from teeter.campaigns.learning.saved_models import Arrays, load_arrays
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import (
     Reading,
     StoredFinish,

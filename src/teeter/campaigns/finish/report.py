@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.finish.estimates import (
     ClassShare,
     PlannedStep,
@@ -39,6 +38,7 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     trace_coverage,
 )
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
 from teeter.campaigns.store import Answer, Reading, Writing
 from teeter.errors import InputError

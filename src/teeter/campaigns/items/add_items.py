@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.items.item import Item, quote_id
 from teeter.campaigns.learning.encoding import (
     USER_ENCODER,
@@ -20,7 +19,7 @@ from teeter.campaigns.learning.encoding import (
     prepare_encoder,
     store_encoding,
 )
-from teeter.campaigns.results import ImportResult
+from teeter.campaigns.records import AnswerKind, ImportResult
 from teeter.campaigns.review.consensus import majority_labels
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import (

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items.columns import (
     ABSENT,
     ImportedTable,
@@ -30,6 +29,7 @@ from teeter.campaigns.items.item import (
     require_valid_unicode,
 )
 from teeter.campaigns.learning.encoding import USER_ENCODER, load_encoder
+from teeter.campaigns.records import ItemKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
     CampaignStore,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import Resolver, send_request
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.records import ItemKind
 from teeter.errors import (
     FileError,
     InputError,

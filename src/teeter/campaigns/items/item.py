@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.files import resolve_inside
-from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.items.columns import (
     TableRow,
     format_cell,
@@ -21,6 +20,7 @@ from teeter.campaigns.items.columns import (
     replace_surrogates,
     rows_from_mappings,
 )
+from teeter.campaigns.records import ItemKind
 from teeter.encoders import format_card
 from teeter.encoders.images import find_images
 from teeter.errors import FileError, InputError

@@ -26,8 +26,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from teeter.campaigns.enums import ClassifierKind
 from teeter.campaigns.learning.prior import PseudoExamples
+from teeter.campaigns.records import ClassifierKind
 from teeter.learner.learner import Learner
 from teeter.learner.rounds import fit_learners
 from teeter.training import TrainingConfig

@@ -16,8 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.enums import ItemKind
-from teeter.campaigns.results import EncodingResult
+from teeter.campaigns.records import EncodingResult, ItemKind
 from teeter.campaigns.settings import ROW_ENCODER, Settings
 from teeter.campaigns.store import (
     CampaignStore,

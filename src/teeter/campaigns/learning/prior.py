@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.classes import class_texts
-from teeter.campaigns.enums import ClassifierKind, ItemKind
+from teeter.campaigns.records import ClassifierKind, ItemKind
 from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 
 if TYPE_CHECKING:

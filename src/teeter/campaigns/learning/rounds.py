@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.prior import ClassPrior, PriorReader
 from teeter.campaigns.learning.saved_models import FeatureScaler, rescale_model, scale_features
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.review.consensus import read_snapshot
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.status import count_unencoded

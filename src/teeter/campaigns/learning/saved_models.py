@@ -37,8 +37,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from teeter.base.version import __version__
-from teeter.campaigns.enums import ClassifierKind
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
+from teeter.campaigns.records import ClassifierKind
 from teeter.classifier import Classifier, ClassifierHead, ClassifierInfo, Layer
 from teeter.encoders import Encoder
 from teeter.errors import InputError, StoreError

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from teeter.campaigns.records import AccuracyEstimate
+
 __all__ = [
-    "AccuracyEstimate",
     "Progress",
     "estimate_accuracy",
     "estimate_model_accuracy",
@@ -31,24 +32,6 @@ ROUGH_CHANGE = 0.1
 
 _NORMAL_QUANTILE = 1.959963984540054
 """95 % of a normal distribution lie within this many standard deviations of its mean."""
-
-
-@dataclass(frozen=True)
-class AccuracyEstimate:
-    """The share of correct answers, with its 95 % confidence interval (Wilson's).
-
-    It comes from models that were trained on nearly all labels, but not on the items they judge.
-    """
-
-    right: int
-    total: int
-    low: float
-    high: float
-
-    @property
-    def share(self) -> float:
-        """The share of correct answers."""
-        return self.right / self.total
 
 
 def estimate_accuracy(

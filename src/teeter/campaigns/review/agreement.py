@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.learning.stopping import wilson_interval
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.review.consensus import answers_of_people
 from teeter.campaigns.store import Answer
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
-from teeter.campaigns.enums import AnswerKind
-from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
+from teeter.campaigns.learning.stopping import estimate_accuracy
+from teeter.campaigns.records import AccuracyEstimate, AnswerKind
 from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Answer, Reading

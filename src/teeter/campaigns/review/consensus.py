@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.enums import AnswerKind, ConsensusMethod
+from teeter.campaigns.records import AnswerKind, ConsensusMethod
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import (
     Answer,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.records import ItemKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
     CampaignStore,

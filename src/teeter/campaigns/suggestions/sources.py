@@ -24,10 +24,10 @@ from teeter.base.files import require_file
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.classes import as_class_name
-from teeter.campaigns.enums import AnswerKind, PickArm
 from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
-from teeter.campaigns.learning.stopping import AccuracyEstimate, estimate_accuracy
+from teeter.campaigns.learning.stopping import estimate_accuracy
+from teeter.campaigns.records import AccuracyEstimate, AnswerKind, PickArm
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import (

@@ -40,8 +40,8 @@ from pydantic import (
     model_validator,
 )
 
-from teeter.campaigns.enums import Role
 from teeter.campaigns.people import require_name
+from teeter.campaigns.records import Role
 from teeter.errors import FileError, InputError, PermissionDeniedError
 from teeter.server.access.sessions import EndedSessions
 from teeter.server.access.tokens import Tokens

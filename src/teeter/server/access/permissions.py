@@ -14,8 +14,8 @@ from dataclasses import replace
 from fastapi import Request
 
 from teeter.campaigns import people as campaign_people
-from teeter.campaigns.enums import Permission, Role
 from teeter.campaigns.people import PERMISSIONS, Person, role_allows
+from teeter.campaigns.records import Permission, Role
 from teeter.errors import PermissionDeniedError, StoreError
 from teeter.server.access import Session
 from teeter.server.access.login_config import normalize_name

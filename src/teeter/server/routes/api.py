@@ -17,9 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from teeter.campaigns.campaign import Settings
 from teeter.campaigns.classes import validate_classes
-from teeter.campaigns.enums import Permission
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.items.columns import parse_column_filter
+from teeter.campaigns.records import Permission
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import Answer, ItemFilter, ItemQuery, ShownSuggestion
 from teeter.encoders import AUTO, require_own_encoder

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, Field
 
-from teeter.campaigns.enums import Permission
 from teeter.campaigns.finish import report as finish_report
 from teeter.campaigns.finish.certificate import certificate_page, newest_certificate
 from teeter.campaigns.finish.promise import MIN_ERROR, PromiseTerms
 from teeter.campaigns.finish.report import FinishReport
+from teeter.campaigns.records import Permission
 from teeter.campaigns.store import StoredCertificate
 from teeter.errors import InputError, UnknownResourceError
 from teeter.server.access.permissions import current_user, require_permission

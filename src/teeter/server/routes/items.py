@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from teeter.campaigns.change_settings import change_settings
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
-from teeter.campaigns.enums import ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
+from teeter.campaigns.records import ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID

@@ -12,11 +12,11 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
-from teeter.campaigns.enums import AnswerKind, ItemKind, Permission
 from teeter.campaigns.export.formats import FORMATS, require_format
 from teeter.campaigns.finish.report import CoveragePoint, FinishReport
 from teeter.campaigns.items.columns import ColumnFilter, format_cell
 from teeter.campaigns.people import SessionKind, note_session
+from teeter.campaigns.records import AnswerKind, ItemKind, Permission
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.campaigns.store import Answer, ItemFilter, ItemQuery
 from teeter.encoders import (

@@ -11,8 +11,8 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response
 
 from teeter.campaigns.classes import validate_description
-from teeter.campaigns.enums import Permission
 from teeter.campaigns.learning.prior import explain_unused_names
+from teeter.campaigns.records import Permission
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, ServerError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission

@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from teeter.base.version import __version__
-from teeter.campaigns.enums import Permission
+from teeter.campaigns.records import Permission
 from teeter.errors import StoreError
 from teeter.server.access.permissions import get_workspace, permissions_in
 from teeter.server.routes.pages import render_page

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from teeter.campaigns.enums import Permission
 from teeter.campaigns.integrations.webhooks import (
     add_webhook,
     deliver_due,
@@ -18,6 +17,7 @@ from teeter.campaigns.integrations.webhooks import (
     list_webhooks,
     remove_webhook,
 )
+from teeter.campaigns.records import Permission
 from teeter.campaigns.store.queries.webhooks import StoredDelivery, StoredWebhook, WebhookEvent
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import TeeterError

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from teeter.campaigns.results import EncodingResult, ModelInfo, SuspectLabel
+    from teeter.campaigns.records import EncodingResult, ModelInfo, SuspectLabel
     from teeter.campaigns.settings import Settings
 
 __all__ = [

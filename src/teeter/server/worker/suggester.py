@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from teeter.campaigns.enums import ItemKind
+from teeter.campaigns.records import ItemKind
 from teeter.campaigns.suggestions.language_model import (
     LanguageModel,
     StopReason,

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from teeter.base.threads import limit_threads
 from teeter.base.worker_process import Handler
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.enums import ItemKind
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.image_links import ImageFetcher
 from teeter.campaigns.items.item import Item
@@ -26,7 +25,7 @@ from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.learning.saved_models import load_arrays, load_temperature
-from teeter.campaigns.results import ModelInfo
+from teeter.campaigns.records import ItemKind, ModelInfo
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier

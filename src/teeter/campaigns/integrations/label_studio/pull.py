@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.enums import AnswerKind
 from teeter.campaigns.integrations.label_studio.payloads import (
     Annotation,
     LabelStudioTask,
     chosen_class,
 )
 from teeter.campaigns.people import require_name
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer, ImportedAnnotation, ProjectLink, Writing
 from teeter.campaigns.store.scope import format_time
 from teeter.errors import InputError

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, update
 
-from teeter.campaigns.enums import AnswerKind, PickState
+from teeter.campaigns.records import AnswerKind, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
 from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row

@@ -21,9 +21,9 @@ from sqlalchemy import (
     update,
 )
 
-from teeter.campaigns.enums import AnswerKind, ItemKind, PickState
 from teeter.campaigns.items.columns import ColumnFilter
 from teeter.campaigns.items.item import Item, quote_id, require_valid_unicode
+from teeter.campaigns.records import AnswerKind, ItemKind, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries.imported_tables import items_with_text
 from teeter.campaigns.store.schema import (

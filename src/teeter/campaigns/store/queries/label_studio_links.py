@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select, update
 
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
 from teeter.campaigns.store.scope import Queries, chunks, insert_row

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from teeter.campaigns.enums import Role
 from teeter.campaigns.items.item import require_valid_unicode
+from teeter.campaigns.records import Role
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import PEOPLE
 from teeter.campaigns.store.scope import Queries, insert_row

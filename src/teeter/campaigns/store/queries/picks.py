@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from teeter.base.seeds import stream_seed
-from teeter.campaigns.enums import AnswerKind, PickArm, PickState
+from teeter.campaigns.records import AnswerKind, PickArm, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
 from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.enums import PickArm, PickState
+from teeter.campaigns.records import PickArm, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import (

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Row, and_, func, insert, select, update
 
-from teeter.campaigns.enums import AnswerKind
+from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.schema import ANSWERS, HISTORY, ITEMS, WEBHOOK_DELIVERIES, WEBHOOKS
 from teeter.campaigns.store.scope import Queries, insert_row
