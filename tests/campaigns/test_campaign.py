@@ -15,7 +15,7 @@ from safetensors.numpy import load
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.saved_models import scale_features
-from teeter.campaigns.store.campaigns import validate_name
+from teeter.campaigns.store.transaction import validate_name
 from teeter.errors import InputError, StoreError, UnknownNameError
 from teeter.strategies.base import registry
 

@@ -21,9 +21,9 @@ from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.records import ItemKind, Permission, Role
 from teeter.campaigns.settings import resolve_folder
 from teeter.campaigns.store import Database
-from teeter.campaigns.store.campaigns import campaign_names
 from teeter.campaigns.store.copies import copy_campaign
 from teeter.campaigns.store.database import split_location
+from teeter.campaigns.store.transaction import campaign_names
 from teeter.campaigns.suggestions.language_model import LanguageModel
 from teeter.errors import FileError, InputError, StoreError, TeeterError, UnknownResourceError
 from teeter.server.access import Authenticator, SecurityConfig

@@ -17,8 +17,8 @@ from campaigns.stores import POSTGRESQL_SLOW, begun, shared_server
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer, Database, copies, schema
-from teeter.campaigns.store.campaigns import list_campaigns
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location
+from teeter.campaigns.store.transaction import list_campaigns
 from teeter.errors import FileError, InputError, StoreError, UnknownNameError
 
 Location = Callable[[str], str]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from teeter.campaigns.store.campaigns import StoredCampaign
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
@@ -32,7 +31,7 @@ from teeter.campaigns.store.queries.trained_models import (
     StoredFinish,
     StoredModel,
 )
-from teeter.campaigns.store.transaction import CampaignStore, Reading, Writing
+from teeter.campaigns.store.transaction import CampaignStore, Reading, StoredCampaign, Writing
 
 __all__ = [
     "Answer",

@@ -15,8 +15,8 @@ from teeter.campaigns.items.item import quote_id
 from teeter.campaigns.settings import resolve_folder, settings_from_json, settings_to_dict
 from teeter.campaigns.store import Database, StoredCampaign, schema
 from teeter.campaigns.store.backup import atomic_file, copy_intact_backup
-from teeter.campaigns.store.campaigns import add_campaign, find_campaign, list_campaigns
 from teeter.campaigns.store.database import is_url, split_location
+from teeter.campaigns.store.transaction import add_campaign, find_campaign, list_campaigns
 from teeter.campaigns.trust import carry_trust, is_trusted_folder, trust_folder
 from teeter.errors import FileError, InputError, UnknownNameError
 

@@ -1,4 +1,4 @@
-"""The transactions of a campaign, through which everything reads and changes it.
+"""The campaigns of a database, and their transactions, through which all read and change them.
 
 ``with campaign.reading() as view:`` and ``with campaign.writing() as change:`` give the queries of
 one campaign by subject, made when they are first used::
@@ -25,15 +25,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Connection, select, update
 
+from teeter.base.registry import did_you_mean
+from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.campaigns import StoredCampaign, add_campaign, list_campaigns
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockQueries
 from teeter.campaigns.store.queries.answers import AnswerQueries, DecisionQueries
@@ -49,10 +51,97 @@ from teeter.campaigns.store.queries.suggestions import SuggestionQueries
 from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQueries
 from teeter.campaigns.store.queries.webhooks import WebhookQueries
 from teeter.campaigns.store.schema import CAMPAIGNS
-from teeter.campaigns.store.scope import Clock, format_time, utc_now
-from teeter.errors import InputError
+from teeter.campaigns.store.scope import Clock, format_time, insert_row, utc_now
+from teeter.errors import InputError, StoreError, UnknownNameError
 
-__all__ = ["CampaignStore", "Reading", "Writing", "new_campaign"]
+__all__ = [
+    "CampaignStore",
+    "Reading",
+    "StoredCampaign",
+    "Writing",
+    "add_campaign",
+    "campaign_names",
+    "find_campaign",
+    "list_campaigns",
+    "new_campaign",
+    "validate_name",
+]
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """A campaign of a database."""
+
+    row_id: int
+    name: str
+    created: str
+    settings: str
+    """JSON."""
+
+
+def list_campaigns(connection: Connection) -> dict[str, StoredCampaign]:
+    """Return all campaigns of a database by name."""
+    rows = connection.execute(select(schema.campaigns))
+    return {row.name: StoredCampaign(row.id, row.name, row.created, row.settings) for row in rows}
+
+
+def campaign_names(database: Database) -> list[str]:
+    """Return the names of all campaigns of a database, sorted."""
+    with database.reading() as connection:
+        return sorted(list_campaigns(connection))
+
+
+def add_campaign(connection: Connection, name: str, created: str, settings: str) -> int:
+    """Store a campaign and return its row id. The caller checks that the name is free."""
+    values = {
+        "name": name,
+        "created": created,
+        "settings": settings,
+    }
+    return insert_row(connection, schema.campaigns, values)
+
+
+def find_campaign(database: Database, name: str | None) -> StoredCampaign:
+    """Return a campaign of a database.
+
+    Args:
+        database: The database.
+        name: The campaign's name, or None if the database has only one.
+
+    Raises:
+        StoreError: If the database has no campaign.
+        InputError: If it has several and none is named.
+        UnknownNameError: If it has none of that name.
+    """
+    with database.reading() as connection:
+        campaigns = list_campaigns(connection)
+
+    if not campaigns:
+        raise StoreError(
+            f"There is no campaign in {database.display_url}: create one with teeter campaign new."
+        )
+
+    if name is None:
+        if len(campaigns) > 1:
+            raise InputError(
+                f"{database.display_url} has several campaigns: name one of "
+                f"{', '.join(sorted(campaigns))}, as in {database.display_url}#NAME."
+            )
+        (name,) = campaigns
+
+    if name not in campaigns:
+        raise UnknownNameError(
+            f"No campaign is called {name!r}. {did_you_mean(name, list(campaigns))}"
+        )
+    return campaigns[name]
+
+
+def validate_name(name: str) -> None:
+    """Raise InputError if a campaign cannot have this name."""
+    if not name.strip():
+        raise InputError("A campaign needs a name.")
+
+    require_valid_unicode(name, "campaign's name")
 
 
 class CampaignStore:
