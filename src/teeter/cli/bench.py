@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from teeter.cli.options import DeviceOption, split_names
-from teeter.cli.output import Commands, print_table, progress, spinner
+from teeter.cli.output import Commands, DeviceOption, print_table, progress, spinner, split_names
 from teeter.errors import FileError, InputError
 
 if TYPE_CHECKING:

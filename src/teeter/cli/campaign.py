@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.cli.options import (
+from teeter.cli.output import (
     DEFAULT_ANNOTATOR,
+    EXIT_INTERRUPTED,
     AnnotatorOption,
     CampaignArgument,
+    Commands,
     DescribeOption,
     JsonOption,
-    TextOption,
-    split_names,
-)
-from teeter.cli.output import (
-    EXIT_INTERRUPTED,
-    Commands,
     Panel,
+    TextOption,
     echo_json,
     echo_wrapped,
     list_some,
@@ -32,6 +29,7 @@ from teeter.cli.output import (
     printable_line,
     progress,
     spinner,
+    split_names,
     terminal_width,
 )
 from teeter.errors import InputError

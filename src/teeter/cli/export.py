@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import open_campaign, report_left_out_files, require_member
-from teeter.cli.options import (
+from teeter.cli.output import (
     DEFAULT_ANNOTATOR,
     AnnotatorOption,
     CampaignArgument,
     JsonOption,
     TextOption,
-)
-from teeter.cli.output import (
     atomic_text_file,
     echo_json,
     echo_wrapped,

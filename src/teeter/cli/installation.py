@@ -22,8 +22,7 @@ import typer
 from teeter.base.registry import entry_points_by_name
 from teeter.base.version import __version__, commit
 from teeter.bench.datasets.locate import search_folders
-from teeter.cli.options import JsonOption
-from teeter.cli.output import echo_json, echo_wrapped, print_table, spinner
+from teeter.cli.output import JsonOption, echo_json, echo_wrapped, print_table, spinner
 from teeter.encoders import AUTO, ContentKind, choose_encoder, is_installed, names
 from teeter.encoders import encoders as registry
 from teeter.errors import MissingExtraError, PluginError

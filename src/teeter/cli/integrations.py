@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import open_campaign
-from teeter.cli.options import CampaignArgument, JsonOption
 from teeter.cli.output import (
     EXIT_INTERRUPTED,
+    CampaignArgument,
+    JsonOption,
     echo_json,
     echo_wrapped,
     list_some,

@@ -1,4 +1,6 @@
-"""What commands show and write: spinners, progress bars, safe terminal text, files and errors.
+"""What commands share: options, spinners, progress bars, safe terminal text, files and errors.
+
+An option is an ``Annotated`` alias, so that it has the same name, metavar and help everywhere.
 
 An error of the library becomes one sentence on stderr and an exit code. The library names its
 arguments (``head=``, ``engine='local'``). Here they become the options of the command that was
@@ -20,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -28,9 +30,17 @@ from typer.core import TyperGroup
 from teeter.errors import FileError, TeeterError, UnknownNameError
 
 __all__ = [
+    "DEFAULT_ANNOTATOR",
     "EXIT_INTERRUPTED",
+    "AnnotatorOption",
+    "CampaignArgument",
     "Commands",
+    "DescribeOption",
+    "DeviceOption",
+    "JsonOption",
     "Panel",
+    "SeedOption",
+    "TextOption",
     "atomic_text_file",
     "echo_json",
     "echo_wrapped",
@@ -42,10 +52,60 @@ __all__ = [
     "progress",
     "require_writable",
     "spinner",
+    "split_names",
     "terminal_width",
     "use_option_names",
     "write_panels",
 ]
+
+# The library has the same default, but importing it takes seconds.
+DEFAULT_ANNOTATOR = "me"
+
+# Each alias is used by two or more commands. Options of one command are in its file.
+CampaignArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CAMPAIGN",
+        help="Campaign file, FILE#NAME if the file holds several campaigns, or "
+        "postgresql://…#NAME.",
+    ),
+]
+DescribeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--describe",
+        metavar="FILE",
+        help="TOML or CSV file that says what the classes mean, for annotators and models.",
+    ),
+]
+AnnotatorOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Annotator name.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+SeedOption = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Random seed; the same seed gives the same picks.")
+]
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of texts, several columns separated by commas, or a template such as "
+        "'{title}: {body}'. Default: text, or a similar common name.",
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu or cuda. Default: a GPU if there is one."),
+]
+
+
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated list. Blank names stay, so that the check of the names reports them.
+
+    Example:
+        >>> split_names("ham, spam")
+        ['ham', 'spam']
+    """
+    return [name.strip() for name in text.split(",")]
+
 
 # The width of output that goes to a file, a pipe or a terminal of unknown width.
 _DEFAULT_WIDTH = 80

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from teeter.cli.options import DeviceOption, SeedOption
-from teeter.cli.output import atomic_text_file, progress, require_writable, spinner
+from teeter.cli.output import (
+    DeviceOption,
+    SeedOption,
+    atomic_text_file,
+    progress,
+    require_writable,
+    spinner,
+)
 from teeter.errors import InputError
 from teeter.selection import DEFAULT_STRATEGY
 

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from teeter.cli.campaign import open_campaign
-from teeter.cli.options import CampaignArgument, JsonOption
-from teeter.cli.output import echo_json, pluralize, print_table, spinner
+from teeter.cli.output import (
+    CampaignArgument,
+    JsonOption,
+    echo_json,
+    pluralize,
+    print_table,
+    spinner,
+)
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
