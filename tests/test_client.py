@@ -375,7 +375,6 @@ NOT_REMOTE = {
 """Methods of Campaign that a client lacks, and why or what to use instead."""
 
 ONLY_REMOTE = {
-    "change_settings": "the function teeter.campaigns.change_settings.change_settings",
     "items": "reading the database",
 }
 """The other way round."""

@@ -185,10 +185,6 @@ class RemoteCampaign:
         classes = {name: _describe_class(given) for name, given in descriptions.items()}
         self._post("/classes/describe", {"classes": classes})
 
-    def use_names(self, use: bool) -> None:
-        """Let models learn from the names and descriptions of the classes, or not."""
-        self._post("/classes/names", {"use": use})
-
     def add(self, items: Iterable[Any]) -> ImportResult:
         """Add items, a thousand at a time. They are encoded in the background.
 

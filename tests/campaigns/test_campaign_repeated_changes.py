@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.change_settings import change_consensus, change_settings
 from teeter.campaigns.integrations.webhooks import add_webhook, list_webhooks, remove_webhook
 
 Change = Callable[[Campaign], Any]
@@ -23,9 +22,9 @@ CHANGES: dict[str, Change] = {
     "class": lambda c: c.add_class("maybe"),
     "name of a class": lambda c: c.rename_class("spam", "ads", description="Offers."),
     "description": lambda c: c.describe({"ham": "All the rest."}),
-    "names": lambda c: c.use_names(False),
-    "setting": lambda c: change_settings(c, {"instructions": "Read.", "keys": ["s", "h"]}),
-    "consensus": lambda c: change_consensus(c, "dawid-skene", who="me"),
+    "names": lambda c: c.change_settings(names=False),
+    "setting": lambda c: c.change_settings(instructions="Read.", keys=["s", "h"]),
+    "consensus": lambda c: c.change_settings(consensus="dawid-skene"),
     "item": lambda c: c.change_item("t2", text="Another text", columns={"n": 5}),
     "withdrawn item": lambda c: c.withdraw(["t2"], reason="private"),
     "item put back": lambda c: c.put_back(["t3"]),

@@ -10,7 +10,6 @@ from sqlalchemy import select, update
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.change_settings import change_consensus
 from teeter.campaigns.settings import Settings, settings_to_dict
 from teeter.campaigns.store import schema
 from teeter.errors import InputError, UnknownNameError
@@ -80,13 +79,13 @@ def test_changing_the_consensus_leaves_other_settings_and_is_noted(
     settings = Settings(kind="features", lease=5)
     campaign = Campaign.create(location, "c", ["a", "b"], settings)
 
-    changed = change_consensus(campaign, "dawid-skene", who="ann")
+    changed = campaign.change_settings(consensus="dawid-skene", who="ann")
 
     assert changed.consensus == "dawid-skene"
     last_line = campaign.history()[-1]
-    assert (last_line["who"], last_line["what"], last_line["way"]) == (
+    assert (last_line["who"], last_line["what"], last_line["consensus"]) == (
         "ann",
-        "consensus",
+        "settings",
         "dawid-skene",
     )
     reopened = Campaign.open(location)
@@ -94,6 +93,6 @@ def test_changing_the_consensus_leaves_other_settings_and_is_noted(
     assert reopened.settings.lease == 5
 
     with pytest.raises(UnknownNameError, match="No consensus is called"):
-        change_consensus(campaign, "vote", who="ann")
+        campaign.change_settings(consensus="vote", who="ann")
     reopened.database.close()
     campaign.database.close()

@@ -25,7 +25,6 @@ from teeter.campaigns.asking.assignment import (
     ready_items_wanted,
     store_picks,
 )
-from teeter.campaigns.change_settings import change_names
 from teeter.campaigns.classes import (
     as_class_name,
     require_known_classes,
@@ -50,6 +49,7 @@ from teeter.campaigns.items.columns import (
     TableColumn,
     drop_infinite,
     read_shown_columns,
+    require_columns,
     require_shown_columns,
     typed_value,
 )
@@ -80,15 +80,20 @@ from teeter.campaigns.records import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.review.agreement import Agreement, measure_agreement
-from teeter.campaigns.review.annotator_stats import AnnotatorStats, annotator_stats
+from teeter.campaigns.review.annotators import (
+    Agreement,
+    AnnotatorStats,
+    annotator_stats,
+    measure_agreement,
+)
 from teeter.campaigns.review.consensus import (
     ConsensusLabel,
     Disagreement,
     describe_disagreements,
     read_snapshot,
 )
-from teeter.campaigns.settings import Settings, settings_from_json
+from teeter.campaigns.settings import CHANGEABLE_SETTINGS, Settings, settings_from_json
+from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.status import campaign_status
 from teeter.campaigns.store import (
     Answer,
@@ -545,9 +550,48 @@ class Campaign:
         with self.writing() as change:
             change.descriptions.write(validated, who)
 
-    def use_names(self, use: bool, *, who: str = DEFAULT_ANNOTATOR) -> None:
-        """Choose whether models learn from the names and descriptions of the classes."""
-        change_names(self, use, who=who)
+    def change_settings(self, *, who: str = DEFAULT_ANNOTATOR, **changes: Any) -> Settings:
+        """Change settings, such as ``instructions`` or ``show``, all of them or none.
+
+        Args:
+            who: who changes them, for the history.
+            **changes: new values of some of ``CHANGEABLE_SETTINGS``.
+
+        Returns:
+            All settings.
+
+        Raises:
+            InputError: a setting cannot be changed, or its value cannot be used.
+            UnknownNameError: it names a strategy, a method or a column that does not exist.
+        """
+        fixed = sorted(set(changes) - set(CHANGEABLE_SETTINGS))
+        if fixed:
+            raise InputError(
+                f"{fixed[0]!r} cannot be changed: choose from {', '.join(CHANGEABLE_SETTINGS)}."
+            )
+
+        for name, value in changes.items():
+            try:
+                replace(self.settings, **{name: value})
+            except TypeError:
+                raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
+        changed = replace(self.settings, **changes)
+        if {"strategy", "options", "head"} & set(changes):
+            changed.require_strategy()
+        if "keys" in changes:
+            shortcuts_by_class(self.classes, changed.keys)
+        if "show" in changes:
+            require_columns(changed.show, [column.name for column in self.columns])
+        if changed.budget is not None and changed.cost is None:
+            raise InputError("A budget needs the cost of a label.")
+
+        with self.writing() as change:
+            # Another process may have changed other settings, so only these are replaced.
+            stored = json.loads(change.campaign().settings)
+            if stored != stored | changes:
+                change.write_settings(stored | changes)
+                change.history.append(who, "settings", None, changes)
+            return change.settings
 
     def add(
         self,

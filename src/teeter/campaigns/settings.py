@@ -14,6 +14,7 @@ from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [
+    "CHANGEABLE_SETTINGS",
     "IMPORTED",
     "ROW_ENCODER",
     "Settings",
@@ -35,6 +36,29 @@ _HEAD_OUTPUTS = {
     ClassifierKind.MLP: _LINEAR_OUTPUTS | {"dropout_logits", "ensemble_logits"},
 }
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
+
+
+CHANGEABLE_SETTINGS = (
+    "strategy",
+    "options",
+    "head",
+    "control",
+    "cost",
+    "budget",
+    "instructions",
+    "keys",
+    "lease",
+    "overlap",
+    "people",
+    "show",
+    "consensus",
+    "names",
+)
+"""Settings that can be changed at any time.
+
+The kind, the folder and whether they are rows belong to the items, the seed and the audit set to
+what was measured so far, and another encoder takes a new encoding of all items.
+"""
 
 
 @dataclass(frozen=True)

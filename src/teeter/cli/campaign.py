@@ -552,7 +552,7 @@ def classes(
         if descriptions is not None:
             opened.describe(descriptions)
         if names is not None:
-            opened.use_names(names)
+            opened.change_settings(names=names)
 
         described = opened.descriptions
         class_names = opened.classes

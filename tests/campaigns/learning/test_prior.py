@@ -161,7 +161,7 @@ def test_descriptions_and_examples_become_pseudo_examples(tmp_path: Path) -> Non
     assert prior is not None
     assert prior.labels.tolist() == [0, 1, 1, 1, 2]
 
-    campaign.use_names(False)
+    campaign.change_settings(names=False)
     assert campaign.load_state().prior is None
 
 
@@ -254,7 +254,7 @@ def test_a_campaign_from_before_goes_on_without_names(tmp_path: Path) -> None:
     opened = Campaign.open(tmp_path / "a.teeter")
     assert not opened.settings.names
     assert opened.load_state().prior is None
-    opened.use_names(True)
+    opened.change_settings(names=True)
     assert Campaign.open(tmp_path / "a.teeter").settings.names
 
 

@@ -416,7 +416,7 @@ def test_a_change_of_the_consensus_is_valid_everywhere_at_once(team: Team) -> No
     assert team.get("rey", f"{AT}/item?id=t2")["by"] == "dawid-skene"
     assert handlers.campaign(str(team.file)).settings.consensus == "dawid-skene"
     campaign = Campaign.open(team.file)
-    assert campaign.history()[-1]["way"] == "dawid-skene"
+    assert campaign.history()[-1]["consensus"] == "dawid-skene"
     campaign.database.close()
 
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import AfterValidator, BaseModel, Field
 
-from teeter.campaigns.change_settings import change_settings
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
@@ -167,6 +166,7 @@ class SettingsIn(RequestBody):
     people: int | None = Field(default=None, ge=2, le=1000)
     show: list[Annotated[str, Field(max_length=1000)]] | None = Field(default=None, max_length=100)
     consensus: ConsensusMethod | None = None
+    names: bool | None = None
 
 
 class SettingsOut(BaseModel):
@@ -189,6 +189,8 @@ class SettingsOut(BaseModel):
     people: int
     show: list[str]
     consensus: str
+    names: bool
+    """Whether models learn from the names and descriptions of the classes too."""
     rows: bool
     """Whether items are whole rows of a table."""
 
@@ -386,7 +388,7 @@ def patch_settings(request: Request, slug: str, body: SettingsIn) -> SettingsOut
         if changes[name] is None:
             raise InputError(f"{name} must have a value.")
 
-    change_settings(service.campaign, changes, who=current_user(request))
+    service.campaign.change_settings(**changes, who=current_user(request))
     return _describe_settings(service)
 
 

@@ -63,7 +63,7 @@ class SuggestionService:
 
     def use_names(self, use: bool) -> NamesIn:
         """Choose whether models learn from the names and descriptions of the classes."""
-        self._service.campaign.use_names(use, who=self._user)
+        self._service.campaign.change_settings(names=use, who=self._user)
         return NamesIn(use=use)
 
     def explain_unused_names(self) -> str | None:

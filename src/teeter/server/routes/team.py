@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
-from teeter.campaigns.change_settings import change_consensus
 from teeter.campaigns.people import ROLES, role_allows
 from teeter.campaigns.records import AnswerKind, ConsensusMethod, Permission, Role
 from teeter.campaigns.store import Decision
@@ -305,7 +304,7 @@ class TeamService:
             UnknownNameError: there is no such method.
         """
         campaign = self.service.campaign
-        change_consensus(campaign, method, who=self._user)
+        campaign.change_settings(consensus=method, who=self._user)
         return self.describe_agreement()
 
 
