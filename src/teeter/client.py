@@ -41,7 +41,7 @@ from teeter.campaigns.records import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.review.agreement import Agreement, AgreementScore, PairAgreement
+from teeter.campaigns.review.annotators import Agreement, AgreementScore, PairAgreement
 from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (

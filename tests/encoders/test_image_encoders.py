@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 from teeter.encoders import encode_images
+from teeter.encoders.image_encoders import PixelEncoder
 from teeter.encoders.images import (
     count_left_out_files,
     describe_left_out_files,
     find_images,
     read_image,
 )
-from teeter.encoders.pixels import PixelEncoder
 from teeter.errors import FileError
 
 COLOURS = slice(0, 768)

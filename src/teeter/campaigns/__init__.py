@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.integrations.webhooks import add_webhook, sign_payload, verify_signature
     from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
-    from teeter.campaigns.review.agreement import prediction_agreement
+    from teeter.campaigns.review.annotators import prediction_agreement
     from teeter.campaigns.store import ClassDescription
     from teeter.campaigns.suggestions.language_model import LanguageModel
 
@@ -43,7 +43,7 @@ __getattr__, __dir__ = import_lazily(
         "integrations.webhooks": ["add_webhook", "sign_payload", "verify_signature"],
         "learning.stopping": ["estimate_accuracy"],
         "people": ["require_permission"],
-        "review.agreement": ["prediction_agreement"],
+        "review.annotators": ["prediction_agreement"],
         "store": ["ClassDescription"],
         "suggestions.language_model": ["LanguageModel"],
     },

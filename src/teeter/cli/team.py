@@ -25,7 +25,7 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.records import AccuracyEstimate
-    from teeter.campaigns.review.annotator_stats import AnnotatorStats
+    from teeter.campaigns.review.annotators import AnnotatorStats
 
 __all__ = ["agreement", "people"]
 

@@ -20,7 +20,6 @@ Importing this package is cheap: torch, scikit-learn, Pillow and the weights are
 encoders that need them.
 """
 
-from teeter.encoders.efficientnet import EfficientNetEncoder
 from teeter.encoders.encoder import (
     ContentKind,
     Encoder,
@@ -30,8 +29,8 @@ from teeter.encoders.encoder import (
     Vectors,
     run_encoder,
 )
+from teeter.encoders.image_encoders import EfficientNetEncoder, PixelEncoder, encode_images
 from teeter.encoders.minilm import MiniLMEncoder
-from teeter.encoders.pixels import PixelEncoder, encode_images
 from teeter.encoders.registry import (
     AUTO,
     EncoderChoice,

@@ -26,7 +26,7 @@ from teeter.campaigns.records import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.review.agreement import AgreementScore, PairAgreement
+from teeter.campaigns.review.annotators import AgreementScore, PairAgreement
 from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.campaigns.suggestions.sources import SourceReport

@@ -23,7 +23,7 @@ from teeter.campaigns.items.columns import read_shown_columns, replace_surrogate
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import AnswerKind, ConsensusMethod, ItemKind
-from teeter.campaigns.review.agreement import Agreement, measure_agreement
+from teeter.campaigns.review.annotators import Agreement, measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class

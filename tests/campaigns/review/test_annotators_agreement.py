@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from reference import agreement as reference
-from teeter.campaigns.review.agreement import (
+from teeter.campaigns.review.annotators import (
     MIN_ITEMS,
     cohen_kappa,
     krippendorff_alpha,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from teeter.campaigns.review.annotator_stats import accuracy_of_annotators, pace_of
+from teeter.campaigns.review.annotators import accuracy_of_annotators, pace_of
 from teeter.campaigns.store import Answer
 
 

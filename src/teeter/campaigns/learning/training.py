@@ -36,7 +36,7 @@ from teeter.campaigns.learning.saved_models import (
     load_temperature,
     scale_features,
 )
-from teeter.campaigns.review.agreement import prediction_agreement
+from teeter.campaigns.review.annotators import prediction_agreement
 from teeter.errors import InputError
 from teeter.learner.learner import Learner
 from teeter.learner.rounds import resume
