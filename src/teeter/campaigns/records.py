@@ -6,12 +6,13 @@ library only, so that the client, the page and the worker can have it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 __all__ = [
     "AccuracyEstimate",
+    "AddedItems",
     "AnswerKind",
     "ClassifierKind",
     "ConsensusMethod",
@@ -167,6 +168,29 @@ class ImportResult:
     """How the items were encoded; None if all of them came with features."""
     failed: tuple[tuple[str, str], ...] = ()
     """Links whose images could not be fetched, so that their items were not added, and why."""
+
+
+@dataclass(frozen=True)
+class AddedItems:
+    """What happened to items that were added, with lists cut to the first thousand."""
+
+    new: int
+    duplicates: int
+    """Number of items whose content the campaign already had."""
+    labelled: int
+    """Number of items that got the label given with them."""
+    conflicts: int
+    """Number of items that keep another label than the one that they came with."""
+    duplicate_items: list[tuple[str, str]] = field(default_factory=list)
+    """Duplicates: the id, and the id of the item with the same content."""
+    conflicting_items: list[tuple[str, str, str]] = field(default_factory=list)
+    """Conflicts: the id, the label that came, and the one that stays."""
+    failed: int = 0
+    """Number of links whose images could not be fetched, so that their items were not added."""
+    problems: list[str] = field(default_factory=list)
+    """Why, for the first of them."""
+    failed_items: list[tuple[str, str]] = field(default_factory=list)
+    """These links, each with the reason."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from teeter.campaigns.items.columns import ColumnType
 from teeter.campaigns.records import (
     AccuracyEstimate,
+    AddedItems,
     AnswerKind,
     ConsensusMethod,
     ItemKind,
@@ -33,7 +34,6 @@ from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.server.worker.requests import Explanation
 
 __all__ = [
-    "AddedItems",
     "AgreementOut",
     "AnswerIn",
     "AnswerOut",
@@ -258,28 +258,6 @@ class PredictionsOut(BaseModel):
     model: int
     """The number of the model."""
     predictions: list[PredictedText]
-
-
-class AddedItems(BaseModel):
-    """What happened to items that were added."""
-
-    new: int
-    duplicates: int
-    """Number of items whose content the campaign already had."""
-    labelled: int
-    """Number of items that got the label given with them."""
-    conflicts: int
-    """Number of items that keep another label than the one that they came with."""
-    duplicate_items: list[tuple[str, str]] = Field(default_factory=list)
-    """The first thousand duplicates: the id, and the id of the item with the same content."""
-    conflicting_items: list[tuple[str, str, str]] = Field(default_factory=list)
-    """The first thousand conflicts: the id, the label that came, and the one that stays."""
-    failed: int = 0
-    """Number of links whose images could not be fetched, so that their items were not added."""
-    problems: list[str] = Field(default_factory=list)
-    """Why, for the first of them."""
-    failed_items: list[tuple[str, str]] = Field(default_factory=list)
-    """The first thousand of these links, each with the reason."""
 
 
 class TrainedModel(BaseModel):

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.records import ItemKind, Permission, Role
+from teeter.campaigns.records import AddedItems, ItemKind, Permission, Role, SuspectLabel
 from teeter.campaigns.settings import resolve_folder
 from teeter.campaigns.store import Database
 from teeter.campaigns.store.copies import copy_campaign
@@ -29,7 +29,6 @@ from teeter.errors import FileError, InputError, StoreError, TeeterError, Unknow
 from teeter.server.access import Authenticator, SecurityConfig
 from teeter.server.access.tokens import CampaignTokens
 from teeter.server.schemas import (
-    AddedItems,
     CampaignOut,
     CreatedCampaign,
     EncodedItems,
@@ -48,11 +47,9 @@ from teeter.server.worker.requests import (
     EncodeItems,
     FindSuspects,
     ItemColumns,
-    ItemsAdded,
     MapFile,
     MapKind,
     PickAhead,
-    SuspectsFound,
     TrainModel,
 )
 from teeter.server.worker.suggester import Suggester
@@ -224,7 +221,7 @@ class Workspace:
         """What was asked, and the job that does it, by the name of the new campaign."""
         self._drawings: dict[tuple[str, MapKind], _MapDrawings] = {}
         """By the slug of a campaign and the kind of map."""
-        self._searches: dict[str, Future[SuspectsFound]] = {}
+        self._searches: dict[str, Future[list[SuspectLabel]]] = {}
         """The newest search for wrong labels, by the slug of a campaign."""
         self._encode_timers: dict[str, threading.Timer] = {}
         """By the slug of a campaign to which items were added."""
@@ -578,8 +575,8 @@ class Workspace:
         def describe() -> JobOut:
             status = self._read_status(training)
             job = JobOut(state=status.state, detail=status.error)
-            if status.result is not None:
-                job.result = TrainedModel(trained=status.result.trained)
+            if status.state is JobState.DONE:
+                job.result = TrainedModel(trained=status.result)
             return job
 
         return self._add_job(describe)
@@ -598,7 +595,7 @@ class Workspace:
             job = JobOut(state=status.state, detail=status.error)
             self._add_progress(job, service.location)
             if status.result is not None:
-                encoding = status.result.encoding
+                encoding = status.result
                 job.result = EncodedItems(
                     encoder=encoding.encoder,
                     encoded=encoding.encoded,
@@ -614,19 +611,16 @@ class Workspace:
 
         return self._add_job(describe)
 
-    def follow_addition(self, service: CampaignService, adding: Future[ItemsAdded]) -> JobStarted:
+    def follow_addition(self, service: CampaignService, adding: Future[AddedItems]) -> JobStarted:
         """Follow items that are being added as a job, and encode them afterwards."""
 
-        def encode_added(added: Future[ItemsAdded]) -> None:
+        def encode_added(added: Future[AddedItems]) -> None:
             if not added.cancelled() and added.exception() is None:
                 self.encode_soon(service)
 
         def describe() -> JobOut:
             status = self._read_status(adding)
-            job = JobOut(state=status.state, detail=status.error)
-            if status.result is not None:
-                job.result = AddedItems(**asdict(status.result))
-            return job
+            return JobOut(state=status.state, detail=status.error, result=status.result)
 
         adding.add_done_callback(encode_added)
         return self._add_job(describe)
@@ -717,7 +711,7 @@ class Workspace:
 
     def find_suspects(
         self, service: CampaignService, *, again: bool = False
-    ) -> JobStatus[SuspectsFound]:
+    ) -> JobStatus[list[SuspectLabel]]:
         """Return labels that may be wrong, once they are found.
 
         Args:

@@ -102,7 +102,7 @@ def test_items_are_explained_again_after_a_text_has_changed(
 def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -> None:
     path = str(make_text_campaign(tmp_path / "texts.teeter", 20))
     reports: list[StatusReport] = []
-    assert handlers.run(TrainModel(path), reports.append).trained is None
+    assert handlers.run(TrainModel(path), reports.append) is None
     assert reports == []
 
     campaign = Campaign.open(path)
@@ -110,7 +110,7 @@ def test_training_reports_what_it_does(handlers: TaskHandlers, tmp_path: Path) -
         campaign.tell(item, true_label(item))
     campaign.database.close()
 
-    trained = handlers.run(TrainModel(path), reports.append).trained
+    trained = handlers.run(TrainModel(path), reports.append)
     assert (trained.version, trained.labels) == (1, 3)
     assert reports == [
         StatusReport(Activity.TRAINING, labels=3, version=1),

@@ -360,7 +360,7 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
     service = require_permission(request, slug, Permission.REVIEW)
     status = get_workspace(request).find_suspects(service, again=again)
 
-    suspects = [] if status.result is None else status.result.suspects
+    suspects = status.result or []
     columns = service.campaign.shown_columns([suspect.item for suspect in suspects])
     return SuspectsOut(state=status.state, detail=status.error, suspects=suspects, columns=columns)
 

@@ -6,7 +6,6 @@ import json
 import secrets
 import shutil
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
@@ -15,14 +14,13 @@ from pydantic import AfterValidator, BaseModel, Field
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
-from teeter.campaigns.records import ConsensusMethod, ItemKind, Permission
+from teeter.campaigns.records import AddedItems, ConsensusMethod, ItemKind, Permission
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
 from teeter.server.schemas import (
-    AddedItems,
     ClassOut,
     ColumnOut,
     HistoryOut,
@@ -215,7 +213,7 @@ def add_items(request: Request, slug: str, body: ItemsIn) -> AddedItems:
         source.unlink(missing_ok=True)
 
     workspace.encode_soon(service)
-    return AddedItems(**asdict(added))
+    return added
 
 
 def _as_entry(item: ItemIn, settings: Settings) -> dict[str, Any]:

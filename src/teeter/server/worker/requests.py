@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from teeter.campaigns.records import AddedItems, EncodingResult, ModelInfo, SuspectLabel
+
 if TYPE_CHECKING:
-    from teeter.campaigns.records import EncodingResult, ModelInfo, SuspectLabel
     from teeter.campaigns.settings import Settings
 
 __all__ = [
@@ -23,13 +24,11 @@ __all__ = [
     "CreateCampaign",
     "DrawMap",
     "EncodeItems",
-    "EncodingDone",
     "EnsureQuestions",
     "Explanation",
     "ExportLabels",
     "FindSuspects",
     "ItemColumns",
-    "ItemsAdded",
     "MapFile",
     "MapKind",
     "Neighbour",
@@ -37,11 +36,9 @@ __all__ = [
     "PredictTexts",
     "QuestionsReady",
     "StatusReport",
-    "SuspectsFound",
     "TaskRequest",
     "TextsPredicted",
     "TrainModel",
-    "TrainingDone",
     "WarmUp",
 ]
 
@@ -146,15 +143,8 @@ class PickAhead(TaskRequest[None]):
 
 
 @dataclass(frozen=True)
-class TrainingDone:
-    """The new model; None if fewer than two classes have labels."""
-
-    trained: ModelInfo | None
-
-
-@dataclass(frozen=True)
-class TrainModel(TaskRequest[TrainingDone]):
-    """Train a model on all labels."""
+class TrainModel(TaskRequest[ModelInfo | None]):
+    """Train a model on all labels; None if fewer than two classes have labels."""
 
     campaign: str
 
@@ -162,14 +152,7 @@ class TrainModel(TaskRequest[TrainingDone]):
 
 
 @dataclass(frozen=True)
-class EncodingDone:
-    """The result of an encoding."""
-
-    encoding: EncodingResult
-
-
-@dataclass(frozen=True)
-class EncodeItems(TaskRequest[EncodingDone]):
+class EncodeItems(TaskRequest[EncodingResult]):
     """Compute the features of all items that lack them, or switch to another encoder."""
 
     campaign: str
@@ -178,15 +161,8 @@ class EncodeItems(TaskRequest[EncodingDone]):
 
 
 @dataclass(frozen=True)
-class SuspectsFound:
-    """Labels that may be wrong, the least likely first."""
-
-    suspects: list[SuspectLabel]
-
-
-@dataclass(frozen=True)
-class FindSuspects(TaskRequest[SuspectsFound]):
-    """Find labels that may be wrong."""
+class FindSuspects(TaskRequest[list[SuspectLabel]]):
+    """Find labels that may be wrong, the least likely first."""
 
     campaign: str
     count: int
@@ -260,27 +236,7 @@ class ItemColumns:
 
 
 @dataclass(frozen=True)
-class ItemsAdded:
-    """What happened to items that were added."""
-
-    new: int
-    duplicates: int
-    labelled: int
-    conflicts: int
-    duplicate_items: list[tuple[str, str]]
-    """The ids of the first duplicates, each with the id of the item that has its content."""
-    conflicting_items: list[tuple[str, str, str]]
-    """The first items that have another label than the new one: the id, the new label, the old."""
-    failed: int = 0
-    """Number of links whose images could not be fetched."""
-    problems: list[str] = field(default_factory=list)
-    """Why the first of them could not be fetched."""
-    failed_items: list[tuple[str, str]] = field(default_factory=list)
-    """The first of these links, each with the reason."""
-
-
-@dataclass(frozen=True)
-class AddItems(TaskRequest[ItemsAdded]):
+class AddItems(TaskRequest[AddedItems]):
     """Store items, which are encoded by a later request."""
 
     campaign: str

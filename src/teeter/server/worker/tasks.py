@@ -25,7 +25,7 @@ from teeter.campaigns.items.read_items import detect_kind, read_items
 from teeter.campaigns.learning.encoding import ProgressReport
 from teeter.campaigns.learning.rounds import RoundState
 from teeter.campaigns.learning.saved_models import load_arrays, load_temperature
-from teeter.campaigns.records import ItemKind, ModelInfo
+from teeter.campaigns.records import AddedItems, EncodingResult, ItemKind, ModelInfo, SuspectLabel
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.classifier import Classifier
@@ -40,12 +40,10 @@ from teeter.server.worker.requests import (
     CreateCampaign,
     DrawMap,
     EncodeItems,
-    EncodingDone,
     EnsureQuestions,
     Explanation,
     ExportLabels,
     FindSuspects,
-    ItemsAdded,
     MapFile,
     MapKind,
     Neighbour,
@@ -53,10 +51,8 @@ from teeter.server.worker.requests import (
     PredictTexts,
     QuestionsReady,
     StatusReport,
-    SuspectsFound,
     TaskRequest,
     TextsPredicted,
-    TrainingDone,
     TrainModel,
     WarmUp,
 )
@@ -241,25 +237,25 @@ class TaskHandlers:
         explanations = _explain_items(entry, waiting[: 3 * batch], state)
         return QuestionsReady(is_finished=not waiting, explanations=explanations)
 
-    def _train(self, request: TrainModel, report: ReportStatus) -> TrainingDone:
+    def _train(self, request: TrainModel, report: ReportStatus) -> ModelInfo | None:
         entry = self._open_campaign(request.campaign)
         last_answer = _newest_answer(entry.campaign)
         state = entry.campaign.load_state()
         trained, _ = _train_model(entry, state, last_answer, _DEFAULT_BATCH, report)
-        return TrainingDone(trained)
+        return trained
 
-    def _encode(self, request: EncodeItems, report: ReportStatus) -> EncodingDone:
+    def _encode(self, request: EncodeItems, report: ReportStatus) -> EncodingResult:
         campaign = self.campaign(request.campaign)
-        return EncodingDone(campaign.encode(request.encoder, progress=_report_encoding(report)))
+        return campaign.encode(request.encoder, progress=_report_encoding(report))
 
     def _change_item(self, request: ChangeItem) -> bool:
         changes = json.loads(request.changes)
         campaign = self.campaign(request.campaign)
         return campaign.change_item(request.item, **changes, who=request.who)
 
-    def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> SuspectsFound:
+    def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> list[SuspectLabel]:
         report(StatusReport(Activity.FINDING_SUSPECTS))
-        return SuspectsFound(self.campaign(request.campaign).suspects(request.count))
+        return self.campaign(request.campaign).suspects(request.count)
 
     def _predict(self, request: PredictTexts, report: ReportStatus) -> TextsPredicted:
         report(StatusReport(Activity.PREDICTING))
@@ -394,7 +390,7 @@ def create_campaign(
     )
 
 
-def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
+def add_items(campaign: Campaign, request: AddItems) -> AddedItems:
     """Store the items of a request. They have no features yet.
 
     Raises:
@@ -425,7 +421,7 @@ def add_items(campaign: Campaign, request: AddItems) -> ItemsAdded:
 
     result = campaign.add(items, encode_all=False, who=request.who)
     failed = dict(result.failed) if fetcher is None else fetcher.errors
-    return ItemsAdded(
+    return AddedItems(
         new=result.new,
         duplicates=len(result.duplicates),
         labelled=result.labelled,
