@@ -503,8 +503,7 @@ class RemoteCampaign:
         """Return the progress of the campaign, with the advice on whether to stop."""
         fields = dict(self._get("/progress")["status"])
         fields["advice"] = tuple(fields["advice"])
-        if fields["accuracy"] is not None:
-            fields["accuracy"] = AccuracyEstimate(**fields["accuracy"])
+        fields["accuracy"] = _as_estimate(fields["accuracy"])
         if fields["comparison"] is not None:
             fields["comparison"] = EncoderComparison(**fields["comparison"])
         return Status(**fields)
@@ -751,9 +750,7 @@ def _as_score(fields: Mapping[str, Any] | None) -> AgreementScore | None:
 
 
 def _as_estimate(fields: Mapping[str, Any] | None) -> AccuracyEstimate | None:
-    if fields is None:
-        return None
-    return AccuracyEstimate(fields["right"], fields["total"], fields["low"], fields["high"])
+    return None if fields is None else AccuracyEstimate(**fields)
 
 
 def _as_source(fields: Mapping[str, Any]) -> SourceReport:

@@ -140,15 +140,14 @@ class AccuracyEstimate:
     It comes from models that were trained on nearly all labels, but not on the items they judge.
     """
 
-    right: int
-    total: int
+    share: float
+    """The share of correct answers."""
     low: float
     high: float
-
-    @property
-    def share(self) -> float:
-        """The share of correct answers."""
-        return self.right / self.total
+    total: int
+    """Number of items that the share was measured on."""
+    right: int
+    """How many of them are correct."""
 
 
 @dataclass(frozen=True)

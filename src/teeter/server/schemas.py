@@ -80,7 +80,6 @@ __all__ = [
     "RequestBody",
     "SessionIn",
     "SessionOut",
-    "ShareOut",
     "ShownColumn",
     "ShownSuggestionIn",
     "SourceOut",
@@ -345,31 +344,6 @@ class PickOut(BaseModel):
         return self.arm.is_random or self.is_shared
 
 
-class ShareOut(BaseModel):
-    """A share, with its 95 % confidence interval."""
-
-    share: float
-    low: float
-    high: float
-    total: int
-    """Number of items that the share was measured on."""
-    right: int
-    """How many of them the share is about."""
-
-    @classmethod
-    def from_estimate(cls, estimate: AccuracyEstimate | None) -> ShareOut | None:
-        """Return an estimate as it is sent; None if there is no estimate."""
-        if estimate is None:
-            return None
-        return cls(
-            share=estimate.share,
-            low=estimate.low,
-            high=estimate.high,
-            total=estimate.total,
-            right=estimate.right,
-        )
-
-
 class SuggestionOut(BaseModel):
     """What a source suggests about an item."""
 
@@ -377,7 +351,7 @@ class SuggestionOut(BaseModel):
     label: str
     probability: float | None
     """The probability that the source gives the class, if it gives one."""
-    accuracy: ShareOut | None
+    accuracy: AccuracyEstimate | None
     """The measured accuracy of the source; None before it is measured."""
 
 
@@ -596,7 +570,7 @@ class ModelRound(BaseModel):
     """Cohen's kappa with the predictions of the previous model; None for the first model."""
     changed: float | None
     """The share of predictions that differ from those of the previous model."""
-    accuracy: ShareOut | None
+    accuracy: AccuracyEstimate | None
     """The accuracy on randomly drawn items; None if none of them has been labelled."""
 
 
@@ -683,9 +657,9 @@ class MemberOut(BaseModel):
     answers: int
     per_hour: int | None
     """Answers per hour of work, not counting breaks."""
-    matches_consensus: ShareOut | None
+    matches_consensus: AccuracyEstimate | None
     """Share of their labels that equal the consensus, on items that several people labelled."""
-    matches_decisions: ShareOut | None
+    matches_decisions: AccuracyEstimate | None
     """Share of their labels that equal the decision of a reviewer."""
     open: int
     """Number of items that are assigned to them but not answered yet."""
@@ -774,14 +748,14 @@ class SourceOut(BaseModel):
     kind: SourceKind
     items: int
     """Number of items for which it has a suggestion."""
-    accuracy: ShareOut | None
+    accuracy: AccuracyEstimate | None
     """Share of its suggestions on control and audit items that equal the label.
 
     Annotators do not see suggestions there.
     """
-    shown: ShareOut | None
+    shown: AccuracyEstimate | None
     """Share of labels on picked items that equal the suggestion, where annotators saw it."""
-    blind: ShareOut | None
+    blind: AccuracyEstimate | None
     """The same where they did not see it."""
     sent_to: str | None = None
     """The host that texts are sent to, for a language model."""
@@ -801,9 +775,9 @@ class SourceOut(BaseModel):
             name=report.name,
             kind=report.kind,
             items=report.items,
-            accuracy=ShareOut.from_estimate(report.accuracy),
-            shown=ShareOut.from_estimate(report.shown),
-            blind=ShareOut.from_estimate(report.blind),
+            accuracy=report.accuracy,
+            shown=report.shown,
+            blind=report.blind,
             remaining_budget=report.remaining_budget,
         )
 

@@ -54,7 +54,6 @@ from teeter.server.schemas import (
     ProgressOut,
     QuestionOut,
     RecentAnswer,
-    ShareOut,
     ShownColumn,
     SuggestionOut,
     UndoneAnswer,
@@ -393,7 +392,7 @@ class CampaignService:
                 source=suggestion.source,
                 label=suggestion.label,
                 probability=suggestion.probability,
-                accuracy=ShareOut.from_estimate(accuracies[suggestion.source]),
+                accuracy=accuracies[suggestion.source],
             )
         return shown
 
@@ -896,5 +895,5 @@ def _describe_model(model: ModelSummary) -> ModelRound:
         audit=facts["audit"],
         kappa=facts.get("kappa"),
         changed=facts.get("changed"),
-        accuracy=ShareOut.from_estimate(estimate_model_accuracy(facts)),
+        accuracy=estimate_model_accuracy(facts),
     )

@@ -58,7 +58,7 @@ def estimate_accuracy(
         return None
 
     low, high = wilson_interval(right / total, total / (1 + share_judged))
-    return AccuracyEstimate(right, total, low, high)
+    return AccuracyEstimate(share=right / total, low=low, high=high, total=total, right=right)
 
 
 def wilson_interval(share: float, total: float) -> tuple[float, float]:

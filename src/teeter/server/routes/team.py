@@ -33,7 +33,6 @@ from teeter.server.schemas import (
     NameIn,
     PersonIn,
     RecentAnswer,
-    ShareOut,
     TokenOut,
     UndoIn,
     UndoneAnswer,
@@ -198,8 +197,8 @@ class TeamService:
             if name in stats_by_name:
                 stats = stats_by_name[name]
                 member.answers = stats.answers
-                member.matches_consensus = ShareOut.from_estimate(stats.quality.with_consensus)
-                member.matches_decisions = ShareOut.from_estimate(stats.quality.with_decisions)
+                member.matches_consensus = stats.quality.with_consensus
+                member.matches_decisions = stats.quality.with_decisions
                 if stats.speed is not None:
                     member.per_hour = round(stats.speed.per_hour)
 
