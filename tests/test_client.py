@@ -351,7 +351,6 @@ NOT_REMOTE = {
     "disagreements": "GET /disagreements gives a page of them, with their contents",
     "finish": "GET /finish; a report is made for the page",
     "image_folder": "the images stay with the server, which serves them",
-    "is_shared": "the server decides who gets an item",
     "keep_ready": "the server's worker does it",
     "load_state": "the server's worker does it",
     "make": "POST /campaigns; a client belongs to one campaign",

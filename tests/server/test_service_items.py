@@ -132,14 +132,14 @@ def test_predictions_of_shared_items_stay_hidden(tmp_path: Path) -> None:
         picked = [question for question in questions if question["pick"]["arm"] == "picked"]
 
         campaign = Campaign.open(file)
-        shared = [question for question in picked if campaign.is_shared(question["item"])]
+        shared = [question for question in picked if campaign.settings.is_shared(question["item"])]
         assert 0 < len(shared) < len(picked)
         for question in picked:
-            assert question["pick"]["is_shared"] == campaign.is_shared(question["item"])
-            assert is_prediction_hidden(question) == campaign.is_shared(question["item"])
+            assert question["pick"]["is_shared"] == campaign.settings.is_shared(question["item"])
+            assert is_prediction_hidden(question) == campaign.settings.is_shared(question["item"])
 
         for answer in client.get(f"{AT}/answers").json():
-            if campaign.is_shared(answer["item"]):
+            if campaign.settings.is_shared(answer["item"]):
                 assert answer["pick"]["predicted"] is None
                 assert answer["pick"]["probability"] is None
         campaign.database.close()

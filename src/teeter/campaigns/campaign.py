@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from teeter.base.seeds import stream_seed, validate_seed
+from teeter.base.seeds import validate_seed
 from teeter.campaigns.asking.assignment import (
     ask_items,
     keep_ready,
@@ -184,7 +184,7 @@ class Campaign:
 
     @property
     def settings(self) -> Settings:
-        """Its settings, as the newest transaction that looked at them saw them."""
+        """Its settings, as the last transaction that looked at them saw them."""
         return self.store.settings
 
     def reading(self) -> AbstractContextManager[Reading]:
@@ -242,12 +242,16 @@ class Campaign:
         validate_name(name)
 
         database = Database(location, create=True)
-        # In one transaction, so that a campaign never exists without its classes.
-        with new_campaign(database, name, settings, clock) as change:
-            change.history.append(who, "created", None, json.loads(change.campaign().settings))
-            change.classes.add(class_names, who)
-            change.descriptions.write(descriptions or {}, who)
-            campaign_id = change.campaign_id
+        try:
+            # In one transaction, so that a campaign never exists without its classes.
+            with new_campaign(database, name, settings, clock) as change:
+                change.history.append(who, "created", None, json.loads(change.campaign().settings))
+                change.classes.add(class_names, who)
+                change.descriptions.write(descriptions or {}, who)
+                campaign_id = change.campaign_id
+        except BaseException:
+            database.close()
+            raise
 
         trust_folder(database, settings.folder)
         return cls(database, campaign_id, name, settings, clock=clock)
@@ -519,7 +523,7 @@ class Campaign:
         with self.reading() as view:
             stored = view.items.by_id(items)
             row_ids = [item.row_id for item in stored.values()]
-            shown = read_shown_columns(view, self.settings.show, row_ids)
+            shown = read_shown_columns(view, view.settings.show, row_ids)
 
         return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
 
@@ -570,23 +574,23 @@ class Campaign:
                 f"{fixed[0]!r} cannot be changed: choose from {', '.join(CHANGEABLE_SETTINGS)}."
             )
 
-        for name, value in changes.items():
-            try:
-                replace(self.settings, **{name: value})
-            except TypeError:
-                raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
-        changed = replace(self.settings, **changes)
-        if {"strategy", "options", "head"} & set(changes):
-            changed.require_strategy()
-        if "keys" in changes:
-            shortcuts_by_class(self.classes, changed.keys)
-        if "show" in changes:
-            require_columns(changed.show, [column.name for column in self.columns])
-        if changed.budget is not None and changed.cost is None:
-            raise InputError("A budget needs the cost of a label.")
+        changes_picks = bool({"strategy", "options", "head"} & set(changes))
+        if changes_picks:
+            # Loads strategies, which takes too long for a transaction.
+            _replace_settings(self.settings, changes).require_strategy()
 
         with self.writing() as change:
-            # Another process may have changed other settings, so only these are replaced.
+            # Checked with what is stored: another process may have changed other settings.
+            changed = _replace_settings(change.settings, changes)
+            if changes_picks:
+                changed.require_strategy()
+            if "keys" in changes:
+                shortcuts_by_class(change.classes.names(), changed.keys)
+            if "show" in changes:
+                require_columns(changed.show, [column.name for column in change.tables.columns()])
+            if changed.budget is not None and changed.cost is None:
+                raise InputError("A budget needs the cost of a label.")
+
             stored = json.loads(change.campaign().settings)
             if stored != stored | changes:
                 change.write_settings(stored | changes)
@@ -827,28 +831,20 @@ class Campaign:
             UnknownNameError: there is no such item or class.
         """
         answer = _validate_answer(answer)
-
-        def record(change: Writing) -> AnswerReceipt:
-            current = answer
+        with self.writing() if change is None else nullcontext(change) as transaction:
             if answer.label is not None:
                 # A page that was opened before a class was renamed sends the old name.
-                name = change.classes.current_name(answer.label)
-                current = replace(answer, label=name)
+                name = transaction.classes.current_name(answer.label)
+                answer = replace(answer, label=name)
             if not allow_repeat:
-                number = change.answers.find_repeat(current)
+                number = transaction.answers.find_repeat(answer)
                 if number is not None:
                     return AnswerReceipt(number, recorded=False)
 
-            receipt = change.answers.record(current, asked_of=asked_of, at=at)
+            receipt = transaction.answers.record(answer, asked_of=asked_of, at=at)
             if shown is not None:
-                change.suggestions.record_shown(receipt.number, shown)
+                transaction.suggestions.record_shown(receipt.number, shown)
             return receipt
-
-        if change is not None:
-            return record(change)
-
-        with self.writing() as own_change:
-            return record(own_change)
 
     def tell(
         self,
@@ -1027,15 +1023,6 @@ class Campaign:
         """
         return keep_ready(self, batch, state=state)
 
-    def is_shared(self, item: str) -> bool:
-        """Return whether several annotators are to answer an item.
-
-        The item's id alone decides, so that the answer never changes.
-        """
-        # 53 bits fill a float exactly: a uniform number in [0, 1).
-        drawn = stream_seed(self.settings.seed, "overlap", item) % 2**53 / 2**53
-        return drawn < self.settings.overlap
-
     def release_items(
         self, annotator: str = DEFAULT_ANNOTATOR, *, who: str = DEFAULT_ANNOTATOR
     ) -> int:
@@ -1090,14 +1077,14 @@ class Campaign:
         from teeter.campaigns.learning.training import measure_previous_encoder, train_model
 
         state = state or self.load_state()
-        weights, facts = train_model(state, RoundSettings.from_settings(self.settings))
-        with self.reading() as view:
-            measure_previous_encoder(view, state, facts, self.settings.head)
+        settings = self.settings
+        weights, facts = train_model(state, RoundSettings.from_settings(settings))
+        measure_previous_encoder(self.store, state, facts)
 
         picks: list[Pick] = []
         if pick_ahead:
             next_state = with_model(state, state.version + 1, weights)
-            picks = choose_picks(next_state, RoundSettings.from_settings(self.settings), pick_ahead)
+            picks = choose_picks(next_state, RoundSettings.from_settings(settings), pick_ahead)
 
         # In one transaction: who asks meanwhile gets items of the old model or of the new one.
         with self.writing() as change:
@@ -1109,7 +1096,7 @@ class Campaign:
 
             version = change.save_model(weights, facts, who)
             if picks:
-                store_picks(self, change, None, picks, missing=0, version=version)
+                store_picks(change, None, picks, settings=settings, missing=0, version=version)
 
         return ModelInfo(
             version,
@@ -1173,21 +1160,22 @@ class Campaign:
         """
         from teeter.campaigns.learning.saved_models import build_classifier
 
-        state = self.load_state()
-        with self.reading() as view:
-            models = view.models.summaries()
-            current = view.encodings.current()
-        if current is not None and current.row_id != state.encoding:
-            # Another process changed the encoder in between: model and encoder must fit together.
-            return self.classifier()
+        while True:
+            state = self.load_state()
+            with self.reading() as view:
+                settings = view.settings
+                models = view.models.summaries()
+                current = view.encodings.current()
+            # Not if another process changed the encoder in between: both must fit together.
+            if current is None or current.row_id == state.encoding:
+                break
 
-        encoder = load_encoder(self.settings, current)
         return build_classifier(
             state,
-            RoundSettings.from_settings(self.settings),
-            encoder,
+            RoundSettings.from_settings(settings),
+            load_encoder(settings, current),
             campaign=self.name,
-            facts=models[-1].facts if models else None,
+            facts=next((model.facts for model in models if model.version == state.version), None),
         )
 
     def predict(
@@ -1543,10 +1531,10 @@ class Campaign:
         Returns:
             How many items have a label, without withdrawn ones.
         """
-        from teeter.campaigns.learning.training import predict_items, with_out_of_fold
+        from teeter.campaigns.learning.training import predict_items, predict_out_of_fold
 
         predicted: dict[str, tuple[str, float]] = {}
-        state = None
+        out_of_fold: dict[str, dict[str, float]] = {}
         with self.reading() as view:
             has_items = view.items.count() > 0
         if has_items:
@@ -1556,13 +1544,15 @@ class Campaign:
                 predicted = dict(zip(state.keys, predicted_classes, strict=True))
                 for place in state.unreadable:
                     del predicted[state.keys[place]]
+            if form == "cleanlab":
+                out_of_fold = predict_out_of_fold(state, self.settings.head)
 
         # The rows are read while they are written: their cells may not fit in memory together.
         with self.reading() as view:
             items = view.items.all()
             snapshot = read_snapshot(view)
             if form is not None:
-                require_format(form, self.settings.kind, len(snapshot.labelled_classes()))
+                require_format(form, view.settings.kind, len(snapshot.labelled_classes()))
             certified, _ = certified_labels(view, snapshot)
             # Other formats name the images, but do not read them.
             folder = self.image_folder if form == "image-folder" else None
@@ -1574,8 +1564,8 @@ class Campaign:
                 unreadable=view.encodings.unreadable(),
                 folder=folder,
             )
-            if state is not None and form == "cleanlab":
-                rows = with_out_of_fold(rows, state, self.settings.head)
+            if out_of_fold:
+                rows = [replace(row, out_of_fold=out_of_fold.get(row.id)) for row in rows]
             write_export(
                 ImportedExportRows(view, rows),
                 Path(path),
@@ -1584,6 +1574,16 @@ class Campaign:
             )
 
         return len(snapshot.without_withdrawn().consensus)
+
+
+def _replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Return settings with some changed, or say which value has the wrong type."""
+    for name, value in changes.items():
+        try:
+            replace(settings, **{name: value})
+        except TypeError:
+            raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
+    return replace(settings, **changes)
 
 
 def _validate_descriptions(

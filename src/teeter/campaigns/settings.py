@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from teeter.base.registry import did_you_mean
+from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import ClassifierKind, ConsensusMethod, ItemKind
 from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
@@ -147,6 +148,14 @@ class Settings:
         """Whether items are whole rows of a table, which are shown as cards."""
         # No other items have the columns that this encoder reads, so naming it is enough.
         return self.rows or self.encoder == ROW_ENCODER
+
+    def is_shared(self, item_id: str) -> bool:
+        """Return whether several annotators are to answer an item.
+
+        The item's id alone decides, so that the answer never changes.
+        """
+        # 53 bits fill a float exactly: a uniform number in [0, 1).
+        return stream_seed(self.seed, "overlap", item_id) % 2**53 / 2**53 < self.overlap
 
     def require_strategy(self) -> None:
         """Check that the strategy and its options exist, and that the head serves it.

@@ -523,7 +523,7 @@ def _explain_pick(opened: Campaign, question: Question) -> str:
     """Return why an item is asked about."""
     if question.arm != "picked":
         return "drawn at random"
-    if opened.is_shared(question.item):
+    if opened.settings.is_shared(question.item):
         # The prediction is not shown: annotators who saw it would agree because of it.
         return "answered by several annotators"
     if "predicted" not in question.reason:

@@ -1,4 +1,4 @@
-"""Values that are computed again only when what they depend on has changed."""
+"""A campaign as its pages and REST need it, with values that are kept until it changes."""
 
 from __future__ import annotations
 
@@ -416,7 +416,7 @@ class CampaignService:
     def _describe_pick(self, pick: Pick) -> PickOut:
         """Return why an item was picked, without the prediction if annotators must not see it."""
         described = PickOut(
-            arm=pick.arm, rank=pick.rank, is_shared=self.campaign.is_shared(pick.item)
+            arm=pick.arm, rank=pick.rank, is_shared=self.campaign.settings.is_shared(pick.item)
         )
         if described.is_blind:
             return described
@@ -542,11 +542,9 @@ class CampaignService:
 
     # Labels
 
-    def _newest_change(self, view: Reading) -> tuple[int, str]:
-        """Return a value that changes with every answer, decision and consensus method."""
-        newest_row_id = view.history.newest_row_id()
-        # The method is in the history too, but is written there before the settings change here.
-        return newest_row_id, self.campaign.settings.consensus
+    def _newest_change(self, view: Reading) -> int:
+        """Return a number that changes with every answer, decision and setting."""
+        return view.history.newest_row_id()
 
     @cached_by(_newest_change)
     def read_snapshot(self, view: Reading) -> CampaignSnapshot:

@@ -1,4 +1,4 @@
-"""Checks of option values, shared by the strategies."""
+"""What a strategy is: ``Strategy``, the ``Context`` that it sees, and checks of its options."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.records import Question
+from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import BatchOrigin, LockName, Pick, Writing
 
 if TYPE_CHECKING:
@@ -156,9 +157,10 @@ def _pick(
     from teeter.campaigns.asking.selection import choose_picks
 
     # Selecting takes seconds, so it happens outside of a transaction, under the lock.
+    settings = campaign.settings
     try:
         state = state or campaign.load_state()
-        picks = choose_picks(state, RoundSettings.from_settings(campaign.settings), count)
+        picks = choose_picks(state, RoundSettings.from_settings(settings), count)
     except BaseException:
         with campaign.writing() as change:
             change.locks.release(LockName.PICKING, lock)
@@ -173,17 +175,19 @@ def _pick(
             open_picks = change.picks.open_picks(annotator, n)
             missing = n - len(open_picks)
 
-        store_picks(campaign, change, annotator, picks, missing=missing, version=state.version)
+        store_picks(
+            change, annotator, picks, settings=settings, missing=missing, version=state.version
+        )
 
     return any(pick.asked for pick in picks)
 
 
 def store_picks(
-    campaign: Campaign,
     change: Writing,
     annotator: str | None,
     picks: Sequence[Pick],
     *,
+    settings: Settings,
     missing: int,
     version: int,
 ) -> None:
@@ -192,13 +196,14 @@ def store_picks(
     Args:
         annotator: who gets the first picks, if anyone does.
         picks: the picks. Items that others took meanwhile are left out.
+        settings: the settings that they were made with.
         missing: how many of them the annotator gets.
         version: the model that they were made with.
     """
     # Others may have taken or answered items while these were selected.
     free = change.picks.unassigned([pick for pick in picks if pick.asked])
-    shared = [pick.item for pick in free if campaign.is_shared(pick.item)]
-    change.items.request_annotators(shared, campaign.settings.people)
+    shared = [pick.item for pick in free if settings.is_shared(pick.item)]
+    change.items.request_annotators(shared, settings.people)
 
     for_annotator = free[:missing]
     ahead = free[missing:]
@@ -213,11 +218,7 @@ def store_picks(
         else:
             for_annotator += not_asked
 
-    origin = BatchOrigin(
-        campaign.settings.strategy,
-        campaign.settings.seed,
-        version,
-    )
+    origin = BatchOrigin(settings.strategy, settings.seed, version)
     if for_annotator:
         change.picks.add_batch(annotator, for_annotator, origin)
     if ahead:

@@ -252,7 +252,6 @@ def _extend_audit_set(
     measured, so they count neither in its size nor as items.
 
     Args:
-        settings: The size of the audit set, and the seed.
         n_added: How many items the import has added. They are the last ones.
         who: The name for the history.
     """

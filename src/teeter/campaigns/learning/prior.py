@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.saved_models import FeatureScaler
     from teeter.campaigns.settings import Settings
-    from teeter.campaigns.store import CampaignStore
+    from teeter.campaigns.store import CampaignStore, ClassDescription, StoredEncoding
 
 __all__ = [
     "CLASS_NAMES",
@@ -136,7 +136,10 @@ class PriorReader:
     def read(
         self,
         settings: Settings,
+        classes: Sequence[str],
+        descriptions: Mapping[str, ClassDescription],
         *,
+        encoding: StoredEncoding | None,
         keys: Sequence[str],
         features: Vectors,
         scaler: FeatureScaler,
@@ -144,6 +147,10 @@ class PriorReader:
         """Return the prior of a campaign, or None if nothing is known about its classes.
 
         Args:
+            settings: the campaign's settings.
+            classes: the names of the classes.
+            descriptions: what they mean.
+            encoding: the current encoding, of which the features are.
             keys: the ids of the items with features.
             features: (N, D) their scaled features.
             scaler: how they were scaled.
@@ -152,9 +159,6 @@ class PriorReader:
             return None
 
         with self._store.reading() as view:
-            classes = view.classes.names()
-            descriptions = view.descriptions.all()
-            encoding = view.encodings.revision()
             sources = view.suggestions.revision()
             # A source says nothing about an item while it is withdrawn.
             items = view.items.newest_change() if sources else 0
@@ -163,33 +167,35 @@ class PriorReader:
             texts = {name: class_texts(name, descriptions.get(name)) for name in classes}
 
         # All that the prior depends on: it is read again only if one of these changes.
-        revision = (encoding, sources, items, tuple(classes), repr(texts), len(keys), scaler.size)
+        encoded = None if encoding is None else (encoding.row_id, encoding.revision)
+        revision = (encoded, sources, items, tuple(classes), repr(texts), len(keys), scaler.size)
         if revision == self._revision:
             return self._prior
 
-        parts = [self._read_names(settings, texts, scaler)]
+        parts = [self._read_names(settings, texts, encoding, scaler)]
         parts += self._read_sources(classes, keys, features)
         self._prior = _join([part for part in parts if part is not None])
         self._revision = revision
         return self._prior
 
     def _read_names(
-        self, settings: Settings, texts: Mapping[str, Sequence[str]], scaler: FeatureScaler
+        self,
+        settings: Settings,
+        texts: Mapping[str, Sequence[str]],
+        encoding: StoredEncoding | None,
+        scaler: FeatureScaler,
     ) -> ClassPrior | None:
         """Return the pseudo-examples of names and descriptions."""
-        with self._store.reading() as view:
-            current = view.encodings.current()
-
         n_meaningful = sum(bool(of_class) for of_class in texts.values())
-        if n_meaningful < 2 or current is None:
+        if n_meaningful < 2 or encoding is None:
             return None
-        if explain_unused_names(settings, current.encoder) is not None:
+        if explain_unused_names(settings, encoding.encoder) is not None:
             return None
 
         # One list for all classes: an encoder is fast if it gets all texts at once.
         all_texts = [text for of_class in texts.values() for text in of_class]
         labels = [k for k, of_class in enumerate(texts.values()) for _ in of_class]
-        vectors = self._encode(settings, current.row_id, all_texts)
+        vectors = self._encode(settings, encoding, all_texts)
         if vectors is None or vectors.shape[1] != len(scaler.centre):
             return None
 
@@ -201,20 +207,20 @@ class PriorReader:
             (CLASS_NAMES,) * len(labels),
         )
 
-    def _encode(self, settings: Settings, encoding_id: int, texts: Sequence[str]) -> Vectors | None:
+    def _encode(
+        self, settings: Settings, encoding: StoredEncoding, texts: Sequence[str]
+    ) -> Vectors | None:
         """Return the vectors (M, D) of texts, computed once and then stored."""
         from teeter.campaigns.learning.encoding import load_encoder
 
         digests = [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in texts]
         with self._store.reading() as view:
-            stored = view.descriptions.text_vectors(encoding_id, digests)
+            stored = view.descriptions.text_vectors(encoding.row_id, digests)
         if all(digest in stored for digest in digests):
             return np.stack([stored[digest] for digest in digests])
 
         try:
-            with self._store.reading() as view:
-                current = view.encodings.current()
-            encoder = load_encoder(settings, current)
+            encoder = load_encoder(settings, encoding)
             if encoder is None:
                 return None
             vectors = encoder.encode(texts).vectors
@@ -226,7 +232,7 @@ class PriorReader:
         try:
             with self._store.writing() as change:
                 change.descriptions.write_text_vectors(
-                    encoding_id, dict(zip(digests, vectors, strict=True))
+                    encoding.row_id, dict(zip(digests, vectors, strict=True))
                 )
         except StoreError as error:
             # Only a cache: a campaign that cannot be written to can still be read.
@@ -297,20 +303,21 @@ _NAMED_CLASSES = 5
 def explain_names(campaign: Campaign) -> str:
     """Return whether models of a campaign learn from the names of its classes, and why not."""
     with campaign.reading() as view:
+        settings = view.settings
         current = view.encodings.current()
+        classes = view.classes.names()
+        descriptions = view.descriptions.all()
 
-    encoder = None if current is None else current.encoder
-    reason = explain_unused_names(campaign.settings, encoder)
+    reason = explain_unused_names(settings, None if current is None else current.encoder)
     if reason is not None:
         return reason
 
-    descriptions = campaign.descriptions
-    silent = [name for name in campaign.classes if not class_texts(name, descriptions.get(name))]
+    silent = [name for name in classes if not class_texts(name, descriptions.get(name))]
     listed = ", ".join(silent[:_NAMED_CLASSES])
     if len(silent) > _NAMED_CLASSES:
         listed += f" and {len(silent) - _NAMED_CLASSES:,} more"
 
-    if len(campaign.classes) - len(silent) < 2:
+    if len(classes) - len(silent) < 2:
         return (
             f"The class names are not used, because too few of them say anything about their "
             f"items. Describe {listed} with teeter campaign classes --describe."

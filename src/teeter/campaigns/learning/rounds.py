@@ -148,6 +148,8 @@ class RoundStateReader:
             skipped = view.answers.skipped_items()
             batches = view.picks.count_batches()
             classes = view.classes.names()
+            descriptions = view.descriptions.all()
+            encoding = view.encodings.current()
             model = view.models.newest()
             unencoded = count_unencoded(view)
             finish_items = view.finishes.drawn_items()
@@ -161,7 +163,13 @@ class RoundStateReader:
 
         # In transactions of its own: it may have to encode the names of the classes and store them.
         prior = self._prior_reader.read(
-            settings, keys=pool.keys, features=pool.features, scaler=pool.scaler
+            settings,
+            classes,
+            descriptions,
+            encoding=encoding,
+            keys=pool.keys,
+            features=pool.features,
+            scaler=pool.scaler,
         )
 
         left_out = rows_of(snapshot.left_out | pool.unreadable)

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from teeter.campaigns.export.rows import ExportRow
 from teeter.campaigns.learning.classifiers import (
     TRAINING,
     cross_fit,
@@ -43,7 +41,7 @@ from teeter.learner.rounds import resume
 from teeter.strategies.api import make_strategy
 
 if TYPE_CHECKING:
-    from teeter.campaigns.store import Reading
+    from teeter.campaigns.store import CampaignStore
 
 __all__ = [
     "ChosenPrior",
@@ -265,43 +263,39 @@ def _measure_audit(state: RoundState, predicted: npt.NDArray[np.int16]) -> list[
     return [right, total]
 
 
-def measure_previous_encoder(
-    view: Reading,
-    state: RoundState,
-    facts: ModelFacts,
-    head: str,
-) -> None:
+def measure_previous_encoder(store: CampaignStore, state: RoundState, facts: ModelFacts) -> None:
     """Add to the facts of a model its encoder, and the accuracy with the encoder before it.
 
     Args:
         state: the labels and features that the model was trained on.
         facts: what is known of the model. The names of both encoders are added to it.
-        head: what was trained on the features, one of ``ClassifierKind``.
     """
-    current = view.encodings.current()
-    if current is None:
-        return
-    facts["encoder"] = current.encoder
-
     places, labels = labelled_items(state)
     keys = [state.keys[place] for place in places]
-    # Newest first, so that the encoder just before the current one is compared.
-    for encoding in reversed(view.encodings.all()):
-        if encoding.is_current:
-            continue
+    previous = None
+    with store.reading() as view:
+        head = view.settings.head
+        current = view.encodings.current()
+        if current is None:
+            return
+        facts["encoder"] = current.encoder
 
-        # An encoding that was never completed may lack labelled items, and cannot be compared.
-        previous = view.encodings.read(encoding.row_id, keys)
-        if len(previous.keys) < len(keys):
-            continue
+        # Newest first, so that the encoder just before the current one is compared. One that was
+        # never completed may lack labelled items, and cannot be compared.
+        for encoding in reversed(view.encodings.all()):
+            if not encoding.is_current:
+                stored = view.encodings.read(encoding.row_id, keys)
+                if len(stored.keys) == len(keys):
+                    previous = stored
+                    facts["previous_encoder"] = encoding.encoder
+                    break
 
-        row_of_key = {key: row for row, key in enumerate(previous.keys)}
-        vectors = previous.vectors[[row_of_key[key] for key in keys]]
-        features, _ = scale_features(vectors)
-        probabilities = out_of_fold(features, labels, head=head)
-        facts["previous_encoder"] = encoding.encoder
-        facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
+    if previous is None:
         return
+    row_of_key = {key: row for row, key in enumerate(previous.keys)}
+    features, _ = scale_features(previous.vectors[[row_of_key[key] for key in keys]])
+    probabilities = out_of_fold(features, labels, head=head)
+    facts["previous_right"] = int((probabilities.argmax(axis=1) == labels).sum())
 
 
 def predict_items(state: RoundState, settings: RoundSettings) -> list[PredictedClass] | None:
@@ -312,17 +306,18 @@ def predict_items(state: RoundState, settings: RoundSettings) -> list[PredictedC
     return predict_rows(state, load_learner(state, settings), state.features)
 
 
-def with_out_of_fold(rows: Sequence[ExportRow], state: RoundState, head: str) -> list[ExportRow]:
-    """Return the rows of an export, with the probabilities of models not trained on the item.
+def predict_out_of_fold(state: RoundState, head: str) -> dict[str, dict[str, float]]:
+    """Return, by labelled item, the probability of each class from models not trained on the item.
+
+    It is empty if fewer than two classes have labels.
 
     Args:
-        rows: One row per item.
         state: The items and their labels.
         head: One of ``ClassifierKind``.
     """
     places, labels = labelled_items(state)
     if len(np.unique(labels)) < 2:
-        return list(rows)
+        return {}
 
     # A class without labels has no probability, and readers would stumble over it.
     seen = np.unique(labels)
@@ -332,7 +327,7 @@ def with_out_of_fold(rows: Sequence[ExportRow], state: RoundState, head: str) ->
     by_item = {}
     for place, row in zip(places.tolist(), probabilities.tolist(), strict=True):
         by_item[state.keys[place]] = dict(zip(classes, row, strict=True))
-    return [replace(row, out_of_fold=by_item.get(row.id)) for row in rows]
+    return by_item
 
 
 def predict_rows(state: RoundState, learner: Learner, features: Vectors) -> list[PredictedClass]:

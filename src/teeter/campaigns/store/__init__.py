@@ -6,8 +6,6 @@ has the queries by subject.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
@@ -39,7 +37,6 @@ __all__ = [
     "BatchOrigin",
     "CampaignStore",
     "ClassDescription",
-    "Connection",
     "Database",
     "Decision",
     "ImportedAnnotation",

@@ -54,8 +54,8 @@ _TABLES = (
     schema.shown_suggestions,
     schema.history,
 )
-"""The tables to copy, each after those that its foreign keys point to. Locks and answered
-requests stay behind, and so do webhooks: two campaigns must not tell a receiver the same."""
+"""The tables to copy, each after those that its foreign keys point to. Locks stay
+behind, and so do webhooks: two campaigns must not tell a receiver the same."""
 
 _MOST_ROWS = 2000
 """Rows that are in memory at once."""

@@ -65,7 +65,7 @@ def _create_tables(connection: Connection) -> None:
 
 
 def _drop_answered_requests(connection: Connection) -> None:
-    # It had the answers of requests with an Idempotency-Key. Repeats are told by their content now.
+    # It had the answers of requests with an Idempotency-Key. Repeats are seen by their content.
     connection.exec_driver_sql("DROP TABLE answered_requests")
 
 

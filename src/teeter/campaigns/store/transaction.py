@@ -4,8 +4,8 @@
 one campaign by subject, made when they are first used::
 
     with campaign.writing() as change:
-        item = change.items.get("a1")
-        change.answers.record(Answer(item.item_id, "ann", AnswerKind.LABEL, "spam"))
+        if "spam" in change.classes.names():
+            change.classes.rename("spam", "advertising", "ann")
 
 What a transaction guarantees:
 
@@ -165,8 +165,8 @@ class CampaignStore:
         self.campaign_id = campaign_id
         self.clock = clock
         self.settings = settings
-        """The settings, as the newest transaction that looked at them saw them."""
-        self._settings_text: str | None = None
+        """The settings, as the last transaction that looked at them saw them."""
+        self._parsed: tuple[str, Settings] | None = None
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
@@ -182,11 +182,14 @@ class CampaignStore:
 
     def parse_settings(self, text: str) -> Settings:
         """Return stored settings; those that were read before, unless their text has changed."""
-        if text != self._settings_text:
+        # One tuple, read and replaced at once: transactions of several threads come here.
+        parsed = self._parsed
+        if parsed is None or parsed[0] != text:
             file, location = self.database.path, self.database.display_url
-            self.settings = settings_from_json(text, file=file, location=location)
-            self._settings_text = text
-        return self.settings
+            parsed = text, settings_from_json(text, file=file, location=location)
+            self._parsed = parsed
+        self.settings = parsed[1]
+        return parsed[1]
 
 
 @contextmanager

@@ -152,7 +152,7 @@ def require_texts(settings: Settings) -> None:
     """
     if settings.kind != ItemKind.TEXT:
         raise InputError(
-            f"The items of this campaign are {settings.kind}s: only texts can be sent to a "
+            f"The items of this campaign are of kind {settings.kind}: only texts can be sent to a "
             "language model."
         )
 
@@ -172,7 +172,6 @@ def ask_language_model(
     """Ask a language model about the items that it has said nothing about.
 
     Args:
-        settings: the campaign's settings. The instructions are part of the prompt.
         model: the language model.
         who: the name for the history.
         limit: the number of items to ask about at most.

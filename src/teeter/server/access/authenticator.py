@@ -1,4 +1,4 @@
-"""How many wrong tokens one client may try."""
+"""Who is behind a request: log in, restore and end sessions, and limit wrong tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins that have begun here and continue at the provider."""
+"""Log in through an OpenID Connect provider: what is asked of it, and checks of what it says."""
 
 from __future__ import annotations
 

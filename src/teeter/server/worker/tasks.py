@@ -129,7 +129,7 @@ class TaskHandlers:
         """Handle a request, and return its result.
 
         Args:
-            request: one of the requests in ``background_requests``.
+            request: one of the requests in ``requests``.
             report: called with what is being done.
 
         Raises:

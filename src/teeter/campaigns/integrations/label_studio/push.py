@@ -1,4 +1,4 @@
-"""What annotators see of an item in Label Studio: its text, its image or its features.
+"""Send picks to Label Studio as tasks: an item's text, its image or its features.
 
 Images are uploaded to Label Studio, unless they are served somewhere else already.
 """
@@ -286,7 +286,7 @@ class TaskPusher:
 
         # Random and shared items measure the model and the annotators.
         picked = [pick.item for pick in picks if not pick.arm.is_random]
-        item_ids = [item for item in picked if not self.campaign.is_shared(item)]
+        item_ids = [item for item in picked if not self.campaign.settings.is_shared(item)]
 
         with self.campaign.reading() as view:
             items = view.items.by_id(item_ids)

@@ -1,7 +1,6 @@
 """The answers of annotators, and the decisions of reviewers, which settle what an item is.
 
 Both are recorded, taken back and counted. None is ever deleted or overwritten.
-
 """
 
 from __future__ import annotations

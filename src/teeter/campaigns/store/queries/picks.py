@@ -4,7 +4,6 @@ A batch belongs to an annotator and has a lease. Its picks are open until they a
 the lease expires they return, and the next annotator who asks may get them. Picks made ahead are
 ready in batches without an annotator. Some items need several annotators, and an item never goes to
 the same one twice.
-
 """
 
 from __future__ import annotations

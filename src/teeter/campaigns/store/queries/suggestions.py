@@ -3,7 +3,6 @@
 A source is a file of predictions or a language model. A source says at most one thing about an
 item; what it says later replaces what it said before. What stood on the page when an annotator
 answered is stored with the answer and never changes.
-
 """
 
 from __future__ import annotations

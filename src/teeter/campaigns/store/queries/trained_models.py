@@ -50,7 +50,7 @@ class ModelQueries(Queries):
 
     def add(self, weights: bytes, facts: Mapping[str, Any]) -> int:
         """Store a model and return its version."""
-        # Only one connection writes at a time, so no other model can get the same version.
+        # Only one transaction writes at a time, so no other model can get the same version.
         version = self.newest_version() + 1
         values = {
             "campaign_id": self._campaign_id,
