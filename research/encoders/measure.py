@@ -420,13 +420,7 @@ def build_section(name: str) -> str:
         speed = cost["items"] / (cost["fit_seconds"] + cost["encode_seconds"])
         lines.append(f"| `{encoder}` | {' | '.join(cells)} | {speed:,.0f} |")
 
-    processor = result["hardware"].split(",")[0]
-    plural = "s" if result["threads"] > 1 else ""
-    lines.append(
-        f"\nMeasured by `measure.py run {name}` ({processor}, {result['threads']} thread{plural}, "
-        f"with other programs running, commit `{result['commit'][:7]}`).\n"
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 # Command line

@@ -22,11 +22,9 @@ PAGE = ROOT / "docs" / "explanation" / "promise.md"
 
 INTRODUCTION = """# The promise behind "label the rest"
 
-`teeter campaign finish` says which items the model may label, and promises: *with {confidence:.0%}
-confidence, at most {error:.0%} of its labels are wrong*. This page says what that means, why it
-holds, what it assumes, and how often it held in {campaigns:,} simulated campaigns in which the
-correct labels are known. To use it, see [Let the model label the
-rest](../how_to/label_the_rest.md).
+`teeter campaign finish` says which items the model may label, and promises: *with {confidence:.0%} confidence, at most
+{error:.0%} of its labels are wrong*. This page says why the promise holds, what it assumes, and how often it held in
+{campaigns:,} simulated campaigns. To use it, see [Let the model label the rest](../how_to/label_the_rest.md).
 
 ## The method
 
@@ -60,18 +58,16 @@ reserve, some of them count towards the promise, and the certificate says how ma
 ## Which random items count
 
 A random item counts only if it was drawn after the model was trained, from the items that had no label at that time.
-This includes **control items**, because teeter draws them from all items, whatever the strategy does. The control items
-drawn since an older model was trained are an exact random sample of the items that had no label then. If there are
-enough of them, that older model is frozen, and the promise may hold as soon as you start. You may already know how well
-the model predicts them, so the choice of the model must not depend on that: the models that can be tested are fixed in
-advance by the number of control items drawn (the first model, and the first after E, 3E, 7E, … control items). They share
-a tenth of α, and the plan does not show their outcome before the start. Choose the error before you look at the accuracy.
+This includes **control items**. The control items drawn since an older model was trained are an exact random sample of
+the items that had no label then. If there are enough of them, that older model is frozen, and the promise may hold as
+soon as you start. You may already know how well the model predicts them, so the choice of the model must not depend on
+that: the models that can be tested are fixed in advance by the number of control items drawn (the first model, and the
+first after E, 3E, 7E, … control items). They share a tenth of α, and the plan does not show their outcome before the
+start. Choose the error before you look at the accuracy.
 
 Three kinds of items do not count: **picked items**, which were chosen because they are hard; **control items from before
 the model**, which trained it; and the **audit set**, because the strategy could not pick from it while it removed the
 hardest of the other items, so it is not representative of the rest.
-
-No label is wasted: the frozen model was trained on all labels available at the time, and the draws train the next model.
 
 ## What it assumes
 
@@ -101,12 +97,12 @@ there are 30 or more).
 Each of {campaigns:,} campaigns labels a random part of a dataset with margin sampling and 10% control items, and trains
 the usual linear head on `minilm` features (digits: pixels). Then the model is frozen, up to 400 items are drawn
 (Banking77: 1,000, digits: 300), and the promise is checked **after every {look_every} draws**. *Broken* is the share of
-campaigns in which it was false at one or more of these looks, and must be at most 5%; *at one look* is the largest share
-at any single look. *Coverage* is the share of the remaining items that the model may label. The *oracle* knows all labels
-and takes the largest share that keeps the error.
+campaigns in which it was false at one or more of these looks, and must be at most 5%. *Coverage* is the share of the
+remaining items that the model may label. The *oracle* knows all labels and takes the largest share that keeps the
+error.
 
-| dataset | campaigns | model's accuracy | broken | at one look | coverage after 200 draws | at the end | oracle |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| dataset | model's accuracy | broken | coverage after 200 draws | at the end | oracle |
+| --- | ---: | ---: | ---: | ---: | ---: |
 """
 
 AFTER_MAIN = """
@@ -140,18 +136,17 @@ campaigns in which it happened at any look, one after every {look_every} draws.
 AFTER_NAIVE = """
 ### Class shares
 
-The table shows how often the 95% intervals contain the true share, averaged over the classes, and how wide they are.
-The last column is the width of intervals computed from the draws alone, without a model.
+How often the 95% intervals contain the true share, averaged over the classes, how wide they are, and how wide they
+would be from the draws alone, without a model:
 
 | dataset | draws | intervals that hold | width | width without a model |
 | --- | ---: | ---: | ---: | ---: |
 """
 
 CLOSING = """
-`python research/promise/page.py` writes this page from `research/promise/results/promise.json`,
-and a test fails if the page is out of date. `python research/promise/simulate.py` simulates the campaigns again
-(we used {hardware}). Tests compare the statistics with a
-transcription in exact fractions, and compute for small sets exactly how often a promise is broken.
+`python research/promise/simulate.py` simulates the campaigns again, and `page.py` beside it writes this page. Tests
+compare the statistics with a transcription in exact fractions, and compute for small sets exactly how often a promise
+is broken.
 
 ## References
 
@@ -179,7 +174,6 @@ def build_page() -> str:
         "error": result["terms"]["error"],
         "confidence": result["terms"]["confidence"],
         "look_every": result["look_every"],
-        "hardware": result["made"][0]["hardware"],
     }
 
     main_rows = []
@@ -191,8 +185,7 @@ def build_page() -> str:
         random = summary["random"]
         at_200 = random["coverage"][random["draws"].index(200)]
         main_rows.append(
-            f"| {title} | {summary['campaigns']:,} | {summary['accuracy']:.1%} | "
-            f"{random['broken_ever']:.1%} | {max(random['broken_at_look']):.1%} | {at_200:.0%} | "
+            f"| {title} | {summary['accuracy']:.1%} | {random['broken_ever']:.1%} | {at_200:.0%} | "
             f"{random['coverage'][-1]:.0%} | {random['oracle'][-1]:.0%} |"
         )
         mixed = summary["mixed"]

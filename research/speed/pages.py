@@ -27,10 +27,9 @@ SIZES = ("N", "C", "D", "n")
 
 INTRODUCTION = """# Speed, measured
 
-`python research/speed/pages.py` writes this page from the results in `research/speed/results`, and a test fails if
-the page is out of date. N, D, C and n are the numbers of rows, features, classes and picks. Times are medians over
-seeds in one run. In comparisons with other implementations, each measurement runs in its own process. Ratios between
-times depend less on the machine than the times themselves do.
+`python research/speed/pages.py` writes this page from the results in `research/speed/results`. N, D, C and n are the
+numbers of rows, features, classes and picks. Times are medians over seeds in one run. Ratios between times depend less
+on the machine than the times themselves do.
 
 On a busy machine, threads that wait for each other in a busy loop are slow, so teeter's commands let them sleep while
 they wait, unless `OMP_WAIT_POLICY` says otherwise.
@@ -38,9 +37,8 @@ they wait, unless `OMP_WAIT_POLICY` says otherwise.
 
 LOWER_BOUND_PARAGRAPH = """\
 "The paper's" is LDM-S as the authors of the paper run it, one hypothesis and one pick at a time, with one stop counter
-for all rows; its column is empty if it took more than two minutes. The lower bound is the time that the unavoidable
-operations and memory transfers would take at the rates measured in the same run: for LDM, the products of all rows,
-classes and directions, and for seeding, the products of all rows and picks. On a GPU, small tasks take far longer,
+for all rows; its column is empty if it took more than two minutes. The lower bound is the time of the unavoidable
+matrix products and memory transfers at the rates measured in the same run. On a GPU, small tasks take far longer,
 because most of the time is spent launching kernels.
 """
 
@@ -122,27 +120,30 @@ def format_whole(value: float | str, unit: str) -> str:
 
 
 def build_rays_table() -> str:
-    """Return the table of rays and Algorithm 1 by size, which the page on the LDM shows."""
-    rows = []
-    for name in ("ldm_cpu", "ldm_h200"):
-        result = read_result(name)
-        machine = describe_machine(result)
-        rays = "rays" if has_subspaces(result) else "isotropic rays"
-
-        rows += [
-            [
-                machine,
-                f"{row['N']:,} × {row['D']:,}",
-                str(row["C"]),
-                f"{row['Algorithm 1 (s)']:.3g} s",
-                f"{row['rays']:,} {rays}, {row['rays (s)']:.2g} s",
-                f"**{row['ratio']:.0f}**",
-            ]
-            for row in result["comparison"]
+    """Return the table of rays and Algorithm 1 by size on a CPU, and a sentence on a GPU."""
+    result = read_result("ldm_cpu")
+    rows = [
+        [
+            f"{row['N']:,} × {row['D']:,}",
+            str(row["C"]),
+            f"{row['Algorithm 1 (s)']:.3g} s",
+            f"{row['rays']:,}, {row['rays (s)']:.2g} s",
+            f"**{row['ratio']:.0f}**",
         ]
+        for row in result["comparison"]
+    ]
+    machine = describe_machine(result)
+    columns = [f"pool, on {machine}", "classes", "Algorithm 1", "rays", "times faster"]
+    table = format_aligned_table(columns, rows)
 
-    columns = ["machine", "pool", "classes", "Algorithm 1, shared counter", "rays", "times faster"]
-    return "\n".join(format_aligned_table(columns, rows)).rstrip("\n")
+    gpu = read_result("ldm_h200")
+    ratios = [row["ratio"] for row in gpu["comparison"]]
+    rays = "rays" if has_subspaces(gpu) else "isotropic rays, the earlier default,"
+    sentence = (
+        f"On {describe_machine(gpu)}, {rays} were {min(ratios):.0f} to {max(ratios):.0f} times "
+        f"faster on {len(ratios)} pools."
+    )
+    return "\n".join([*table, sentence])
 
 
 def has_subspaces(result: dict[str, Any]) -> bool:
@@ -162,7 +163,7 @@ def describe_machine(result: dict[str, Any]) -> str:
 
 
 def fill_rays_page(text: str) -> str:
-    """Return the page on the LDM with an up-to-date table of rays."""
+    """Return the page on the LDM with up-to-date measurements of rays."""
     return fill_blocks(text, {"rays and Algorithm 1": build_rays_table()})
 
 
@@ -283,7 +284,6 @@ def build_peers() -> list[str]:
         [
             f"`{row['strategy']}`",
             f"{row['N']:,}",
-            str(row["n"]),
             format_seconds(row["teeter (s)"]),
             format_seconds(row["scikit-activeml (s)"]),
             f"**{row['times faster']:.1f}**" if row["times faster"] else "",
@@ -295,7 +295,6 @@ def build_peers() -> list[str]:
     columns = [
         "strategy",
         "N",
-        "n",
         "teeter",
         "scikit-activeml",
         "times faster",
@@ -305,8 +304,8 @@ def build_peers() -> list[str]:
 
     return [
         "## Compared with scikit-activeml\n",
-        "Each library picks n of N rows on one thread. There are 128 features, 10 classes and 100 labelled rows. The "
-        "model outputs are computed before the measurement. The memory columns show the increase in memory use during a selection. A "
+        "Each library picks 100 of N rows (`batchbald`: 10) on one thread, in its own process, with 128 features, 10 classes "
+        "and 100 labelled rows, from computed model outputs. Memory is the increase during a selection. A "
         f"dash means that the selection took longer than {result['patience']:.0f} s ({large_result['patience']:.0f} s at 1,000,000 rows) "
         "or needed more memory than was available. While 1,000,000 rows were measured, the other core was busy.\n",
         *format_aligned_table(columns, rows),
@@ -357,7 +356,7 @@ def build_strategies() -> list[str]:
             [
                 f"`{strategy}`",
                 format_short_time(growth_by_size["N"]["last (s)"]),
-                *(f"{round(growth_by_size[size]['exponent'], 2) + 0.0:.2f}" for size in SIZES),
+                f"{growth_by_size['N']['exponent']:.2f}",
                 format_short_time(on_gpu["s"]),
                 f"{on_gpu['peak MB']:,.0f} MB",
             ]
@@ -369,16 +368,16 @@ def build_strategies() -> list[str]:
     rays = ""
     if not has_subspaces(gpu):
         rays = (
-            " On the GPU, `ldm` and the strategies that use it were measured with isotropic rays, "
-            "the earlier default; rays in subspaces [are faster](ldm.md#rays-in-subspaces)."
+            " On the GPU, strategies that use the LDM were measured with isotropic rays, "
+            "which [are slower](ldm.md#rays-in-subspaces)."
         )
 
-    columns = ["strategy", "CPU", *(f"k of {size}" for size in SIZES), "H200", "its memory"]
+    columns = ["strategy", "CPU", "k", "H200", "its memory"]
     return [
         "## Every strategy, and how its time grows\n",
-        f"On one CPU thread, each size is doubled three times while the others stay fixed ({usual_sizes}; for `bait` and "
-        f"`batchbald` {small_sizes}). The table shows the time at the largest N, and the exponents k of the fit "
-        "time = a · size^k. On the H200, strategies picked 100 of 100,000 rows with 128 features and 10 classes "
+        f"On one CPU thread, N is doubled three times ({usual_sizes}; for `bait` and `batchbald` {small_sizes}). The "
+        "table shows the time at the largest N, and the exponent k of the fit time = a · N^k; [The strategies](strategies.md) "
+        "has the other costs. On the H200, strategies picked 100 of 100,000 rows with 128 features and 10 classes "
         f"(`bait`: {bait['n']} of {bait['N']:,}, `batchbald`: {batchbald['n']} of {batchbald['N']:,}).{rays}\n",
         *format_aligned_table(columns, rows),
         describe_measurement(growth, "python research/speed/bench_strategies.py --part growth"),
@@ -387,11 +386,10 @@ def build_strategies() -> list[str]:
 
 
 def describe_sizes(growth_by_size: dict[str, dict[str, Any]]) -> str:
-    """Return from where to where each size grows."""
-    return ", ".join(
-        f"{size} from {growth_by_size[size]['from']:,} to {growth_by_size[size]['to']:,}"
-        for size in SIZES
-    )
+    """Return from where to where N grows, and the sizes that stay fixed."""
+    rows = growth_by_size["N"]
+    fixed = ", ".join(f"{size} = {growth_by_size[size]['from']:,}" for size in ("C", "D", "n"))
+    return f"from {rows['from']:,} to {rows['to']:,}, {fixed}"
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 RESULT = Path(__file__).parent / "results" / "shards_cpu.json"
 PAGE = ROOT / "docs" / "how_to" / "select_from_a_file.md"
 BLOCK = re.compile(r"<!-- measured: a billion rows -->\n.*?<!-- end -->", flags=re.DOTALL)
-CORES = (16, 64, 256, 1024)
+CORES = (16, 64, 256)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,6 @@ def build_block(result: dict[str, Any]) -> str:
             *rows,
             "",
             "We have not measured these times, and your disks and network may be too slow for this many readers.",
-            "`python research/speed/bench_shards.py` measures the rates, and `shards_page.py` next to it computes "
-            "the estimates.",
         ]
     )
 
