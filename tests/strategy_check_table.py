@@ -50,8 +50,9 @@ def _marked() -> Iterator[tuple[list[str], str, str]]:
 
 
 def fill_page(text: str) -> str:
-    """Return the page with the table: a row for each check, with the strategies that it is for."""
-    rows = [f"| {against} | all |" for names, against, _ in _marked() if not names]
+    """Return the page with the table: a row for the checks of the same strategies."""
+    checks_by_strategies: dict[str, list[str]] = defaultdict(list)
+    checks_by_strategies["all"] = [against for names, against, _ in _marked() if not names]
 
     strategies_by_check: dict[str, list[str]] = defaultdict(list)
     for name, checks in sorted(marks().items()):
@@ -60,9 +61,10 @@ def fill_page(text: str) -> str:
                 strategies_by_check[against].append(f"`{name}`")
 
     for against, names in sorted(strategies_by_check.items(), key=lambda item: item[1]):
-        rows.append(f"| {against} | {', '.join(names)} |")
+        checks_by_strategies[", ".join(names)].append(against)
 
-    head = "| checked against | strategies |\n| --- | --- |\n"
+    rows = [f"| {names} | {'; '.join(checks)} |" for names, checks in checks_by_strategies.items()]
+    head = "| strategies | checked against |\n| --- | --- |\n"
     return fill_blocks(text, {"checks": head + "\n".join(rows)})
 
 
