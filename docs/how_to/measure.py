@@ -367,8 +367,8 @@ def hours_table(results: dict[str, Any]) -> str:
                 scoring = scored_rows * milliseconds_per_row
                 hours += networks * (training + validation + scoring) / 3.6e6
         hours *= setting.repetitions
-        rows.append([f"`{name}`", setting.network, f"{step:.2f}", f"{hours:,.1f}"])
-    return table(["setting", "network", "ms per step and network", "GPU hours"], rows)
+        rows.append([f"`{name}`", setting.network, f"{hours:,.1f}"])
+    return table(["setting", "network", "GPU hours"], rows)
 
 
 def verdicts(results: dict[str, Any]) -> str:

@@ -311,12 +311,6 @@ def build_section(name: str) -> str:
     if "found" in measure_names:
         parts.append(build_recall_table(result))
 
-    minutes = sum(result["minutes"].values())
-    parts.append(
-        f"`python research/campaigns/simulate.py run {name}` takes {minutes:.0f} min "
-        f"({result['hardware'].split(',')[0]}, one thread, teeter {result['teeter']}, "
-        f"commit `{result['commit'][:7]}`).\n"
-    )
     return "\n".join(parts)
 
 
@@ -344,7 +338,7 @@ def build_gain_table(result: dict[str, Any]) -> str:
     ]
     lines.append(f"| `random` | {baseline[:, -1].mean():.1%} | | | {last:,} | | |")
 
-    return "\n".join([*lines, "", compare_ldm_s(gains, savings, curves), ""])
+    return "\n".join([*lines, "", compare_ldm_s(gains, curves), ""])
 
 
 def format_gain_row(strategy: str, runs: Floats, gain: Gain, saving: LabelSaving) -> str:
@@ -370,9 +364,7 @@ def format_gain_row(strategy: str, runs: Floats, gain: Gain, saving: LabelSaving
     return f"| {' | '.join(cells)} |"
 
 
-def compare_ldm_s(
-    gains: dict[str, Gain], savings: dict[str, LabelSaving], curves: dict[str, Floats]
-) -> str:
+def compare_ldm_s(gains: dict[str, Gain], curves: dict[str, Floats]) -> str:
     """Return a sentence that compares LDM-S with the best other strategy, whichever is ahead."""
     rivals = [strategy for strategy in gains if strategy != "ldm-s"]
     best_rival = max(rivals, key=lambda strategy: gains[strategy].mean)
@@ -390,8 +382,7 @@ def compare_ldm_s(
     else:
         comparison = f"`ldm-s` is worse than `{best_rival}`, the best other strategy ({figures})."
 
-    fewest = min(savings, key=lambda strategy: savings[strategy].labels or float("inf"))
-    return f"{comparison} `{fewest}` needs the fewest labels."
+    return comparison
 
 
 def build_recall_table(result: dict[str, Any]) -> str:

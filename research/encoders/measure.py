@@ -379,13 +379,11 @@ def build_summary() -> str:
 
         encoder_gain = by_encoder[best, "random"] - by_encoder[built_in, "random"]
         strategy_gain = by_encoder[best, "ldm-s"] - by_encoder[best, "random"]
-        verb = "rises" if strategy_gain >= 0 else "falls"
 
         sentences.append(
-            f"On {title} with {labels} labels for items drawn at random, the accuracy is "
-            f"{100 * encoder_gain:.1f} points higher with the encoder `{best}` than with "
-            f"`{built_in}`. If LDM-S picks the items, the accuracy with `{best}` {verb} by another "
-            f"{100 * abs(strategy_gain):.1f} points."
+            f"On {title} with {labels} labels, `{best}` instead of `{built_in}` gains "
+            f"{100 * encoder_gain:.1f} points of accuracy, and LDM-S instead of random items "
+            f"{100 * strategy_gain:+.1f} points."
         )
 
     return "".join(f"{sentence}\n" for sentence in sentences)
@@ -408,7 +406,7 @@ def build_section(name: str) -> str:
     lines = [
         f"### {title}\n",
         f"There are {result['pool']:,} items to label and {result['test']:,} test items. "
-        f"{MEASURE_TITLES[measure]} in percent, items drawn at random / picked by LDM-S:\n",
+        f"{MEASURE_TITLES[measure]} in percent, random / LDM-S:\n",
         f"| encoder | {counts} | items per second |",
         "| --- |" + " ---: |" * (len(label_counts) + 1),
     ]

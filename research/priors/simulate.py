@@ -384,6 +384,8 @@ SECTIONS = {
 }
 JUDGED_LABELS = 200
 """The number of labels at which the cost of a bad prior is judged."""
+SHOWN_LABELS = (0, 10, 20, 100, 200, 400)
+"""The numbers of labels in the tables. The figures show all of them."""
 BAD_ARMS = ("shuffled names", "predictions at chance")
 GOOD_ARMS = ("names", "predictions")
 
@@ -430,24 +432,20 @@ def build_section(name: str, result: dict[str, Any]) -> str:
     if name == "banking77":
         parts.append(describe_tfidf(read_result(name, "tfidf")))
 
-    parts.append(
-        f"`python research/priors/simulate.py run {name}` ({result['hardware'].split(',')[0]}, one "
-        f"thread, teeter {result['teeter']}, commit `{result['commit'][:7]}`).\n"
-    )
-
     return "\n".join(parts)
 
 
 def build_table(result: dict[str, Any]) -> str:
     """Return a table of mean accuracies by arm and number of labels."""
-    counts = " | ".join(str(count) for count in result["labelled"])
+    columns = [k for k, count in enumerate(result["labelled"]) if count in SHOWN_LABELS]
+    counts = " | ".join(str(result["labelled"][column]) for column in columns)
     lines = [
         f"| accuracy in %, by number of labels | {counts} |",
-        "| --- |" + " ---: |" * len(result["labelled"]),
+        "| --- |" + " ---: |" * len(columns),
     ]
 
     for arm in ARMS:
-        means = 100 * read_curves(result, arm, "accuracy").mean(axis=0)
+        means = 100 * read_curves(result, arm, "accuracy").mean(axis=0)[columns]
         lines.append(f"| {arm} | {' | '.join(f'{mean:.1f}' for mean in means)} |")
 
     return "\n".join([*lines, ""])

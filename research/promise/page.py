@@ -188,6 +188,7 @@ def build_page() -> str:
             f"| {title} | {summary['accuracy']:.1%} | {random['broken_ever']:.1%} | {at_200:.0%} | "
             f"{random['coverage'][-1]:.0%} | {random['oracle'][-1]:.0%} |"
         )
+        name = title.split(",")[0]
         mixed = summary["mixed"]
         per_class_cells = ["–", "–"]
         if "per_class" in summary:
@@ -197,7 +198,7 @@ def build_page() -> str:
                 f"{per_class['coverage'][-1]:.0%}",
             ]
         mixed_rows.append(
-            f"| {title} | {mixed['broken_ever']:.1%} | {mixed['rest_broken_ever']:.1%} | "
+            f"| {name} | {mixed['broken_ever']:.1%} | {mixed['rest_broken_ever']:.1%} | "
             f"{mixed['coverage'][-1]:.0%} | {' | '.join(per_class_cells)} |"
         )
         naive = summary["naive"]
@@ -205,12 +206,12 @@ def build_page() -> str:
         for way in ("observed", "confidence"):
             mean = sum(naive[way]) / len(naive[way])
             cells += [f"{mean:.0%}", f"{naive[f'{way}_ever']:.0%}"]
-        naive_rows.append(f"| {title} | {' | '.join(cells)} |")
+        naive_rows.append(f"| {name} | {' | '.join(cells)} |")
 
         shares = summary["shares"]
         for k, draws in enumerate(shares["draws"]):
             share_rows.append(
-                f"| {title} | {draws:.0f} | {shares['covered'][k]:.1%} | "
+                f"| {name} | {draws:.0f} | {shares['covered'][k]:.1%} | "
                 f"{100 * shares['width'][k]:.1f} points | "
                 f"{100 * shares['classical'][k]:.1f} points |"
             )

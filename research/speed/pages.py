@@ -319,12 +319,6 @@ def build_bait() -> list[str]:
     result = read_result("bait_cpu")
     (row,) = result["bait"]
     same_picks = "the same" if row["same picks"] else "NOT the same"
-    on_gpu = [
-        f"{larger['n']:,} picks from {larger['N']:,} × {larger['D']} with {larger['C']} classes take "
-        f"{larger['s']:.2g} s ({larger['strategy'].removeprefix('bait, ')})"
-        for larger in read_result("strategies_h200")["gpu"]
-        if larger["strategy"].startswith("bait, ")
-    ]
 
     return [
         "## BAIT compared with its usual formulation\n",
@@ -333,7 +327,6 @@ def build_bait() -> list[str]:
         f"forward pass alone, estimated from {row['timed picks']} timed picks. teeter is "
         f"**{row['times faster']:.0f} times** faster, and these picks are {same_picks}. "
         + describe_measurement(result, "python research/speed/bench_strategies.py --part bait")
-        + f" On an H200, {' and '.join(on_gpu)}."
         + "\n",
     ]
 
@@ -358,7 +351,6 @@ def build_strategies() -> list[str]:
                 format_short_time(growth_by_size["N"]["last (s)"]),
                 f"{growth_by_size['N']['exponent']:.2f}",
                 format_short_time(on_gpu["s"]),
-                f"{on_gpu['peak MB']:,.0f} MB",
             ]
         )
 
@@ -372,7 +364,7 @@ def build_strategies() -> list[str]:
             "which [are slower](ldm.md#rays-in-subspaces)."
         )
 
-    columns = ["strategy", "CPU", "k", "H200", "its memory"]
+    columns = ["strategy", "CPU", "k", "H200"]
     return [
         "## Every strategy, and how its time grows\n",
         f"On one CPU thread, N is doubled three times ({usual_sizes}; for `bait` and `batchbald` {small_sizes}). The "
