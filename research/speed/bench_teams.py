@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import sklearn.linear_model  # loaded once, not by each process  # noqa: F401
 import torch
@@ -137,7 +137,7 @@ def annotate_on_page(url: str, token: str, limit: Limit, log_path: Path) -> None
     """
     log = AnnotatorLog()
     headers = {"authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=url, headers=headers, timeout=600) as client:
+    with httpx2.Client(base_url=url, headers=headers, timeout=600) as client:
         ask_started = time.perf_counter()
         while not limit.is_reached(log):
             try:
@@ -157,7 +157,7 @@ def annotate_on_page(url: str, token: str, limit: Limit, log_path: Path) -> None
                     client.post(f"{CAMPAIGN_URL}/answers", json=answer).raise_for_status()
                     log.answer_seconds.append(time.perf_counter() - started)
                     log.answered.append(question["item"])
-            except httpx.HTTPError as error:
+            except httpx2.HTTPError as error:
                 log.errors.append(f"{type(error).__name__}: {error}")
             ask_started = time.perf_counter()
     log.write(log_path)

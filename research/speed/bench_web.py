@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import torch
 from campaign_data import create_feature_campaign, write_texts
@@ -35,7 +35,7 @@ LARGE_CAMPAIGN = "/api/v1/campaigns/large"
 
 
 @contextmanager
-def run_server(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
+def run_server(folder: Path, *arguments: str) -> Iterator[httpx2.Client]:
     """Run ``teeter serve`` in a process of its own, and yield a client that has a session."""
     process = subprocess.Popen(
         [*TEETER, "serve", *arguments, "--no-open"],
@@ -45,7 +45,7 @@ def run_server(folder: Path, *arguments: str) -> Iterator[httpx.Client]:
     )
 
     try:
-        with httpx.Client(base_url=read_url(process), timeout=60) as client:
+        with httpx2.Client(base_url=read_url(process), timeout=60) as client:
             client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
             yield client
     finally:
@@ -61,13 +61,13 @@ def read_url(process: subprocess.Popen[str]) -> str:
     raise RuntimeError("The server ended without printing its URL.")
 
 
-def wait_for_questions(client: httpx.Client, campaign: str) -> None:
+def wait_for_questions(client: httpx2.Client, campaign: str) -> None:
     """Wait until a server has picked items."""
     while not client.get(f"{campaign}/questions").json()["questions"]:
         time.sleep(0.1)
 
 
-def is_training(client: httpx.Client) -> bool:
+def is_training(client: httpx2.Client) -> bool:
     """Return whether the server says that it trains a model of the large campaign."""
     return "being trained" in client.get(LARGE_CAMPAIGN).json()["news"]
 
@@ -110,7 +110,7 @@ def create_large_campaign(folder: Path, items: int) -> Path:
     return path
 
 
-def measure_answers(client: httpx.Client, count: int) -> dict[str, Any]:
+def measure_answers(client: httpx2.Client, count: int) -> dict[str, Any]:
     """Time answers, one after the other, that are given while a model is trained."""
     seconds: list[float] = []
     while len(seconds) < count:
@@ -134,7 +134,7 @@ def measure_answers(client: httpx.Client, count: int) -> dict[str, Any]:
     }
 
 
-def measure_pages(client: httpx.Client, item_count: int, repeats: int = 5) -> list[dict[str, Any]]:
+def measure_pages(client: httpx2.Client, item_count: int, repeats: int = 5) -> list[dict[str, Any]]:
     """Time every page of the large campaign."""
     last_item = item_count - 1
     unlabelled = client.get(f"{LARGE_CAMPAIGN}/items?count=1&state=unlabelled").json()["items"]
@@ -178,7 +178,7 @@ def measure_pages(client: httpx.Client, item_count: int, repeats: int = 5) -> li
     return rows
 
 
-def measure_first_map(client: httpx.Client) -> float:
+def measure_first_map(client: httpx2.Client) -> float:
     """Return the seconds until the map is computed, by a worker that is idle at first."""
     while "being" in client.get(LARGE_CAMPAIGN).json()["news"]:
         time.sleep(0.1)

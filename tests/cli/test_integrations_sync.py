@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.fake_label_studio import (
@@ -68,7 +68,7 @@ def annotate(studio: FakeLabelStudio, count: int, *, skip: bool = False) -> None
 
 def make_unavailable(studio: FakeLabelStudio) -> None:
     """Let no personal access token be exchanged; a legacy token is not accepted either."""
-    studio.before_request = lambda request: httpx.Response(
+    studio.before_request = lambda request: httpx2.Response(
         502 if "refresh" in request.url.path else 401
     )
 
@@ -204,7 +204,7 @@ def test_a_deleted_project_is_replaced_by_an_option(
 def test_without_httpx_the_error_says_what_to_install(
     teeter: Teeter, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
     error = teeter("campaign", "sync", file, "--url", "http://localhost:1", fails=2).stderr
     assert "pip install 'teeter[team]'" in error

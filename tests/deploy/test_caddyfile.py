@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.ports import ReservedPort
@@ -68,9 +68,9 @@ def wait_for_response(address: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
-            if httpx.get(f"{address}/healthz", timeout=PATIENCE).is_success:
+            if httpx2.get(f"{address}/healthz", timeout=PATIENCE).is_success:
                 return
-        except httpx.TransportError:
+        except httpx2.TransportError:
             pass
         time.sleep(0.05)
     raise AssertionError("Caddy does not respond")
@@ -119,7 +119,7 @@ def is_kept_open(client: socket.socket) -> bool:
 
 def test_slow_clients_are_closed_and_others_are_served(address: str) -> None:
     deadline = time.monotonic() + PATIENCE
-    with SlowClients(address, SLOW_CLIENTS) as slow, httpx.Client(timeout=PATIENCE) as client:
+    with SlowClients(address, SLOW_CLIENTS) as slow, httpx2.Client(timeout=PATIENCE) as client:
         assert len(slow.open) == SLOW_CLIENTS
         csrf = client.get(f"{address}/api/v1/session").json()["csrf"]
         answers = 0
@@ -127,7 +127,7 @@ def test_slow_clients_are_closed_and_others_are_served(address: str) -> None:
         while slow.open:
             assert time.monotonic() < deadline, f"{len(slow.open)} slow clients are still served"
             # A new connection each time, as annotators have who just arrive.
-            assert httpx.get(f"{address}/c/texts", timeout=PATIENCE).status_code == 200
+            assert httpx2.get(f"{address}/c/texts", timeout=PATIENCE).status_code == 200
             body = {"item": f"t{answers % 10}", "label": ("spam", "ham")[answers // 10 % 2]}
             headers = {"x-csrf-token": csrf}
             sent = client.post(
@@ -149,7 +149,7 @@ def test_slow_bodies_keep_no_one_from_being_served(address: str) -> None:
             client.sendall(head)
 
         for _ in range(5):
-            assert httpx.get(f"{address}/c/texts", timeout=PATIENCE).status_code == 200
+            assert httpx2.get(f"{address}/c/texts", timeout=PATIENCE).status_code == 200
 
 
 def test_caddy_reads_the_time_limits() -> None:

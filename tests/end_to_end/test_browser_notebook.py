@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.ports import ReservedPort
@@ -70,8 +70,8 @@ def running_jupyter(folder: Path) -> Iterator[str]:
 
 def is_answering(address: str) -> bool:
     try:
-        return httpx.get(address).status_code == 200
-    except httpx.HTTPError:
+        return httpx2.get(address).status_code == 200
+    except httpx2.HTTPError:
         return False
 
 
@@ -86,7 +86,7 @@ def write_notebook(path: Path) -> None:
 def is_kernel_idle(address: str) -> bool:
     """Return whether JupyterLab's kernel runs, waits for code, and a page is connected to it."""
     headers = {"authorization": f"token {TOKEN}"}
-    kernels = httpx.get(f"{address}/api/kernels", headers=headers, timeout=PATIENCE / 1000).json()
+    kernels = httpx2.get(f"{address}/api/kernels", headers=headers, timeout=PATIENCE / 1000).json()
     return any(kernel["execution_state"] == "idle" and kernel["connections"] for kernel in kernels)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.postgres_server import PostgresServer, running_server
@@ -84,7 +84,7 @@ class AnnotatorDuringOutages(threading.Thread):
 
     def run(self) -> None:
         headers = {"authorization": f"Bearer {self.token}"}
-        with httpx.Client(
+        with httpx2.Client(
             base_url=self.address, headers=headers, timeout=PATIENCE / 1000
         ) as client:
             while not self.stop.is_set():
@@ -104,7 +104,7 @@ class AnnotatorDuringOutages(threading.Thread):
 
                 time.sleep(0.05)
 
-    def count_status(self, response: httpx.Response) -> httpx.Response:
+    def count_status(self, response: httpx2.Response) -> httpx2.Response:
         self.statuses[response.status_code] += 1
         if response.status_code != 200:
             self.refusals.add(response.text)

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -66,7 +66,7 @@ def label(
     at = "/api/v1/campaigns/numbers"
     last = len(acknowledged) + QUOTA
 
-    with httpx.Client(base_url=address, timeout=PATIENCE) as client:
+    with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
         try:
             csrf = _wait_for_csrf_token(client, gone)
             if csrf is None:
@@ -95,15 +95,15 @@ def label(
 
                     assert response.status_code == 200, response.text
                     acknowledged.append(question["item"])
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return
 
 
-def _wait_for_csrf_token(client: httpx.Client, gone: threading.Event) -> str | None:
+def _wait_for_csrf_token(client: httpx2.Client, gone: threading.Event) -> str | None:
     while not gone.is_set():
         try:
             return str(client.get("/api/v1/session").json()["csrf"])
-        except httpx.ConnectError:
+        except httpx2.ConnectError:
             time.sleep(0.02)
     return None
 

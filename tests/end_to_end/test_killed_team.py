@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -85,7 +85,7 @@ class RetryingAnnotator(threading.Thread):
 
     def run(self) -> None:
         headers = {"authorization": f"Bearer {self.token}"}
-        with httpx.Client(base_url=self.address, headers=headers, timeout=PATIENCE) as client:
+        with httpx2.Client(base_url=self.address, headers=headers, timeout=PATIENCE) as client:
             while not self.stop.is_set():
                 response = self.send(client, "GET", f"{AT}/questions?n=10")
                 questions = [] if response is None else response.json()["questions"]
@@ -108,8 +108,8 @@ class RetryingAnnotator(threading.Thread):
         return False
 
     def send(
-        self, client: httpx.Client, method: str, path: str, body: object = None
-    ) -> httpx.Response | None:
+        self, client: httpx2.Client, method: str, path: str, body: object = None
+    ) -> httpx2.Response | None:
         """Return the response to a request, or None at the end.
 
         The request is sent again while there is no server, and while the server is busy (503).
@@ -117,7 +117,7 @@ class RetryingAnnotator(threading.Thread):
         while True:
             try:
                 response = client.request(method, path, json=body)
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 self.lost_connections += 1
                 if self.stop.is_set():
                     return None

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi.testclient import TestClient
 
 from campaigns.ports import ReservedPort
@@ -213,9 +213,9 @@ class TeeterServeProcess:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             try:
-                httpx.get(f"{self.address}/api/v1/session", timeout=PATIENCE)
+                httpx2.get(f"{self.address}/api/v1/session", timeout=PATIENCE)
                 return
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 time.sleep(0.05)
         raise AssertionError("the server does not respond")
 
@@ -245,8 +245,8 @@ class TeeterServeProcess:
             self.process.stdout.close()
 
 
-def connect_client(address: str) -> httpx.Client:
+def connect_client(address: str) -> httpx2.Client:
     """Return a client of a running server that sends the CSRF token."""
-    client = httpx.Client(base_url=address, timeout=PATIENCE)
+    client = httpx2.Client(base_url=address, timeout=PATIENCE)
     client.headers["x-csrf-token"] = client.get("/api/v1/session").json()["csrf"]
     return client

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
-import httpx
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
@@ -111,10 +111,10 @@ def start_login(client: TestClient, next_page: str = "/") -> str:
 
 def visit_provider(address: str) -> str:
     """Open the provider's login page, and return the address that it sends the browser back to."""
-    return httpx.get(address, timeout=PATIENCE).headers["location"]
+    return httpx2.get(address, timeout=PATIENCE).headers["location"]
 
 
-def log_in(client: TestClient, next_page: str = "/") -> httpx.Response:
+def log_in(client: TestClient, next_page: str = "/") -> httpx2.Response:
     """Log in, and return the answer to the browser that comes back."""
     return client.get(start_login(client, next_page))  # type: ignore[return-value]
 
@@ -345,7 +345,7 @@ def test_a_person_who_is_no_longer_let_in_is_out(
 # ---- attacks on the way
 
 
-def read_refusal(response: httpx.Response, client: TestClient, status: int = 403) -> str:
+def read_refusal(response: httpx2.Response, client: TestClient, status: int = 403) -> str:
     """Return the page of a refused login, after checking that it was no login."""
     assert response.status_code == status
     assert not is_logged_in(client)

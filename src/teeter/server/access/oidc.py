@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-import httpx
+import httpx2
 from itsdangerous import BadData, URLSafeTimedSerializer
 from joserfc import jwt
 from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
@@ -249,14 +249,14 @@ class OidcProvider:
         elif secret is not None:
             # RFC 6749 encodes both before HTTP does: they may have a colon.
             user = quote_plus(self.config.client_id)
-            authorization = httpx.BasicAuth(user, quote_plus(secret.get_secret_value()))
+            authorization = httpx2.BasicAuth(user, quote_plus(secret.get_secret_value()))
 
         status, tokens = self._request(
             "POST", self._discover().token_endpoint, data=form, auth=authorization
         )
         if not isinstance(tokens, dict):
             raise self._unavailable("its answer is not an object")
-        if status != httpx.codes.OK or "error" in tokens:
+        if status != httpx2.codes.OK or "error" in tokens:
             # The code of an error is one of a short list. Its description may say anything.
             reason = str(tokens.get("error", status))[:60]
             raise LoginRefusedError(f"The provider refused the login ({reason!r}): log in again.")
@@ -374,7 +374,7 @@ class OidcProvider:
     def _get(self, url: str) -> Any:
         """Return the JSON document at an address of the provider."""
         status, document = self._request("GET", url)
-        if status != httpx.codes.OK:
+        if status != httpx2.codes.OK:
             raise self._unavailable(f"status {status}")
         return document
 
@@ -391,10 +391,10 @@ class OidcProvider:
 
         try:
             # Redirects are not followed: they could lead away from TLS.
-            with httpx.stream(
+            with httpx2.stream(
                 method, url, headers=headers, timeout=_TIMEOUT, follow_redirects=False, **options
             ) as response:
-                # The timeout of httpx is that of each read, and there may be many.
+                # The timeout of httpx2 is that of each read, and there may be many.
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > _MAX_BYTES:
@@ -403,10 +403,10 @@ class OidcProvider:
                         raise self._unavailable("its answer takes too long")
             # Only an error of the client has a document beside that of a success.
             status = response.status_code
-            if not httpx.codes.is_success(status) and not httpx.codes.is_client_error(status):
+            if not httpx2.codes.is_success(status) and not httpx2.codes.is_client_error(status):
                 raise self._unavailable(f"status {status}")
             return status, json.loads(body)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError) as error:
             raise self._unavailable(type(error).__name__) from error
 
     def _unavailable(self, reason: str) -> ProviderUnavailableError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.fake_label_studio import (
@@ -15,9 +15,9 @@ from teeter.campaigns.integrations.label_studio.client import LabelStudioClient,
 from teeter.campaigns.integrations.label_studio.payloads import NewProject
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
-Outcome = httpx.Response | Exception
+Outcome = httpx2.Response | Exception
 
-SUCCESS = httpx.Response(200, json={"id": 1, "email": "ann@example.com"})
+SUCCESS = httpx2.Response(200, json={"id": 1, "email": "ann@example.com"})
 
 NEW_PROJECT = NewProject(
     title="numbers",
@@ -36,7 +36,7 @@ class ScriptedServer:
         self.request_count = 0
         self.pauses: list[float] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.request_count += 1
         outcome = self.outcomes[0]
         if len(self.outcomes) > 1:
@@ -48,26 +48,26 @@ class ScriptedServer:
 
     def client(self, token: str = LEGACY_TOKEN) -> LabelStudioClient:
         return LabelStudioClient(
-            FAKE_URL, token, transport=httpx.MockTransport(self), sleep=self.pauses.append
+            FAKE_URL, token, transport=httpx2.MockTransport(self), sleep=self.pauses.append
         )
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_request_that_changes_nothing_is_retried(status: int) -> None:
-    server = ScriptedServer(httpx.Response(status), httpx.Response(status), SUCCESS)
+    server = ScriptedServer(httpx2.Response(status), httpx2.Response(status), SUCCESS)
     assert server.client().get_current_user().email == "ann@example.com"
     assert server.pauses == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_change_that_was_not_processed_is_retried(status: int) -> None:
-    server = ScriptedServer(httpx.Response(status), SUCCESS)
+    server = ScriptedServer(httpx2.Response(status), SUCCESS)
     server.client().create_project(NEW_PROJECT)
     assert server.request_count == 2
 
 
 @pytest.mark.parametrize(
-    "outcome", [httpx.Response(500), httpx.Response(504), httpx.ReadTimeout("slow")]
+    "outcome", [httpx2.Response(500), httpx2.Response(504), httpx2.ReadTimeout("slow")]
 )
 def test_a_change_that_may_have_been_processed_is_not_retried(outcome: Outcome) -> None:
     server = ScriptedServer(outcome)
@@ -77,7 +77,7 @@ def test_a_change_that_may_have_been_processed_is_not_retried(outcome: Outcome) 
 
 
 def test_a_change_is_retried_if_there_was_no_connection() -> None:
-    server = ScriptedServer(httpx.ConnectError("Connection refused"), SUCCESS)
+    server = ScriptedServer(httpx2.ConnectError("Connection refused"), SUCCESS)
     server.client().create_project(NEW_PROJECT)
     assert server.request_count == 2
 
@@ -86,17 +86,17 @@ def test_a_change_is_retried_if_there_was_no_connection() -> None:
     ("outcome", "sentence"),
     [
         (
-            httpx.ConnectError("[Errno 111] Connection refused"),
+            httpx2.ConnectError("[Errno 111] Connection refused"),
             "Cannot connect to http://127.0.0.1:8080 ([Errno 111]",
         ),
-        (httpx.ConnectTimeout(""), "Cannot connect to http://127.0.0.1:8080 (ConnectTimeout)"),
+        (httpx2.ConnectTimeout(""), "Cannot connect to http://127.0.0.1:8080 (ConnectTimeout)"),
         (
-            httpx.ReadTimeout("timed out"),
+            httpx2.ReadTimeout("timed out"),
             "The connection to http://127.0.0.1:8080 was lost (timed out)",
         ),
-        (httpx.Response(429), "http://127.0.0.1:8080 responded with status 429."),
+        (httpx2.Response(429), "http://127.0.0.1:8080 responded with status 429."),
         (
-            httpx.Response(502, html="<h1>Bad gateway</h1>"),
+            httpx2.Response(502, html="<h1>Bad gateway</h1>"),
             "http://127.0.0.1:8080 responded with status 502.",
         ),
     ],
@@ -114,7 +114,7 @@ def test_the_number_of_attempts_is_limited(outcome: Outcome, sentence: str) -> N
 
 def test_the_server_chooses_the_pause_up_to_a_minute() -> None:
     refusals = [
-        httpx.Response(429, headers={"Retry-After": value})
+        httpx2.Response(429, headers={"Retry-After": value})
         for value in ("3", "86400", "Sun, 06 Nov 1994")
     ]
     server = ScriptedServer(*refusals, SUCCESS)
@@ -126,42 +126,42 @@ def test_the_server_chooses_the_pause_up_to_a_minute() -> None:
     ("response", "sentence"),
     [
         (
-            httpx.Response(200, html="<html>Welcome</html>"),
+            httpx2.Response(200, html="<html>Welcome</html>"),
             "returned a page instead of JSON. Check that this is the address of Label Studio",
         ),
         (
-            httpx.Response(404, html="<html>nothing</html>"),
+            httpx2.Response(404, html="<html>nothing</html>"),
             "There is no Label Studio at http://127.0.0.1:8080. Check the URL",
         ),
         (
-            httpx.Response(302, headers={"Location": "https://b.example/login"}),
+            httpx2.Response(302, headers={"Location": "https://b.example/login"}),
             "redirects to https://b.example/login. Use that URL",
         ),
         (
-            httpx.Response(401, json={"detail": "Invalid token."}),
+            httpx2.Response(401, json={"detail": "Invalid token."}),
             r"rejects the token \(Invalid token.\). The token is wrong or has expired",
         ),
         (
-            httpx.Response(401, json={}),
+            httpx2.Response(401, json={}),
             "or legacy tokens are disabled. Create a token under Account",
         ),
         (
-            httpx.Response(403, json={"detail": "No."}),
+            httpx2.Response(403, json={"detail": "No."}),
             r"denies access to the owner of this token \(No.\). Ask for access to the project",
         ),
         (
-            httpx.Response(400, json={"validation_errors": {"a": ["b\x1b[31m\nc"]}}),
+            httpx2.Response(400, json={"validation_errors": {"a": ["b\x1b[31m\nc"]}}),
             r"rejected the request with status 400 \(\{'a': \['b",
         ),
-        (httpx.Response(400, text="oh"), "returned a page instead of JSON"),
+        (httpx2.Response(400, text="oh"), "returned a page instead of JSON"),
         (
-            httpx.Response(404, json={"detail": "No Project."}),
+            httpx2.Response(404, json={"detail": "No Project."}),
             r"has no /api/current-user/whoami \(No Project.\)",
         ),
     ],
 )
 def test_every_refusal_is_one_sentence_without_the_token(
-    response: httpx.Response, sentence: str
+    response: httpx2.Response, sentence: str
 ) -> None:
     with pytest.raises(ServerError, match=sentence) as raised:
         ScriptedServer(response).client().get_current_user()
@@ -184,14 +184,14 @@ def test_every_refusal_is_one_sentence_without_the_token(
     ],
 )
 def test_json_that_is_no_list_of_tasks_is_rejected(content: object) -> None:
-    client = ScriptedServer(httpx.Response(200, json=content)).client()
+    client = ScriptedServer(httpx2.Response(200, json=content)).client()
     with pytest.raises(ServerError, match="returned unexpected JSON"):
         client.list_tasks(1)
 
 
 @pytest.mark.parametrize("content", [{"id": 1}, [{"email": "ann@example.com"}], ["ann"]])
 def test_json_that_is_no_list_of_users_is_rejected(content: object) -> None:
-    client = ScriptedServer(httpx.Response(200, json=content)).client()
+    client = ScriptedServer(httpx2.Response(200, json=content)).client()
     with pytest.raises(ServerError, match="returned unexpected JSON"):
         client.list_users()
 
@@ -210,7 +210,7 @@ def test_an_expired_access_token_is_exchanged_once() -> None:
     assert len(studio.projects) == 1
 
     studio.before_request = lambda request: (
-        None if "refresh" in request.url.path else httpx.Response(401, json={})
+        None if "refresh" in request.url.path else httpx2.Response(401, json={})
     )
     studio.requests.clear()
     with pytest.raises(ServerError, match="rejects the token"):
@@ -220,18 +220,22 @@ def test_an_expired_access_token_is_exchanged_once() -> None:
 
 @pytest.mark.parametrize(
     "response",
-    [httpx.Response(200, json={}), httpx.Response(200, json=[]), httpx.Response(200, html="<p>")],
+    [
+        httpx2.Response(200, json={}),
+        httpx2.Response(200, json=[]),
+        httpx2.Response(200, html="<p>"),
+    ],
 )
-def test_an_exchange_without_an_access_token_is_rejected(response: httpx.Response) -> None:
+def test_an_exchange_without_an_access_token_is_rejected(response: httpx2.Response) -> None:
     with pytest.raises(ServerError, match="Check that this is the address of Label Studio"):
         ScriptedServer(response).client(PERSONAL_TOKEN).get_current_user()
 
 
 def test_an_exchange_fails_if_the_server_is_unavailable() -> None:
     with pytest.raises(ServerUnavailableError, match="responded with status 502"):
-        ScriptedServer(httpx.Response(502)).client(PERSONAL_TOKEN).get_current_user()
+        ScriptedServer(httpx2.Response(502)).client(PERSONAL_TOKEN).get_current_user()
 
-    server = ScriptedServer(httpx.ConnectError("refused"))
+    server = ScriptedServer(httpx2.ConnectError("refused"))
     with pytest.raises(ServerUnavailableError, match="Cannot connect"):
         server.client(PERSONAL_TOKEN).get_current_user()
     assert server.request_count == 5

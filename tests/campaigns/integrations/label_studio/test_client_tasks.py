@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-import httpx
+import httpx2
 import pytest
 
 from campaigns.fake_label_studio import LEGACY_TOKEN, FakeLabelStudio
@@ -39,7 +39,7 @@ def test_a_list_that_shrinks_while_it_is_read_is_read_again(
 ) -> None:
     page_numbers = itertools.count()
 
-    def delete_a_task_after_the_first_page(request: httpx.Request) -> None:
+    def delete_a_task_after_the_first_page(request: httpx2.Request) -> None:
         if request.url.path == "/api/tasks/" and next(page_numbers) == 0:
             delete_first_task(studio)
 
@@ -51,7 +51,7 @@ def test_a_list_that_shrinks_while_it_is_read_is_read_again(
 def test_a_list_that_shrinks_at_every_attempt_is_an_error(
     tasks: ProjectTasks, studio: FakeLabelStudio
 ) -> None:
-    def delete_a_task_after_every_page(request: httpx.Request) -> None:
+    def delete_a_task_after_every_page(request: httpx2.Request) -> None:
         if request.url.path == "/api/tasks/":
             delete_first_task(studio)
 

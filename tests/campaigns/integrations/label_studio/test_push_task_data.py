@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,13 +49,13 @@ def test_images_that_the_server_does_not_store_are_an_error(tmp_path: Path) -> N
     for name in ("a.png", "b.png"):
         Image.new("RGB", (8, 8)).save(tmp_path / name)
 
-    def store_one_file(request: httpx.Request) -> httpx.Response:
+    def store_one_file(request: httpx2.Request) -> httpx2.Response:
         if request.method == "POST":
-            return httpx.Response(201, json={"file_upload_ids": [1, 2]})
-        return httpx.Response(200, json=[{"id": 1, "file": "upload/1/a.png"}])
+            return httpx2.Response(201, json={"file_upload_ids": [1, 2]})
+        return httpx2.Response(200, json=[{"id": 1, "file": "upload/1/a.png"}])
 
     client = LabelStudioClient(
-        FAKE_URL, LEGACY_TOKEN, transport=httpx.MockTransport(store_one_file)
+        FAKE_URL, LEGACY_TOKEN, transport=httpx2.MockTransport(store_one_file)
     )
     with pytest.raises(ServerError, match=r"stored only 1 of 2 images\. Run the sync again"):
         upload_images(client, 1, tmp_path, {"a": "a.png", "b": "b.png"})

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -312,7 +312,7 @@ def test_simultaneous_syncs_send_every_item_once(tmp_path: Path) -> None:
 
     never = threading.Event()
 
-    def slow_down_creation(request: httpx.Request) -> None:
+    def slow_down_creation(request: httpx2.Request) -> None:
         creates = request.url.path.endswith(("/import", "/projects/"))
         if creates and request.method == "POST":
             never.wait(0.3)
@@ -359,7 +359,7 @@ def test_a_project_that_was_created_but_not_stored_is_found(
     backend.sync(campaign, n=2)
     creations = itertools.count()
 
-    def die_after_creation(request: httpx.Request) -> None:
+    def die_after_creation(request: httpx2.Request) -> None:
         is_creation = (request.method, request.url.path) == ("POST", "/api/projects/")
         if is_creation and next(creations) == 0:
             raise SystemExit
@@ -512,7 +512,7 @@ def test_a_server_that_is_unavailable_leaves_the_campaign_unchanged(
 ) -> None:
     campaign = backend.create_campaign()
     history = campaign.history()
-    studio.before_request = lambda _: httpx.Response(503)
+    studio.before_request = lambda _: httpx2.Response(503)
 
     with pytest.raises(
         ServerUnavailableError, match=r"responded with status 503\. Nothing is lost"

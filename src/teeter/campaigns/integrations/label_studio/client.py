@@ -28,7 +28,7 @@ from teeter.campaigns.integrations.label_studio.payloads import (
 from teeter.errors import InputError, MissingExtraError, ServerError, ServerUnavailableError
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 __all__ = [
     "LabelStudioClient",
@@ -147,7 +147,7 @@ class LabelStudioClient:
         url: str,
         token: str,
         *,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare a connection; nothing is sent yet.
@@ -160,7 +160,7 @@ class LabelStudioClient:
 
         Raises:
             InputError: the URL or the token cannot be right.
-            MissingExtraError: httpx is not installed.
+            MissingExtraError: httpx2 is not installed.
         """
         self.url = normalize_url(url)
         self._token = token.strip()
@@ -358,7 +358,7 @@ class LabelStudioClient:
 
     def _send_with_retries(
         self, method: str, path: str, options: Mapping[str, Any]
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """Send a request until the server processes it.
 
         Raises:
@@ -384,9 +384,9 @@ class LabelStudioClient:
             self._sleep(min(pause, LONGEST_PAUSE))
             attempt += 1
 
-    def _send_once(self, method: str, path: str, options: Mapping[str, Any]) -> httpx.Response:
+    def _send_once(self, method: str, path: str, options: Mapping[str, Any]) -> httpx2.Response:
         """Send a request once and return the response, unless it is a temporary error."""
-        import httpx
+        import httpx2
 
         changes_nothing = method == "GET"
         try:
@@ -399,11 +399,11 @@ class LabelStudioClient:
             response = self._http.request(
                 method, path, headers={"Authorization": authorization}, **options
             )
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             # Without a connection nothing was sent.
             reason = f"Cannot connect to {self.url} ({_describe(error)})"
             raise _AttemptFailedError(reason, can_retry=True) from None
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             reason = f"The connection to {self.url} was lost ({_describe(error)})"
             raise _AttemptFailedError(reason, can_retry=changes_nothing) from None
 
@@ -432,7 +432,7 @@ class LabelStudioClient:
 
         return self._parse(_AccessToken, self._read_json(response)).access
 
-    def _read_json(self, response: httpx.Response) -> Any:
+    def _read_json(self, response: httpx2.Response) -> Any:
         """Return the JSON of a response.
 
         Raises:
@@ -468,7 +468,7 @@ class LabelStudioClient:
 
         return content
 
-    def _access_error(self, response: httpx.Response) -> ServerError:
+    def _access_error(self, response: httpx2.Response) -> ServerError:
         """Return an error for a token that is invalid (401) or lacks a permission (403)."""
         detail = _detail(response)
         if response.status_code == 403:
@@ -506,27 +506,27 @@ class _AccessToken(BaseModel):
     access: str
 
 
-def _open_http_client(url: str, transport: httpx.BaseTransport | None) -> httpx.Client:
+def _open_http_client(url: str, transport: httpx2.BaseTransport | None) -> httpx2.Client:
     try:
-        import httpx
+        import httpx2
     except ImportError:
-        raise MissingExtraError("Label Studio needs httpx: pip install 'teeter[team]'.") from None
+        raise MissingExtraError("Label Studio needs httpx2: pip install 'teeter[team]'.") from None
 
     # A proxy from the environment cannot reach servers on this machine.
     is_loopback = urlsplit(url).hostname in _LOOPBACK_HOSTS
-    return httpx.Client(
+    return httpx2.Client(
         base_url=url, transport=transport, timeout=TIMEOUT, trust_env=not is_loopback
     )
 
 
-def _json_or_none(response: httpx.Response) -> Any:
+def _json_or_none(response: httpx2.Response) -> Any:
     try:
         return response.json()
     except ValueError:
         return None
 
 
-def _detail(response: httpx.Response) -> str:
+def _detail(response: httpx2.Response) -> str:
     """Return the server's explanation of an error as " (…)" on one line, or an empty string."""
     content = _json_or_none(response)
     if not isinstance(content, dict):

@@ -39,7 +39,7 @@ from teeter.campaigns.store import LockName, ProjectLink
 from teeter.errors import InputError, ServerError, StoreError
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 __all__ = [
     "LabelStudio",
@@ -268,7 +268,7 @@ class LabelStudio:
         new_project: bool = False,
         images: str | None = None,
         suggestions: bool = False,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare a connection; nothing is sent or written yet.
