@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pyarrow
 import pytest
 from fastapi.testclient import TestClient
@@ -37,70 +38,39 @@ from teeter.errors import (
 )
 
 
-class _Response:
-    def __init__(self, content: bytes) -> None:
-        self._content = content
+class Network:
+    """The network to a server in this process. Answers may get lost on it."""
 
-    def __enter__(self) -> _Response:
-        return self
+    def __init__(self, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        # The client of tests has a session already: ours must get one of its own.
+        client.headers.pop("x-csrf-token", None)
+        client.event_hooks = {"response": [self._pass_on]}
+        monkeypatch.setattr(client_module, "_open_http_client", lambda _: client)
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
-
-    def read(self) -> bytes:
-        return self._content
-
-
-class TestOpener:
-    """Sends what ``urllib`` would send to a server in this process."""
-
-    __test__ = False
-
-    def __init__(self, client: TestClient, failures: int = 0) -> None:
-        self.client = client
-        self.failures = failures
+        self.failures = 0
         """Answers that are lost on the way back."""
         self.sent: list[bytes] = []
         """The bodies of the requests that change something."""
 
-    def open(self, request: Any, timeout: float) -> _Response:
-        import urllib.error
-
-        headers = dict(request.header_items())
-        path = request.full_url.partition("://")[2].partition("/")[2]
-        response = self.client.request(
-            request.get_method(), f"/{path}", content=request.data, headers=headers
-        )
-        if request.data is not None:
-            self.sent.append(request.data)
-            if self.failures:
-                self.failures -= 1
-                raise ConnectionResetError(104, "Connection reset by peer")
-        if response.status_code >= 400:
-            raise urllib.error.HTTPError(
-                request.full_url,
-                response.status_code,
-                "",
-                response.headers,  # type: ignore[arg-type]
-                io.BytesIO(response.content),
-            )
-        return _Response(response.content)
+    def _pass_on(self, response: httpx2.Response) -> None:
+        if response.request.method == "GET":
+            return
+        self.sent.append(response.request.read())
+        if self.failures:
+            self.failures -= 1
+            raise httpx2.ReadError("Connection reset by peer")
 
 
 @pytest.fixture
-def opener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestOpener]:
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     file = make_text_campaign(tmp_path / "texts.teeter")
     with serve_campaigns(file) as client:
-        # The client of tests has a session already: ours must get one of its own.
-        client.headers.pop("x-csrf-token", None)
-        opener = TestOpener(client)
-        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
         monkeypatch.setattr(client_module, "_FIRST_PAUSE", 0.0)
-        yield opener
+        yield Network(client, monkeypatch)
 
 
 @pytest.fixture
-def campaign(opener: TestOpener) -> RemoteCampaign:
+def campaign(network: Network) -> RemoteCampaign:
     return teeter.connect("http://127.0.0.1:8765")
 
 
@@ -133,10 +103,10 @@ def test_a_round_of_labelling_over_the_network(campaign: RemoteCampaign, tmp_pat
 
 
 def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
-    campaign: RemoteCampaign, opener: TestOpener, monkeypatch: pytest.MonkeyPatch
+    campaign: RemoteCampaign, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "_MAX_ITEMS", 3)
-    opener.failures = 1
+    network.failures = 1
 
     result = campaign.add(
         [
@@ -149,8 +119,8 @@ def test_items_are_added_in_parts_and_a_lost_answer_is_asked_for_again(
 
     assert (result.new, result.labelled, result.duplicates) == (4, 1, ())
     assert campaign.add([("copy", "second new text")]).duplicates == (("copy", "n2"),)
-    assert len(opener.sent) == 4
-    assert opener.sent[0] == opener.sent[1] != opener.sent[2]
+    assert len(network.sent) == 4
+    assert network.sent[0] == network.sent[1] != network.sent[2]
     assert campaign.row("3") == {"customer": "ACME"}
     matches = [row["item"] for row in campaign.items(column="customer=ACME")]
     assert matches == ["3"]
@@ -168,18 +138,22 @@ def test_settings_and_classes_can_be_changed(campaign: RemoteCampaign) -> None:
         campaign.change_settings(strategy="lost")
 
 
-def test_errors_of_the_server_are_errors_here(opener: TestOpener, campaign: RemoteCampaign) -> None:
+def test_errors_of_the_server_are_errors_here(network: Network, campaign: RemoteCampaign) -> None:
     with pytest.raises(InputError, match="No class is called 'lost'"):
         campaign.tell("t1", "lost")
     with pytest.raises(UnknownItemError, match="No item is called 'lost'"):
         campaign.row("lost")
     with pytest.raises(InputError, match="There is no campaign 'lost': this server has texts"):
         teeter.connect("http://127.0.0.1:8765/c/lost/progress")
-    with pytest.raises(InputError, match="is not the address of a server"):
-        teeter.connect("127.0.0.1:8765")
-    opener.failures = 99
+    network.failures = 99
     with pytest.raises(ServerUnavailableError, match="does not answer"):
         campaign.tell("t1", "spam")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8765", "http://127.0.0.1:port"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(InputError, match="is not the address of a server"):
+        teeter.connect(address)
 
 
 def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +163,7 @@ def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     owned_campaign.database.close()
 
     with serve_campaigns(file) as client:
-        opener = TestOpener(client)
-        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
+        Network(client, monkeypatch)
 
         with pytest.raises(PermissionDeniedError):
             teeter.connect("http://127.0.0.1:8765", "wrong")
@@ -202,11 +175,11 @@ def test_a_wrong_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_undo_whose_answer_was_lost_takes_back_one_answer(
-    campaign: RemoteCampaign, opener: TestOpener
+    campaign: RemoteCampaign, network: Network
 ) -> None:
     campaign.tell("t1", "ham")
     campaign.tell("t2", "ham")
-    opener.failures = 1
+    network.failures = 1
 
     undone = campaign.undo()
 
@@ -226,15 +199,15 @@ def test_an_undo_names_the_answer(campaign: RemoteCampaign) -> None:
     assert campaign.undo_decision() is None, "there is none"
 
 
-def test_a_training_is_not_asked_for_again(campaign: RemoteCampaign, opener: TestOpener) -> None:
+def test_a_training_is_not_asked_for_again(campaign: RemoteCampaign, network: Network) -> None:
     campaign.tell("t1", "ham")
     campaign.tell("t2", "spam")
-    opener.failures = 1
-    opener.sent.clear()
+    network.failures = 1
+    network.sent.clear()
 
     with pytest.raises(ServerUnavailableError, match="does not answer"):
         campaign.train()
-    assert len(opener.sent) == 1
+    assert len(network.sent) == 1
 
 
 def test_dates_of_columns_are_sent_as_texts(campaign: RemoteCampaign) -> None:
@@ -325,9 +298,7 @@ def test_rows_of_a_table_are_added(
     settings = Settings(rows=True, encoder=encoder)
     Campaign.create(file, "rows", ("low", "high"), settings).database.close()
     with serve_campaigns(file) as client:
-        client.headers.pop("x-csrf-token", None)
-        opener = TestOpener(client)
-        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: opener)
+        Network(client, monkeypatch)
         campaign = teeter.connect("http://127.0.0.1:8765")
 
         result = campaign.add({"id": n, "age": n, "text": "a note"} for n in range(12))
@@ -412,8 +383,8 @@ def test_a_folder_of_images_is_unpacked(
         archive.writestr("cat/1.png", b"png")
     read = campaign._server.read
 
-    def read_archive(path: str) -> bytes:
-        return file.getvalue() if "/export" in path else read(path)
+    def read_archive(path: str, **query: Any) -> bytes:
+        return file.getvalue() if "/export" in path else read(path, **query)
 
     monkeypatch.setattr(campaign._server, "read", read_archive)
 

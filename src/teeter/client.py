@@ -1,19 +1,16 @@
 """A campaign on another machine, with the same methods as ``teeter.Campaign``.
 
-Everything goes over the server's REST API, with the HTTP client of Python's standard library. When
-the connection breaks, or the server is busy (status 503), a request is sent again: it may have been
-done already, and done again it does nothing more. The list in "Connect other systems" says why, for
-each request that changes something. ``train`` and ``encode``, which are not on it, are sent once.
+Everything goes over the server's REST API. When the connection breaks, or the server is busy
+(status 503), a request is sent again: it may have been done already, and done again it does nothing
+more. The list in "Connect other systems" says why, for each request that changes something.
+``train`` and ``encode``, which are not on it, are sent once.
 """
 
 from __future__ import annotations
 
-import http.cookiejar
 import io
 import json
 import time
-import urllib.error
-import urllib.request
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,10 +20,12 @@ from datetime import time as clock_time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
+
+import httpx2
 
 from teeter.base.files import atomic_write
-from teeter.base.outbound_http import RefusedRedirects
+from teeter.base.outbound_http import is_loopback
 from teeter.base.version import __version__
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
@@ -110,7 +109,11 @@ def connect(url: str, token: str | None = None, *, campaign: str | None = None) 
     if campaign is None and len(folders) > 2 and folders[1] == "c":
         campaign = folders[2]
 
-    server = _Server(f"{parts.scheme}://{parts.netloc}", token)
+    try:
+        server = _Server(f"{parts.scheme}://{parts.netloc}", token)
+    except httpx2.InvalidURL as error:
+        raise InputError(f"{url!r} is not the address of a server: {error}.") from None
+
     names = [entry["slug"] for entry in server.get("/campaigns")]
     if campaign is None and len(names) == 1:
         campaign = names[0]
@@ -533,8 +536,7 @@ class RemoteCampaign:
         """
         target = Path(path)
         form = form or target.suffix.removeprefix(".") or _FOLDER_FORMAT
-        query = urlencode({"form": form})
-        content = self._server.read(f"/campaigns/{quote(self.name)}/export?{query}")
+        content = self._server.read(f"/campaigns/{quote(self.name)}/export", form=form)
 
         if form not in _FOLDER_FORMATS:
             atomic_write(target, content)
@@ -551,21 +553,17 @@ class _Server:
         self._origin = origin
         self._token = token
         self._csrf: str | None = None
+        self._http = _open_http_client(origin)
         self.was_repeated = False
         """Whether the last request was sent more than once."""
-        cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
-        # A redirect would send the token to another server.
-        self._opener = urllib.request.build_opener(cookies, RefusedRedirects())
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the JSON that the server answers with."""
-        if query:
-            path += "?" + urlencode(query, doseq=True)
-        return json.loads(self.read(path))
+        return json.loads(self.read(path, **query))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, **query: Any) -> bytes:
         """Return the body that the server answers with."""
-        return self._request("GET", path, None)
+        return self._request("GET", path, params=query)
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any], *, is_repeatable: bool = True
@@ -573,66 +571,66 @@ class _Server:
         """Send JSON, and return the JSON that the server answers with."""
         self._ensure_csrf_token()
         content = _dump_json(body).encode()
-        return json.loads(self._request(method, path, content, is_repeatable=is_repeatable))
+        headers = {"content-type": "application/json"}
+        return json.loads(
+            self._request(
+                method, path, is_repeatable=is_repeatable, content=content, headers=headers
+            )
+        )
 
     def upload(self, path: str, fields: Mapping[str, str], name: str, content: bytes) -> Any:
         """Send a file and the fields of a form, and return the JSON of the answer."""
-        boundary = uuid.uuid4().hex
-        parts = [_form_part(boundary, f'name="{field}"', value) for field, value in fields.items()]
-        file_name = quote(name, safe=" ")
-        parts.append(_form_part(boundary, f'name="file"; filename="{file_name}"', content))
-        parts.append(f"--{boundary}--\r\n".encode())
-
         self._ensure_csrf_token()
-        media_type = f"multipart/form-data; boundary={boundary}"
-        return json.loads(self._request("POST", path, b"".join(parts), media_type))
+        files = {"file": (name, content)}
+        return json.loads(self._request("POST", path, data=fields, files=files))
 
     def _ensure_csrf_token(self) -> None:
         if self._token is None and self._csrf is None:
             self._csrf = self.get("/session")["csrf"]
 
     def _request(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        media_type: str = "application/json",
-        *,
-        is_repeatable: bool = True,
+        self, method: str, path: str, *, is_repeatable: bool = True, **options: Any
     ) -> bytes:
         headers = {"user-agent": f"teeter/{__version__}", "accept": "application/json"}
+        headers |= options.pop("headers", {})
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
-        if body is not None:
-            headers["content-type"] = media_type
         if self._csrf is not None:
             headers["x-csrf-token"] = self._csrf
 
-        request = urllib.request.Request(
-            f"{self._origin}{_API}{path}", data=body, headers=headers, method=method
-        )
         attempts_left = _ATTEMPTS if is_repeatable else 1
         pause = _FIRST_PAUSE
         self.was_repeated = False
         while True:
             attempts_left -= 1
             try:
-                with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
-                    content: bytes = response.read()
-                    return content
-            except urllib.error.HTTPError as error:
-                # 503: the database is away, or the server is busy. Anything else would fail again.
-                if error.code != 503 or not attempts_left:
-                    raise _as_error(error) from None
-            except (OSError, http.client.HTTPException) as error:
+                response = self._http.request(method, f"{_API}{path}", headers=headers, **options)
+            except httpx2.RequestError as error:
                 if not attempts_left:
-                    reason = getattr(error, "reason", error)
                     raise ServerUnavailableError(
-                        f"{self._origin} does not answer: {reason}."
+                        f"{self._origin} does not answer: {error}."
                     ) from None
+            else:
+                if response.is_success:
+                    return response.content
+                # 503: the database is away, or the server is busy. Anything else would fail again.
+                if response.status_code != 503 or not attempts_left:
+                    raise _as_error(response)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             self.was_repeated = True
+
+
+def _open_http_client(origin: str) -> httpx2.Client:
+    """Return what sends requests. It follows no redirect, which would take the token elsewhere."""
+    return httpx2.Client(
+        base_url=origin,
+        timeout=_TIMEOUT_SECONDS,
+        # A campaign is never closed, so no connection stays open.
+        limits=httpx2.Limits(max_keepalive_connections=0),
+        # A proxy from the environment cannot reach servers on this machine.
+        trust_env=not is_loopback(origin),
+    )
 
 
 def _read_settings(values: Mapping[str, Any]) -> Settings:
@@ -656,25 +654,26 @@ def _as_json(value: Any) -> Any:
     raise InputError(f"A column cannot have values of type {type(value).__name__}: use a text.")
 
 
-def _as_error(error: urllib.error.HTTPError) -> Exception:
+def _as_error(response: httpx2.Response) -> Exception:
     """Return the error that stands for an answer of the server."""
+    status = response.status_code
     try:
-        sentence = str(json.loads(error.read())["detail"])
+        sentence = str(response.json()["detail"])
     except (ValueError, KeyError, TypeError):
-        sentence = f"The server answered with status {error.code}."
+        sentence = f"The server answered with status {status}."
 
-    if 300 <= error.code < 400:
+    if response.is_redirect:
         return ServerError(
-            f"The server redirects to {error.headers.get('location', 'another address')[:200]}, "
+            f"The server redirects to {response.headers.get('location', 'another address')[:200]}, "
             "where the token is not sent: connect to that server if you trust it."
         )
-    if error.code in (401, 403):
+    if status in (401, 403):
         return PermissionDeniedError(sentence)
-    if error.code == 404:
+    if status == 404:
         return UnknownItemError(sentence)
-    if error.code == 422:
+    if status == 422:
         return InputError(sentence)
-    if error.code == 503:
+    if status == 503:
         return ServerUnavailableError(sentence)
     return ServerError(sentence)
 
@@ -727,13 +726,6 @@ def _read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise FileError(f"Cannot read {path}: {error.strerror}.") from None
-
-
-def _form_part(boundary: str, disposition: str, content: str | bytes) -> bytes:
-    """Return a part of a multipart form."""
-    head = f"--{boundary}\r\ncontent-disposition: form-data; {disposition}\r\n\r\n"
-    body = content.encode() if isinstance(content, str) else content
-    return head.encode() + body + b"\r\n"
 
 
 def _describe_class(given: ClassDescription | str) -> dict[str, Any]:

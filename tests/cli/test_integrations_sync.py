@@ -201,15 +201,6 @@ def test_a_deleted_project_is_replaced_by_an_option(
     assert "Created project" in teeter(*command, "--new-project").stdout
 
 
-def test_without_httpx_the_error_says_what_to_install(
-    teeter: Teeter, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "httpx2", None)
-    monkeypatch.setenv("LABEL_STUDIO_API_KEY", LEGACY_TOKEN)
-    error = teeter("campaign", "sync", file, "--url", "http://localhost:1", fails=2).stderr
-    assert "pip install 'teeter[team]'" in error
-
-
 def test_the_url_may_come_from_the_environment(
     teeter: Teeter, file: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "PrivateAddressError",
     "RefusedRedirects",
     "Resolver",
+    "is_loopback",
     "make_opener",
     "read_key",
     "require_http_url",
@@ -345,6 +346,11 @@ def _seconds_until(deadline: float) -> float:
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+def is_loopback(url: str) -> bool:
+    """Return whether a URL leads to a server on this machine."""
+    return urlsplit(url).hostname in _LOOPBACK_HOSTS
+
+
 def read_key(variable: str) -> str:
     """Return the key in an environment variable; empty if it is not set.
 
@@ -371,9 +377,8 @@ def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirec
     Raises:
         InputError: the key would be sent to another machine unencrypted.
     """
-    parts = urlsplit(url)
-    is_loopback = parts.hostname in _LOOPBACK_HOSTS
-    if key and parts.scheme == "http" and not is_loopback:
+    is_encrypted = urlsplit(url).scheme == "https"
+    if key and not is_encrypted and not is_loopback(url):
         raise InputError(
             f"Will not send the key in {variable} to {url} unencrypted: use https://, or unset "
             f"{variable}."
@@ -381,7 +386,7 @@ def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirec
 
     handlers: list[urllib.request.BaseHandler] = [RefusedRedirects()]
     # A proxy only forwards what is encrypted. Everything else it would read.
-    if is_loopback or parts.scheme == "http":
+    if is_loopback(url) or not is_encrypted:
         handlers.append(urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(*handlers)
 

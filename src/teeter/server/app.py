@@ -183,7 +183,7 @@ def _add_oidc_login(app: FastAPI, security: SecurityConfig) -> None:
     if security.login is None or security.login.oidc is None:
         return
 
-    # Imported here: joserfc and httpx2 are needed for this login only.
+    # Imported here: joserfc is needed for this login only.
     try:
         from teeter.server.routes import login
     except ModuleNotFoundError as error:

@@ -11,11 +11,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import httpx2
 from pydantic import BaseModel, ValidationError
 
+from teeter.base.outbound_http import is_loopback
 from teeter.campaigns.integrations.label_studio.payloads import (
     FileUpload,
     ImportResponse,
@@ -25,10 +27,7 @@ from teeter.campaigns.integrations.label_studio.payloads import (
     Project,
     User,
 )
-from teeter.errors import InputError, MissingExtraError, ServerError, ServerUnavailableError
-
-if TYPE_CHECKING:
-    import httpx2
+from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 __all__ = [
     "LabelStudioClient",
@@ -78,7 +77,6 @@ TASK_FIELDS = (
     "was_cancelled",
 )
 
-_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 _MAX_DETAIL_LENGTH = 300
 
 
@@ -160,7 +158,6 @@ class LabelStudioClient:
 
         Raises:
             InputError: the URL or the token cannot be right.
-            MissingExtraError: httpx2 is not installed.
         """
         self.url = normalize_url(url)
         self._token = token.strip()
@@ -173,7 +170,13 @@ class LabelStudioClient:
             )
         self._access_token: str | None = None
         self._sleep = sleep
-        self._http = _open_http_client(self.url, transport)
+        self._http = httpx2.Client(
+            base_url=self.url,
+            transport=transport,
+            timeout=TIMEOUT,
+            # A proxy from the environment cannot reach servers on this machine.
+            trust_env=not is_loopback(self.url),
+        )
 
         self.before_attempt: Callable[[], None] = lambda: None
         """Called before every attempt to send a request."""
@@ -386,8 +389,6 @@ class LabelStudioClient:
 
     def _send_once(self, method: str, path: str, options: Mapping[str, Any]) -> httpx2.Response:
         """Send a request once and return the response, unless it is a temporary error."""
-        import httpx2
-
         changes_nothing = method == "GET"
         try:
             authorization = f"Token {self._token}"
@@ -504,19 +505,6 @@ class LabelStudioClient:
 
 class _AccessToken(BaseModel):
     access: str
-
-
-def _open_http_client(url: str, transport: httpx2.BaseTransport | None) -> httpx2.Client:
-    try:
-        import httpx2
-    except ImportError:
-        raise MissingExtraError("Label Studio needs httpx2: pip install 'teeter[team]'.") from None
-
-    # A proxy from the environment cannot reach servers on this machine.
-    is_loopback = urlsplit(url).hostname in _LOOPBACK_HOSTS
-    return httpx2.Client(
-        base_url=url, transport=transport, timeout=TIMEOUT, trust_env=not is_loopback
-    )
 
 
 def _json_or_none(response: httpx2.Response) -> Any:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING
+
+import httpx2
 
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.label_studio.client import (
@@ -37,9 +38,6 @@ from teeter.campaigns.integrations.label_studio.pull import (
 from teeter.campaigns.integrations.label_studio.push import TaskPusher
 from teeter.campaigns.store import LockName, ProjectLink
 from teeter.errors import InputError, ServerError, StoreError
-
-if TYPE_CHECKING:
-    import httpx2
 
 __all__ = [
     "LabelStudio",
