@@ -26,6 +26,7 @@ import httpx2
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import is_loopback
+from teeter.base.retry import AttemptFailedError, retry
 from teeter.base.version import __version__
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
@@ -60,7 +61,6 @@ from teeter.errors import (
     InputError,
     PermissionDeniedError,
     ServerError,
-    ServerUnavailableError,
     UnknownItemError,
     UnknownNameError,
 )
@@ -598,27 +598,27 @@ class _Server:
         if self._csrf is not None:
             headers["x-csrf-token"] = self._csrf
 
-        attempts_left = _ATTEMPTS if is_repeatable else 1
-        pause = _FIRST_PAUSE
-        self.was_repeated = False
-        while True:
-            attempts_left -= 1
+        def send_once() -> bytes:
             try:
                 response = self._http.request(method, f"{_API}{path}", headers=headers, **options)
             except httpx2.RequestError as error:
-                if not attempts_left:
-                    raise ServerUnavailableError(
-                        f"{self._origin} does not answer: {error}."
-                    ) from None
-            else:
-                if response.is_success:
-                    return response.content
-                # 503: the database is away, or the server is busy. Anything else would fail again.
-                if response.status_code != 503 or not attempts_left:
-                    raise _as_error(response)
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+                raise AttemptFailedError(f"{self._origin} does not answer: {error}.") from None
+            if response.is_success:
+                return response.content
+            raise _as_error(response)
+
+        def pause(seconds: float) -> None:
+            time.sleep(seconds)
             self.was_repeated = True
+
+        self.was_repeated = False
+        return retry(
+            send_once,
+            attempts=_ATTEMPTS if is_repeatable else 1,
+            first_pause=_FIRST_PAUSE,
+            longest_pause=_LONGEST_PAUSE,
+            sleep=pause,
+        )
 
 
 def _open_http_client(origin: str) -> httpx2.Client:
@@ -673,8 +673,9 @@ def _as_error(response: httpx2.Response) -> Exception:
         return UnknownItemError(sentence)
     if status == 422:
         return InputError(sentence)
+    # The database is away, or the server is busy. Anything else would fail again.
     if status == 503:
-        return ServerUnavailableError(sentence)
+        return AttemptFailedError(sentence, response.headers)
     return ServerError(sentence)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ import numpy as np
 
 from teeter.base.files import resolve_inside
 from teeter.base.outbound_http import make_opener, read_key
+from teeter.base.retry import AttemptFailedError, retry
 from teeter.encoders.encoder import (
     ContentKind,
     Encoder,
@@ -117,9 +117,8 @@ class EndpointEncoder(Encoder):
 
     def _send(self, request: urllib.request.Request) -> bytes:
         """Return the response to a request. Wait and try again while the server is busy."""
-        pause = _FIRST_PAUSE
 
-        for attempt in range(1, _ATTEMPTS + 1):
+        def send_once() -> bytes:
             try:
                 with self._opener.open(request, timeout=_TIMEOUT) as response:
                     content: bytes = response.read(_MAX_RESPONSE_BYTES)
@@ -129,18 +128,23 @@ class EndpointEncoder(Encoder):
                 is_busy = error.code == 429 or error.code >= 500
                 if not is_busy:
                     raise ServerError(_describe_refusal(self.url, error)) from None
-                reason = f"it responded with status {error.code}"
+                raise AttemptFailedError(
+                    f"it responded with status {error.code}", error.headers
+                ) from None
             except (OSError, HTTPException) as error:
-                reason = str(getattr(error, "reason", error))
+                raise AttemptFailedError(str(getattr(error, "reason", error))) from None
 
-            if attempt < _ATTEMPTS:
-                time.sleep(pause)
-                pause *= 2
-
-        raise ServerUnavailableError(
-            f"The embeddings server {self.url} is not available ({reason}): resume later with "
-            "teeter campaign encode."
-        )
+        try:
+            return retry(
+                send_once,
+                attempts=_ATTEMPTS,
+                first_pause=_FIRST_PAUSE,
+            )
+        except AttemptFailedError as error:
+            raise ServerUnavailableError(
+                f"The embeddings server {self.url} is not available ({error}): resume later with "
+                "teeter campaign encode."
+            ) from None
 
 
 def _describe_refusal(url: str, error: urllib.error.HTTPError) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
+from teeter.base.retry import LONGEST_PAUSE
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.suggestions import chat_client
 from teeter.campaigns.suggestions.chat_client import (
@@ -121,7 +122,7 @@ def test_pauses_grow_and_have_a_limit(
     server.statuses = [429]
     server.headers = {"retry-after": "86400"}
     client.ask(PROMPT, "win")
-    assert pauses[-1] == chat_client.LONGEST_PAUSE
+    assert pauses[-1] == LONGEST_PAUSE
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "soon", "Mon, 01 Jan 99999 00:00:00 GMT"])

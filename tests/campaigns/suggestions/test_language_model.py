@@ -387,7 +387,6 @@ def test_ctrl_c_makes_no_further_attempt(
 ) -> None:
     # However late the interrupt comes, attempts are not due before it.
     monkeypatch.setattr(chat_client, "FIRST_PAUSE", 600.0)
-    monkeypatch.setattr(chat_client, "LONGEST_PAUSE", 600.0)
 
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import threading
 import time
@@ -18,16 +17,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from email.message import Message
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
 from teeter.base.outbound_http import make_opener, read_key
+from teeter.base.retry import AttemptFailedError, retry
 from teeter.campaigns.classes import readable_name
 from teeter.campaigns.store import ClassDescription
-from teeter.campaigns.store.scope import utc_now
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 __all__ = [
@@ -61,9 +58,6 @@ MAX_ATTEMPTS = 6
 
 FIRST_PAUSE = 1.0
 """Seconds before the second attempt. Each further pause is twice as long."""
-
-LONGEST_PAUSE = 60.0
-"""Seconds to wait at most, whatever the server asks for in ``Retry-After``."""
 
 CHARACTERS_PER_TOKEN = 3.0
 """Used to estimate tokens where the server does not count them. On the safe side for English."""
@@ -215,14 +209,6 @@ def parse_label(content: str, classes: Sequence[str]) -> str | None:
     return None
 
 
-class _AttemptFailedError(Exception):
-    """One attempt to send a request failed, and another may succeed."""
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason)
-        self.retry_after = retry_after
-
-
 class TextRefusedError(ServerError):
     """A server refuses a request in every form. It may accept those about other texts."""
 
@@ -275,26 +261,18 @@ class ChatClient:
             TextRefusedError: it refuses the request in every form.
             ServerError: it refuses all requests.
         """
-        sleep = self._sleep if stop is None else stop.wait
-        pause = FIRST_PAUSE
-        reason = ""
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            try:
-                content = self._send(prompt, text)
-                return _read_reply(content, prompt, text)
-            except _AttemptFailedError as error:
-                reason = str(error)
-                wait = pause if error.retry_after is None else error.retry_after
-            if attempt < MAX_ATTEMPTS:
-                sleep(min(max(wait, 0.0), LONGEST_PAUSE))
-                pause *= 2
-            if stop is not None and stop.is_set():
-                break
-
-        raise ServerUnavailableError(
-            f"The language model at {self.url} is not available ({reason}). Its replies so far are "
-            f"stored. Run the same command to continue."
-        )
+        try:
+            return retry(
+                lambda: _read_reply(self._send(prompt, text), prompt, text),
+                attempts=MAX_ATTEMPTS,
+                first_pause=FIRST_PAUSE,
+                sleep=self._sleep if stop is None else stop.wait,
+            )
+        except AttemptFailedError as error:
+            raise ServerUnavailableError(
+                f"The language model at {self.url} is not available ({error}). Its replies so far "
+                f"are stored. Run the same command to continue."
+            ) from None
 
     def _send(self, prompt: Prompt, text: str) -> bytes:
         """Return the body of a response to the first form of a request that is accepted."""
@@ -345,7 +323,7 @@ class ChatClient:
             with error:
                 raise self._describe_refusal(error) from None
         except (OSError, HTTPException) as error:
-            raise _AttemptFailedError(_describe_failure(error)) from None
+            raise AttemptFailedError(_describe_failure(error)) from None
 
         if len(content) > MAX_REPLY_BYTES:
             raise ServerError(
@@ -359,7 +337,7 @@ class ChatClient:
         code = error.code
         # What passes by itself is tried again; everything else stays as it is.
         if code == 429 or code >= 500 or code == 408:
-            return _AttemptFailedError(f"status {code}", _retry_after(error.headers))
+            return AttemptFailedError(f"status {code}", error.headers)
 
         if code in (401, 403):
             return ServerError(
@@ -420,7 +398,7 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
     """Return what a response says.
 
     Raises:
-        _AttemptFailedError: it is no response of a chat interface.
+        AttemptFailedError: it is no response of a chat interface.
     """
     try:
         response = json.loads(content)
@@ -429,7 +407,7 @@ def _read_reply(content: bytes, prompt: Prompt, text: str) -> ChatReply:
         input_tokens = usage.get("prompt_tokens")
         output_tokens = usage.get("completion_tokens")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise _AttemptFailedError("its response is not a chat completion") from None
+        raise AttemptFailedError("its response is not a chat completion") from None
 
     # A model may decline to reply. That is a reply too: it was paid for.
     reply_text = reply if isinstance(reply, str) else ""
@@ -449,21 +427,3 @@ def estimate_input_tokens(prompt: Prompt, text: str) -> int:
     """Return about how many tokens a request has."""
     characters = len(prompt.system) + min(len(text), MAX_CHARACTERS)
     return int(characters / CHARACTERS_PER_TOKEN) + 20
-
-
-def _retry_after(headers: Message) -> float | None:
-    """Return how many seconds a server asks to wait; None if it does not say."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-
-    try:
-        seconds = float(value)
-        return seconds if math.isfinite(seconds) else None
-    except ValueError:
-        pass
-
-    try:
-        return (parsedate_to_datetime(value) - utc_now()).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None

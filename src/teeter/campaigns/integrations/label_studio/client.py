@@ -18,6 +18,7 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from teeter.base.outbound_http import is_loopback
+from teeter.base.retry import AttemptFailedError, retry
 from teeter.campaigns.integrations.label_studio.payloads import (
     FileUpload,
     ImportResponse,
@@ -46,9 +47,6 @@ MAX_ATTEMPTS = 5
 
 FIRST_PAUSE = 0.5
 """Seconds before the second attempt. Each further pause is twice as long."""
-
-LONGEST_PAUSE = 60.0
-"""Seconds to wait at most, whatever the server asks for in ``Retry-After``."""
 
 TIMEOUT = 30.0
 """Seconds without any data after which a request fails."""
@@ -89,15 +87,6 @@ class ListingChangedError(ServerUnavailableError):
 
     def __init__(self, url: str) -> None:
         super().__init__(f"A list at {url} changed while it was being read. Run the sync again.")
-
-
-class _AttemptFailedError(Exception):
-    """One attempt to send a request failed; the message says how."""
-
-    def __init__(self, reason: str, *, can_retry: bool, retry_after: float | None = None) -> None:
-        super().__init__(reason)
-        self.can_retry = can_retry
-        self.retry_after = retry_after
 
 
 def normalize_url(url: str) -> str:
@@ -367,28 +356,28 @@ class LabelStudioClient:
         Raises:
             ServerUnavailableError: the last attempt failed, or one that must not be repeated.
         """
-        attempt = 1
-        while True:
-            # Attempts and pauses can take minutes, so a lock may have to be extended meanwhile.
-            self.before_attempt()
-
-            try:
-                return self._send_once(method, path, options)
-            except _AttemptFailedError as failure:
-                if attempt == MAX_ATTEMPTS or not failure.can_retry:
-                    raise ServerUnavailableError(
-                        f"{failure}. Nothing is lost; run the sync again later."
-                    ) from None
-
-                pause = FIRST_PAUSE * 2 ** (attempt - 1)
-                if failure.retry_after is not None:
-                    pause = failure.retry_after
-
-            self._sleep(min(pause, LONGEST_PAUSE))
-            attempt += 1
+        try:
+            return retry(
+                lambda: self._send_once(method, path, options),
+                attempts=MAX_ATTEMPTS,
+                first_pause=FIRST_PAUSE,
+                sleep=self._sleep,
+            )
+        except ServerUnavailableError as error:
+            raise ServerUnavailableError(
+                f"{error}. Nothing is lost; run the sync again later."
+            ) from None
 
     def _send_once(self, method: str, path: str, options: Mapping[str, Any]) -> httpx2.Response:
-        """Send a request once and return the response, unless it is a temporary error."""
+        """Send a request once and return the response, unless it is a temporary error.
+
+        Raises:
+            AttemptFailedError: the request can be sent again.
+            ServerUnavailableError: the server may have processed a request that changes something.
+        """
+        # Attempts and pauses can take minutes, so a lock may have to be extended meanwhile.
+        self.before_attempt()
+
         changes_nothing = method == "GET"
         try:
             authorization = f"Token {self._token}"
@@ -403,22 +392,21 @@ class LabelStudioClient:
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             # Without a connection nothing was sent.
             reason = f"Cannot connect to {self.url} ({_describe(error)})"
-            raise _AttemptFailedError(reason, can_retry=True) from None
+            raise AttemptFailedError(reason) from None
         except httpx2.HTTPError as error:
             reason = f"The connection to {self.url} was lost ({_describe(error)})"
-            raise _AttemptFailedError(reason, can_retry=changes_nothing) from None
+            if changes_nothing:
+                raise AttemptFailedError(reason) from None
+            raise ServerUnavailableError(reason) from None
 
         status = response.status_code
         if status not in NOT_PROCESSED_STATUSES | UNCERTAIN_STATUSES:
             return response
 
-        # A date instead of seconds is ignored.
-        pause = response.headers.get("Retry-After", "")
-        raise _AttemptFailedError(
-            f"{self.url} responded with status {status}{_detail(response)}",
-            can_retry=changes_nothing or status in NOT_PROCESSED_STATUSES,
-            retry_after=float(pause) if pause.isdecimal() else None,
-        )
+        reason = f"{self.url} responded with status {status}{_detail(response)}"
+        if changes_nothing or status in NOT_PROCESSED_STATUSES:
+            raise AttemptFailedError(reason, response.headers)
+        raise ServerUnavailableError(reason)
 
     def _fetch_access_token(self) -> str:
         """Exchange the personal access token for an access token, which expires in five minutes."""
@@ -426,10 +414,7 @@ class LabelStudioClient:
 
         status = response.status_code
         if status in NOT_PROCESSED_STATUSES | UNCERTAIN_STATUSES:
-            raise ServerUnavailableError(
-                f"{self.url} responded with status {status}. "
-                "Nothing is lost; run the sync again later."
-            )
+            raise ServerUnavailableError(f"{self.url} responded with status {status}")
 
         return self._parse(_AccessToken, self._read_json(response)).access
 
