@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.base.seeds import validate_seed
+from teeter.base.wording import pluralize
 from teeter.campaigns.asking.assignment import (
     ask_items,
     keep_ready,
@@ -1143,7 +1144,7 @@ class Campaign:
 
         note = f"The predictions come from model {model.version}"
         if newer_answers:
-            are = "1 answer is" if newer_answers == 1 else f"{newer_answers} answers are"
+            are = pluralize(newer_answers, "answer is", "answers are")
             note += f"; {are} newer than it, so train and export again to use them"
         if features_changed:
             note += "; the features have changed since, so it was trained again on the same labels"

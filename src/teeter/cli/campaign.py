@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from teeter.base.wording import list_some, pluralize
 from teeter.cli.output import (
     DEFAULT_ANNOTATOR,
     EXIT_INTERRUPTED,
@@ -24,8 +25,6 @@ from teeter.cli.output import (
     TextOption,
     echo_json,
     echo_wrapped,
-    list_some,
-    pluralize,
     printable_line,
     progress,
     spinner,
@@ -97,8 +96,8 @@ def format_class_counts(
     hidden = dict(ranked[_LISTED:])
     lines = _format_columns(ranked[:_LISTED], width)
     if hidden:
-        classes = "class" if len(hidden) == 1 else "classes"
-        lines.append(f"{len(hidden):,} more {classes}: list them with --all.")
+        more = pluralize(len(hidden), "more class", "more classes")
+        lines.append(f"{more}: list them with --all.")
     return lines + _describe_small_classes(hidden)
 
 

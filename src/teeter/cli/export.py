@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from teeter.base.wording import list_some, pluralize
 from teeter.cli.campaign import open_campaign, report_left_out_files, require_member
 from teeter.cli.output import (
     DEFAULT_ANNOTATOR,
@@ -19,8 +20,6 @@ from teeter.cli.output import (
     atomic_text_file,
     echo_json,
     echo_wrapped,
-    list_some,
-    pluralize,
     print_table,
     progress,
     require_writable,

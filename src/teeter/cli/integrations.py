@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from teeter.base.wording import list_some, pluralize
 from teeter.cli.campaign import open_campaign
 from teeter.cli.output import (
     EXIT_INTERRUPTED,
@@ -19,8 +20,6 @@ from teeter.cli.output import (
     JsonOption,
     echo_json,
     echo_wrapped,
-    list_some,
-    pluralize,
     print_table,
     printable,
     progress,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from teeter.base.wording import list_some
 from teeter.campaigns.shortcuts import (
     MAX_SHORTCUTS,
     Action,
@@ -29,7 +30,6 @@ from teeter.campaigns.shortcuts import (
 )
 from teeter.cli.output import (
     echo_wrapped,
-    list_some,
     printable,
     printable_line,
     spinner,

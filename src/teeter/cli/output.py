@@ -44,8 +44,6 @@ __all__ = [
     "atomic_text_file",
     "echo_json",
     "echo_wrapped",
-    "list_some",
-    "pluralize",
     "print_table",
     "printable",
     "printable_line",
@@ -116,30 +114,6 @@ _SPEED_ESTIMATE_SECONDS = 86_400.0
 
 # The same for tables with sentences in their cells, which would wrap too often.
 _WIDE_TABLE = 140
-
-
-def pluralize(count: int, noun: str) -> str:
-    """Return a number with a noun in the singular or the plural.
-
-    Example:
-        >>> pluralize(1, "item"), pluralize(2500, "item")
-        ('1 item', '2,500 items')
-    """
-    ending = "" if count == 1 else "s"
-    return f"{count:,} {noun}{ending}"
-
-
-def list_some(texts: Sequence[str], limit: int) -> str:
-    """Join texts by commas; beyond ``limit``, only their number is given.
-
-    Example:
-        >>> list_some(["ham", "spam", "eggs"], 2)
-        'ham, spam and 1 more'
-    """
-    listed = ", ".join(texts[:limit])
-    if len(texts) <= limit:
-        return listed
-    return f"{listed} and {len(texts) - limit:,} more"
 
 
 def require_writable(path: Path, *sources: Path) -> None:

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from teeter.base.wording import list_some, pluralize
 from teeter.cli.campaign import (
     campaign_location,
     create_campaign,
     open_campaign,
     parse_classes,
 )
-from teeter.cli.output import echo_wrapped, list_some, pluralize, progress, spinner
+from teeter.cli.output import echo_wrapped, progress, spinner
 from teeter.errors import InputError, MissingExtraError, StoreError, TeeterError
 
 if TYPE_CHECKING:
@@ -491,7 +492,7 @@ def _report_other_items(campaign: Campaign, items: Path, file: str) -> None:
         return
 
     if new:
-        has = f"1 item of {items} is" if new == 1 else f"{new:,} items of {items} are"
+        has = pluralize(new, f"item of {items} is", f"items of {items} are")
         echo_wrapped(
             f"{has} not in {file}: add them with teeter campaign add "
             f"{shlex.quote(file)} {shlex.quote(str(items))}.",

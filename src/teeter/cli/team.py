@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from teeter.base.wording import pluralize
 from teeter.cli.campaign import open_campaign
 from teeter.cli.output import (
     CampaignArgument,
     JsonOption,
     echo_json,
-    pluralize,
     print_table,
     spinner,
 )

@@ -15,6 +15,7 @@ from html import escape
 from typing import Any
 
 from teeter.base.version import __version__
+from teeter.base.wording import pluralize
 from teeter.campaigns.finish.frozen_model import load_finish
 from teeter.campaigns.finish.promise import StepResult
 from teeter.campaigns.finish.report import (
@@ -356,7 +357,7 @@ def certified_labels(
     if not labels:
         return {}, None
 
-    are = "1 more item is" if len(labels) == 1 else f"{len(labels):,} more items are"
+    are = pluralize(len(labels), "more item is", "more items are")
     note = (
         f"{are} labelled by the model, under certificate {certificate.code}: with "
         f"{percent(finish.terms.confidence)} confidence, at most {limit:,} of the {counted:,} "

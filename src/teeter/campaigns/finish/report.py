@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.wording import pluralize
 from teeter.campaigns.finish.estimates import (
     ClassShare,
     PlannedStep,
@@ -271,8 +272,7 @@ class FinishReport:
         """Return what the shares of the classes are about, as a sentence."""
         left_out = ""
         if self.share_left_out:
-            are = "is" if self.share_left_out == 1 else "are"
-            left_out = f"; {self.share_left_out:,} {are} left out"
+            left_out = f"; {pluralize(self.share_left_out, 'is', 'are')} left out"
         return (
             f"The shares refer to {self.share_items:,} items{left_out}. Each interval is valid for "
             f"a single look, at a number of draws chosen in advance."

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from teeter.base.seeds import stream_seed
+from teeter.base.wording import pluralize
 from teeter.campaigns.items.item import Item, quote_id
 from teeter.campaigns.learning.encoding import (
     USER_ENCODER,
@@ -169,7 +170,7 @@ def _prepare(
     names_encoder = store.settings.encoder not in (None, AUTO)
     has_own_features = len(missing) < len(new) or baseline.encoder == USER_ENCODER
     if has_own_features and not names_encoder:
-        lacking = "1 item has" if len(missing) == 1 else f"{len(missing)} items have"
+        lacking = pluralize(len(missing), "item has", "items have")
         raise InputError(
             f"{lacking} no features, but you gave features for the others: give features for all "
             f"items, or choose an encoder."

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from teeter.base.wording import list_some
 from teeter.campaigns.items.columns import (
     ABSENT,
     ImportedTable,
@@ -359,7 +360,6 @@ def _require_items(view: Reading, item_ids: Sequence[str]) -> list[StoredItem]:
     missing = [item_id for item_id in wanted if item_id not in items]
 
     if missing:
-        named = ", ".join(quote_id(item_id) for item_id in missing[:_MAX_NAMED])
-        more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-        raise UnknownItemError(f"The campaign has no item {named}{more}: nothing was changed.")
+        named = list_some([quote_id(item_id) for item_id in missing], _MAX_NAMED)
+        raise UnknownItemError(f"The campaign has no item {named}: nothing was changed.")
     return [items[item_id] for item_id in wanted]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from teeter.base.wording import list_some
 from teeter.campaigns.classes import class_texts
 from teeter.campaigns.records import ClassifierKind, ItemKind
 from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
@@ -313,9 +314,7 @@ def explain_names(campaign: Campaign) -> str:
         return reason
 
     silent = [name for name in classes if not class_texts(name, descriptions.get(name))]
-    listed = ", ".join(silent[:_NAMED_CLASSES])
-    if len(silent) > _NAMED_CLASSES:
-        listed += f" and {len(silent) - _NAMED_CLASSES:,} more"
+    listed = list_some(silent, _NAMED_CLASSES)
 
     if len(classes) - len(silent) < 2:
         return (

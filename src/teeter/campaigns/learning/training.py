@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
+from teeter.base.wording import pluralize
 from teeter.campaigns.learning.classifiers import (
     TRAINING,
     cross_fit,
@@ -206,10 +207,10 @@ def train_model(state: RoundState, settings: RoundSettings) -> tuple[bytes, Mode
 def _require_two_classes(state: RoundState) -> list[int]:
     """Check that a model can be trained, and return the indices of the classes with labels."""
     if state.unencoded:
-        items = "item has" if state.unencoded == 1 else "items have"
+        lacking = pluralize(state.unencoded, "item has", "items have")
         raise InputError(
-            f"{state.unencoded:,} {items} not been encoded yet: run teeter campaign encode, or "
-            "wait until it has finished, then train."
+            f"{lacking} not been encoded yet: run teeter campaign encode, or wait until it has "
+            "finished, then train."
         )
 
     seen = sorted({state.classes.index(label) for label in state.labels.values()})

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, Field
 
+from teeter.base.wording import pluralize
 from teeter.campaigns.finish import report as finish_report
 from teeter.campaigns.finish.certificate import certificate_page, newest_certificate
 from teeter.campaigns.finish.promise import MIN_ERROR, PromiseTerms
@@ -110,7 +111,7 @@ class FinishService:
             version = change.models.newest_version()
             newer_answers = change.answers.count_since_newest_model()
             if version and newer_answers:
-                are = "1 answer is" if newer_answers == 1 else f"{newer_answers:,} answers are"
+                are = pluralize(newer_answers, "answer is", "answers are")
                 raise InputError(f"{are} newer than model {version}: train first.")
 
             report = finish_report.start_finish(

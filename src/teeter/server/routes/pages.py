@@ -12,6 +12,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
+from teeter.base.wording import pluralize
 from teeter.campaigns.export.formats import FORMATS, require_format
 from teeter.campaigns.finish.report import CoveragePoint, FinishReport
 from teeter.campaigns.items.columns import ColumnFilter, format_cell
@@ -113,6 +114,7 @@ _EXPORT_FORMATS = {
 }
 
 _templates = Jinja2Templates(directory=Path(__file__).parents[1] / "templates")
+_templates.env.filters["pluralize"] = pluralize
 _templates.env.globals |= {
     "format_cell": format_cell,
     "action_keys": action_keys,

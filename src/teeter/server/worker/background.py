@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from teeter.base.wording import pluralize
 from teeter.base.worker_process import Handler, WorkerDiedError, WorkerProcess
 from teeter.errors import TeeterError
 from teeter.server.worker.requests import (
@@ -153,17 +154,12 @@ class WorkerStatus:
 def _format_duration(seconds: float) -> str:
     """Return a duration in the largest unit of which it has at least one and a half."""
     if seconds < 90:
-        return _pluralize(seconds, "second")
+        return pluralize(round(seconds), "second")
     if seconds < 90 * 60:
-        return _pluralize(seconds / 60, "minute")
+        return pluralize(round(seconds / 60), "minute")
     if seconds < 36 * 3600:
-        return _pluralize(seconds / 3600, "hour")
-    return _pluralize(seconds / 86_400, "day")
-
-
-def _pluralize(number: float, noun: str) -> str:
-    count = round(number)
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+        return pluralize(round(seconds / 3600), "hour")
+    return pluralize(round(seconds / 86_400), "day")
 
 
 @dataclass(frozen=True)

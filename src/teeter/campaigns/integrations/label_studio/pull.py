@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from teeter.base.wording import list_some, pluralize
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.label_studio.payloads import (
     Annotation,
@@ -69,21 +70,19 @@ class PullSummary:
         notes = []
 
         if self.foreign_tasks:
-            tasks = _pluralize(self.foreign_tasks, "task")
+            tasks = pluralize(self.foreign_tasks, "task")
             notes.append(f"Ignored {tasks} that teeter did not create for this campaign.")
 
-        named_classes = ", ".join(classes[:_MAX_NAMED_CLASSES])
-        if len(classes) > _MAX_NAMED_CLASSES:
-            named_classes += ", …"
+        named_classes = list_some(classes, _MAX_NAMED_CLASSES)
         for label, count in sorted(self.unknown_labels.items()):
             notes.append(
-                f"Ignored {_pluralize(count, 'annotation')} with the label {label!r}, which is not "
+                f"Ignored {pluralize(count, 'annotation')} with the label {label!r}, which is not "
                 f"a class of this campaign ({named_classes}). Add the class to the campaign, or "
                 "change the label in Label Studio."
             )
 
         if self.ambiguous_annotations:
-            annotations = _pluralize(self.ambiguous_annotations, "annotation")
+            annotations = pluralize(self.ambiguous_annotations, "annotation")
             notes.append(
                 f"Ignored {annotations} with no class or several classes. Choose exactly one "
                 "class in Label Studio."
@@ -262,8 +261,3 @@ def _withdraw_deleted(
 
     change.label_studio.mark_deleted(link, deleted_ids)
     return len(deleted_ids)
-
-
-def _pluralize(count: int, noun: str) -> str:
-    ending = "" if count == 1 else "s"
-    return f"{count:,} {noun}{ending}"
