@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from teeter.base.files import atomic_write
-from teeter.base.outbound_http import is_loopback
+from teeter.base.outbound_http import is_loopback_url
 from teeter.base.retry import AttemptFailedError, retry
 from teeter.base.version import __version__
 from teeter.campaigns.items.columns import ColumnType, TableColumn
@@ -629,7 +629,7 @@ def _open_http_client(origin: str) -> httpx2.Client:
         # A campaign is never closed, so no connection stays open.
         limits=httpx2.Limits(max_keepalive_connections=0),
         # A proxy from the environment cannot reach servers on this machine.
-        trust_env=not is_loopback(origin),
+        trust_env=not is_loopback_url(origin),
     )
 
 

@@ -38,7 +38,7 @@ __all__ = [
     "PrivateAddressError",
     "RefusedRedirects",
     "Resolver",
-    "is_loopback",
+    "is_loopback_url",
     "make_opener",
     "read_key",
     "require_http_url",
@@ -346,7 +346,7 @@ def _seconds_until(deadline: float) -> float:
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def is_loopback(url: str) -> bool:
+def is_loopback_url(url: str) -> bool:
     """Return whether a URL leads to a server on this machine."""
     return urlsplit(url).hostname in _LOOPBACK_HOSTS
 
@@ -378,7 +378,7 @@ def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirec
         InputError: the key would be sent to another machine unencrypted.
     """
     is_encrypted = urlsplit(url).scheme == "https"
-    if key and not is_encrypted and not is_loopback(url):
+    if key and not is_encrypted and not is_loopback_url(url):
         raise InputError(
             f"Will not send the key in {variable} to {url} unencrypted: use https://, or unset "
             f"{variable}."
@@ -386,7 +386,7 @@ def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirec
 
     handlers: list[urllib.request.BaseHandler] = [RefusedRedirects()]
     # A proxy only forwards what is encrypted. Everything else it would read.
-    if is_loopback(url) or not is_encrypted:
+    if is_loopback_url(url) or not is_encrypted:
         handlers.append(urllib.request.ProxyHandler({}))
     return urllib.request.build_opener(*handlers)
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from teeter.base.outbound_http import is_loopback
+from teeter.base.outbound_http import is_loopback_url
 from teeter.base.retry import AttemptFailedError, retry
 from teeter.campaigns.integrations.label_studio.payloads import (
     FileUpload,
@@ -164,7 +164,7 @@ class LabelStudioClient:
             transport=transport,
             timeout=TIMEOUT,
             # A proxy from the environment cannot reach servers on this machine.
-            trust_env=not is_loopback(self.url),
+            trust_env=not is_loopback_url(self.url),
         )
 
         self.before_attempt: Callable[[], None] = lambda: None
