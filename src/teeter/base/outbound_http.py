@@ -370,7 +370,6 @@ def make_opener(url: str, key: str, variable: str) -> urllib.request.OpenerDirec
     """Return what sends requests to a server. It follows no redirect.
 
     Args:
-        url: the address of the server.
         key: the key that is sent with each request; empty for none.
         variable: the environment variable of the key.
 

@@ -179,7 +179,6 @@ def make_slug(name: str, taken: Iterable[str]) -> str:
     """Return a name for addresses: lower-case letters, digits and hyphens.
 
     Args:
-        name: the name of a campaign or report.
         taken: names that the new one must differ from.
 
     Example:
@@ -337,8 +336,6 @@ class CampaignService:
         """Return the items that wait for an annotator, oldest first.
 
         Args:
-            annotator: who is to label them.
-            n: how many to return at most.
             explanations: what the model makes of items, by item id.
         """
         questions = []
@@ -458,7 +455,6 @@ class CampaignService:
         """Record an answer. It is on disk when this returns.
 
         Args:
-            answer: the answer.
             shown: the suggestion that the annotator saw, if any.
 
         Raises:
@@ -490,7 +486,6 @@ class CampaignService:
         """Undo the last answer of an annotator.
 
         Args:
-            annotator: whose answer to undo.
             number: the answer. It stays if they have answered since.
         """
         undone = self.campaign.undo(annotator, number=number)
@@ -660,7 +655,6 @@ class CampaignService:
         """Return an item with its answers.
 
         Args:
-            item: its id.
             only_by: an annotator; the answers of all others are hidden, and so is the label that
                 follows from them.
 

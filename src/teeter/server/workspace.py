@@ -349,12 +349,7 @@ class Workspace:
     def describe_campaign(
         self, service: CampaignService, permissions: Collection[Permission]
     ) -> CampaignOut:
-        """Return a campaign and its progress.
-
-        Args:
-            service: the campaign.
-            permissions: what the user may do in it.
-        """
+        """Return a campaign and its progress."""
         settings = service.campaign.settings
         counts = service.count_items()
         newest_model = service.newest_model()
@@ -498,11 +493,7 @@ class Workspace:
 
         Args:
             source: a file of items, which is removed if it was uploaded, or a folder of images.
-            path: the campaign's file.
-            classes: its classes.
-            settings: its settings.
             owner: its first member; None for a campaign that is open to everyone.
-            columns: the columns of the source.
             asked: what ``find_creation`` compares, if the request is sent again.
         """
         # Done when the campaign is open here, not when the worker has written the file.
@@ -585,7 +576,6 @@ class Workspace:
         """Compute features in the background, or switch to another encoder.
 
         Args:
-            service: the campaign.
             encoder: the encoder to switch to, or None to resume with the current one.
         """
         future = self.slow_worker.submit(EncodeItems(service.location, encoder))
@@ -715,7 +705,6 @@ class Workspace:
         """Return labels that may be wrong, once they are found.
 
         Args:
-            service: the campaign.
             again: search again if a search is finished.
         """
         with self._lock:

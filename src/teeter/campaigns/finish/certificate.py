@@ -73,9 +73,7 @@ def make_certificate(
 
     Args:
         report: what the draws show.
-        campaign: the name of the campaign.
         issued: the time, as it is stored.
-        classes: the names of the classes.
 
     Raises:
         InputError: nothing is promised.

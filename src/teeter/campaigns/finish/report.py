@@ -128,7 +128,6 @@ class ItemAnswers:
         """Sort the live answers of a campaign.
 
         Args:
-            answers: all live answers.
             labels: the consensus label of each item.
             left_out: items that do not belong, which count as set aside even with a label.
         """
@@ -307,10 +306,8 @@ def look_at_finish(
     """Return what the draws of a frozen model show.
 
     Args:
-        finish: the frozen model.
         answers: what people say now. Corrected labels count as corrected.
         classes: the names of the classes. Classes that were added later count as errors.
-        n_items: how many items the campaign has.
         is_started: whether the model was frozen, or is only looked at as if.
     """
     state = _SetState.read(finish, answers, classes)
@@ -573,7 +570,6 @@ def start_finish(
 
     Args:
         terms: what is to be promised.
-        who: the name for the history.
         draws: how many random items to ask about next. None for as many as the plan needs first.
 
     Raises:

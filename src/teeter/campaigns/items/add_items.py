@@ -80,7 +80,6 @@ def store_items(
     Args:
         items: The items to add. Those whose content the campaign has are skipped and reported.
         encoder: A function that computes the features of all items of the campaign together.
-        who: The name for the history.
 
     Raises:
         InputError: If ids collide, or if features are missing or do not fit the existing ones.
@@ -192,7 +191,6 @@ def _write_own_features(
     Args:
         vectors: By item id.
         replaces_all: Whether these are the features of all items, and replace any others.
-        who: The name for the history.
     """
     current = change.encodings.current()
 
@@ -254,7 +252,6 @@ def _extend_audit_set(
 
     Args:
         n_added: How many items the import has added. They are the last ones.
-        who: The name for the history.
     """
     if not change.settings.audit:
         return 0

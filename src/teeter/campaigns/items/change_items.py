@@ -266,11 +266,8 @@ def _write_columns(
     """Replace columns of an item, and return whether one of them has changed.
 
     Args:
-        item: The item.
-        columns: New values by column.
         text: The new text for the column that the texts came from; None if it stays.
         in_all_rows: Whether all rows of the item get the new values, or only the first.
-        who: The name for the history.
     """
     rows = change.tables.rows_of_item(item.row_id)
     if not rows:

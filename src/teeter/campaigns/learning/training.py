@@ -313,7 +313,6 @@ def predict_out_of_fold(state: RoundState, head: str) -> dict[str, dict[str, flo
     It is empty if fewer than two classes have labels.
 
     Args:
-        state: The items and their labels.
         head: One of ``ClassifierKind``.
     """
     places, labels = labelled_items(state)
@@ -401,9 +400,7 @@ def _make_learner(
     """Return a learner without labels and models, which can pick n items.
 
     Args:
-        state: The items.
         settings: The strategy and the head.
-        n: The number of items to pick.
         examples: Pseudo-examples that the head is trained on beside the labels.
     """
     return Learner(

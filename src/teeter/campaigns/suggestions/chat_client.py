@@ -118,13 +118,7 @@ class Prompt:
 def build_prompt(
     classes: Sequence[str], descriptions: Mapping[str, ClassDescription], instructions: str
 ) -> Prompt:
-    """Return the prompt of a campaign: its classes, what they mean, and the instructions.
-
-    Args:
-        classes: the names of the classes.
-        descriptions: what they mean, as far as that is described.
-        instructions: the instructions that annotators see.
-    """
+    """Return the prompt of a campaign: its classes, what they mean, and the instructions."""
     lines = [
         "You are an annotator. Decide which one of these classes a text belongs to.",
         "",
@@ -252,8 +246,6 @@ class ChatClient:
         """Ask which class a text belongs to.
 
         Args:
-            prompt: what the model gets before the text.
-            text: the text.
             stop: set to make no further attempt.
 
         Raises:

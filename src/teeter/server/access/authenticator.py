@@ -154,7 +154,6 @@ class Authenticator:
         """Return a session of the annotator who has a token.
 
         Args:
-            token: what the client sent.
             address: the client's address, whose failures are counted.
 
         Raises:
@@ -211,7 +210,6 @@ class Authenticator:
         longer let in or its time is over, and when the server begins or ceases to require a login.
 
         Args:
-            session: what the cookie says.
             proxy_user: the person that a trusted proxy names in this request.
         """
         if session in self.config.ended_sessions:

@@ -90,7 +90,6 @@ class LoginAttempts:
         """Return the attempt of a browser that comes back, and mark it as used.
 
         Args:
-            cookie: the cookie of the attempt.
             state: the state in the address that the provider sent the browser to.
 
         Returns:

@@ -122,7 +122,6 @@ def require_permission(request: Request, slug: str, permission: Permission) -> C
     Args:
         request: whose annotator asks.
         slug: the campaign's name in addresses.
-        permission: what they want to do there.
 
     Raises:
         UnknownResourceError: there is no such campaign.

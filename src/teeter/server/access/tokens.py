@@ -143,7 +143,6 @@ def make_token(path: Path, name: str) -> str:
 
     Args:
         path: the file of hashes to write.
-        name: the annotator.
 
     Returns:
         The token. It cannot be read again: the file has only its hash.

@@ -76,12 +76,7 @@ class CertificateOut(BaseModel):
 
 
 class FinishService:
-    """Lets the model of a campaign label the rest.
-
-    Args:
-        service: the campaign.
-        annotator: who asks, for the history.
-    """
+    """Lets the model of a campaign label the rest."""
 
     def __init__(self, service: CampaignService, annotator: str) -> None:
         self.service = service

@@ -129,9 +129,6 @@ def render_page(
     """Return a page.
 
     Args:
-        request: the request of the page.
-        template: the name of the template.
-        status: the HTTP status.
         context: the variables of the template, besides those that all templates have.
     """
     workspace = get_workspace(request)
@@ -237,8 +234,6 @@ def open_campaign_page(
     """Return a page of a campaign, to be rendered.
 
     Args:
-        request: the request of the page.
-        slug: the campaign's name in addresses.
         tab: the menu entry to mark.
         permission: what the user needs to see the page.
 

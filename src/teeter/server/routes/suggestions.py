@@ -40,12 +40,7 @@ __all__ = [
 
 
 class SuggestionService:
-    """What owners do with classes and suggestions.
-
-    Args:
-        service: the campaign.
-        user: who makes the changes, for the history.
-    """
+    """What owners do with classes and suggestions."""
 
     def __init__(self, service: CampaignService, user: str) -> None:
         self._service = service
@@ -212,8 +207,6 @@ def _render_classes(
     """Return the page of the classes.
 
     Args:
-        request: the request of the page.
-        slug: the campaign's name in addresses.
         notice: what was just changed.
         error: why a change was refused.
     """

@@ -64,11 +64,7 @@ class TeamService:
     # Disagreements
 
     def list_disagreements(self, count: int) -> DisagreementsOut:
-        """Return items that need a decision, the least certain first.
-
-        Args:
-            count: how many to return at most.
-        """
+        """Return items that need a decision, the least certain first."""
         described = []
         with self.service.campaign.reading() as view:
             snapshot = self.service.read_snapshot(view)
@@ -99,9 +95,7 @@ class TeamService:
         """Decide on the label of an item. The decision is on disk when this returns.
 
         Args:
-            item: its id.
             label: its class; None if the item does not belong in the campaign.
-            comment: the reason.
         """
         # Idempotent like an answer: a repeated request decides once.
         campaign = self.service.campaign
@@ -212,7 +206,6 @@ class TeamService:
         then on, so no one could add an owner later.
 
         Args:
-            name: the member's name.
             role: a value of ``Role``.
             is_authenticated: whether the user has logged in. If not, they may choose the name that
                 they have from now on.
@@ -484,8 +477,6 @@ def _render_team(
     """Return the page of the team.
 
     Args:
-        request: the request of the page.
-        slug: the campaign's name in addresses.
         notice: what was just changed.
         error: why a change was refused.
         token: a new token to show.

@@ -342,7 +342,6 @@ def create_campaign(
     Only enough items to begin with are encoded. Nothing is left behind if creating it fails.
 
     Args:
-        request: what to create.
         progress: called with the number of encoded items and the number of all items.
 
     Raises:
@@ -515,12 +514,9 @@ def _train_model(
     """Train a model and pick ahead with it.
 
     Args:
-        entry: the campaign.
-        state: its labels and features.
         last_answer: row id of the newest answer, read before the state: answers that came in
             between count as new.
         batch: how many items an annotator gets at a time.
-        report: called with what is being done.
 
     Returns:
         The model and the state with it, or None and the same state if fewer than two classes have

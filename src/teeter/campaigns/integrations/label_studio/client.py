@@ -230,7 +230,6 @@ class LabelStudioClient:
         A task may be listed twice if the list grows meanwhile.
 
         Args:
-            project_id: The project.
             updated_after: Return only tasks that changed after this time.
 
         Raises:

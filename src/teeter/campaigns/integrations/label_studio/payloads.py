@@ -244,7 +244,6 @@ def build_label_config(settings: Settings, classes: Sequence[str]) -> str:
 
     Args:
         settings: Settings of the campaign, for the kind of items and the shortcuts.
-        classes: The class names, in the order of the campaign.
 
     Returns:
         XML in the syntax of Label Studio.
@@ -276,7 +275,6 @@ def add_missing_classes(label_config: str, classes: Sequence[str]) -> str | None
     """Add classes to the labelling interface of a project.
 
     Args:
-        label_config: The XML of the project.
         classes: All classes of the campaign.
 
     Returns:

@@ -62,11 +62,7 @@ class PullSummary:
     """Annotators who are not members of the campaign, if it has a list of members."""
 
     def notes(self, classes: Sequence[str]) -> list[str]:
-        """Return a sentence for everything that a user may want to fix.
-
-        Args:
-            classes: The classes of the campaign.
-        """
+        """Return a sentence for everything that a user may want to fix."""
         notes = []
 
         if self.foreign_tasks:
@@ -104,8 +100,6 @@ def import_annotations(
     """Import all annotations that are new, changed or deleted, in one transaction.
 
     Args:
-        campaign: The campaign to write to.
-        link: Its link to the project.
         tasks: Tasks of the project, with their annotations.
         emails: E-mail addresses of Label Studio's users, by user id.
 
@@ -188,7 +182,6 @@ def _read_choice(
     """Return what an annotation says, or count it as ignored and return None.
 
     Args:
-        annotation: The annotation.
         names: The names of the classes by all names that they have or had.
         summary: Counts what is ignored.
     """

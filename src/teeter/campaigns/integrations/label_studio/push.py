@@ -82,9 +82,6 @@ def upload_images(
     """Upload images to a project.
 
     Args:
-        client: Connection to Label Studio.
-        project_id: The project that the images are for.
-        folder: The campaign's image folder.
         paths: Path of each image in the folder, by item id.
 
     Returns:
@@ -150,7 +147,6 @@ def split_by_size(entries: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T
     """Split tasks or files into parts that each fit into one request, in order.
 
     Args:
-        entries: What to send.
         sizes: The size of each entry in bytes.
     """
     part: list[T] = []
@@ -197,8 +193,6 @@ class TaskPusher:
         """Prepare to create tasks.
 
         Args:
-            campaign: The campaign.
-            client: Connection to Label Studio.
             image_prefix: URL below which the images are served already. Without it they are
                 uploaded to Label Studio.
             suggestions: Send suggestions as predictions, which annotators see.
@@ -232,7 +226,6 @@ class TaskPusher:
         """Create a task for each unsent pick.
 
         Args:
-            link: The campaign's link to the project.
             tasks: The tasks of the project, just read: an item in it is not sent again.
 
         Returns:

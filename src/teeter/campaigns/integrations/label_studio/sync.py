@@ -60,7 +60,6 @@ def open_link(campaign: Campaign, url: str, *, replace_project: bool = False) ->
     """Return the link of a campaign, and create it if it is missing.
 
     Args:
-        campaign: The campaign.
         url: URL of the Label Studio, for a new link.
         replace_project: Create another link even if there is one. A link whose project was not
             created yet is used nevertheless, so that a killed sync can be repeated.
@@ -83,10 +82,7 @@ def save_project(
     """Store which project a link leads to.
 
     Args:
-        campaign: The campaign.
-        link: The link to change.
         url: URL of the Label Studio, which may have moved.
-        project_id: The project.
         was_created: Whether this sync created the project; noted in the campaign's history.
 
     Returns:
@@ -113,10 +109,6 @@ def hold_sync_lock(
 
     The lock expires after ``LOCK_SECONDS``, so a sync that was killed does not block others for
     longer than that.
-
-    Args:
-        campaign: The campaign.
-        sleep: Waits for a number of seconds.
 
     Yields:
         A function that extends the lock. Call it at least once within ``LOCK_SECONDS``.
