@@ -11,6 +11,11 @@ of the environment are not used, because they would resolve the name themselves.
 ``make_opener`` connects to servers of models, such as those with OpenAI's interface, which may well
 be in the user's own network. It must not leak: the texts and the key of a user go to the server
 that the user names, and nowhere else.
+
+Other requests are sent by httpx2; these two need the standard library. httpx2 resolves host names
+itself and limits the time of each read, not of an exchange: to connect to a checked address by a
+deadline it would need a network backend written here. And embeddings are asked for by encoders,
+which need no extra; with httpx2, reading at most so many bytes takes as much code.
 """
 
 from __future__ import annotations

@@ -110,7 +110,6 @@ class EndpointEncoder(Encoder):
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
 
-        # The standard library is enough for one kind of request.
         request = urllib.request.Request(self.url, body, headers)
         response = self._send(request)
         return _read_embeddings(response, len(texts), self.url)

@@ -1,7 +1,8 @@
 """Download a dataset from where it is published: resumable, checked and unpacked.
 
 Nothing is retried: a failure is reported, and the next call resumes a file that has a published
-checksum and starts any other file again.
+checksum and starts any other file again. The standard library sends the requests: the commands of
+``teeter bench`` that need no extra download, too, and httpx2 would save no code.
 """
 
 from __future__ import annotations

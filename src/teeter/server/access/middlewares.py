@@ -250,8 +250,9 @@ class AllowedHostsMiddleware(HttpMiddleware):
     are the same site. Once a login is required such a page has no session, and proxies may use any
     name.
 
-    Starlette's TrustedHostMiddleware cannot depend on whether a login is required, and in most of
-    its versions it does not know IPv6 addresses.
+    Starlette's TrustedHostMiddleware cannot depend on whether a login is required, which may change
+    while the server runs, does not say which name it refuses, and in most of its versions does not
+    know IPv6 addresses.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
