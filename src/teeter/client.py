@@ -25,8 +25,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from teeter.base.files import atomic_write
-from teeter.base.outbound_http import is_loopback_url
-from teeter.base.retry import AttemptFailedError, retry
+from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.base.version import __version__
 from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame

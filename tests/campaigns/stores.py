@@ -15,7 +15,7 @@ from campaigns.postgres_server import PostgresServer, running_server
 from teeter.campaigns.items.item import parse_items
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import CampaignStore, Database
-from teeter.campaigns.store.scope import Clock, format_time, utc_now
+from teeter.campaigns.store.database import Clock, format_time, utc_now
 from teeter.campaigns.store.transaction import add_campaign
 
 STORES = ("sqlite", "postgresql")

@@ -12,6 +12,8 @@ of the environment are not used, because they would resolve the name themselves.
 be in the user's own network. It must not leak: the texts and the key of a user go to the server
 that the user names, and nowhere else.
 
+``retry`` sends a request again when an attempt fails in a way that may pass.
+
 Other requests are sent by httpx2; these two need the standard library. httpx2 resolves host names
 itself and limits the time of each read, not of an exchange: to connect to a checked address by a
 deadline it would need a network backend written here. And embeddings are asked for by encoders,
@@ -24,6 +26,7 @@ import contextlib
 import http.client
 import io
 import ipaddress
+import math
 import os
 import socket
 import ssl
@@ -31,14 +34,19 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import Message
+from email.utils import parsedate_to_datetime
 from http.client import HTTPMessage
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, Any, TypeAlias, TypeVar, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from teeter.base.version import __version__
-from teeter.errors import InputError, ServerError
+from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 __all__ = [
+    "LONGEST_PAUSE",
+    "AttemptFailedError",
     "HttpResponse",
     "PrivateAddressError",
     "RefusedRedirects",
@@ -47,6 +55,7 @@ __all__ = [
     "make_opener",
     "read_key",
     "require_http_url",
+    "retry",
     "send_request",
 ]
 
@@ -408,3 +417,84 @@ class RefusedRedirects(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> None:
         """Return no request, so that the redirect is reported as an error."""
+
+
+# Trying again
+
+Result = TypeVar("Result")
+Headers: TypeAlias = Mapping[str, str] | Message
+"""The headers of an answer, as httpx2 and the standard library give them: names in any case."""
+
+LONGEST_PAUSE = 60.0
+"""Seconds to wait at most, whatever the server asks for in ``Retry-After``."""
+
+
+class AttemptFailedError(ServerUnavailableError):
+    """An attempt failed, and another may succeed.
+
+    Args:
+        reason: How it failed.
+        headers: Those of the answer, if there was one. ``Retry-After`` may ask for a pause.
+    """
+
+    def __init__(self, reason: str, headers: Headers | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = _read_retry_after(headers or {})
+
+
+def retry(
+    attempt: Callable[[], Result],
+    *,
+    attempts: int,
+    first_pause: float,
+    longest_pause: float = LONGEST_PAUSE,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Result:
+    """Return what ``attempt`` returns, calling it again after each ``AttemptFailedError``.
+
+    Whatever else it raises is final.
+
+    Args:
+        attempt: Makes one attempt.
+        attempts: How many attempts are made at most.
+        first_pause: Seconds before the second attempt. Each further pause is twice as long.
+        longest_pause: Seconds to wait at most, whatever the server asks for.
+        sleep: Waits for a number of seconds. If it returns a true value, as ``Event.wait`` does,
+            no further attempt is made.
+
+    Raises:
+        AttemptFailedError: The last attempt failed.
+    """
+    pause = first_pause
+    attempts_left = attempts
+
+    while True:
+        attempts_left -= 1
+        try:
+            return attempt()
+        except AttemptFailedError as error:
+            if attempts_left <= 0:
+                raise
+            seconds = pause if error.retry_after is None else error.retry_after
+            if sleep(min(max(seconds, 0.0), longest_pause)):
+                raise
+
+        pause *= 2
+
+
+def _read_retry_after(headers: Headers) -> float | None:
+    """Return the seconds that a server asks to wait, as a number or a date; None without them."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+
+    try:
+        seconds = float(value)
+        return seconds if math.isfinite(seconds) else None
+    except ValueError:
+        pass
+
+    try:
+        return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return None

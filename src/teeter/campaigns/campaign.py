@@ -112,8 +112,7 @@ from teeter.campaigns.store import (
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore
 from teeter.campaigns.store.copies import copy_campaign, copy_to_location, restore_to_database
-from teeter.campaigns.store.database import is_url, split_location
-from teeter.campaigns.store.scope import Clock, utc_now
+from teeter.campaigns.store.database import Clock, is_url, split_location, utc_now
 from teeter.campaigns.store.transaction import (
     campaign_names,
     find_campaign,

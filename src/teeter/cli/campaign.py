@@ -776,7 +776,7 @@ def backup(
             return
 
         from teeter.campaigns.store.backup import back_up_and_rotate
-        from teeter.campaigns.store.scope import utc_now
+        from teeter.campaigns.store.database import utc_now
 
         rotated = back_up_and_rotate(opened, Path(out), keep, utc_now())
 

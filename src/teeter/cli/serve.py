@@ -512,7 +512,7 @@ def _count_other_items(campaign: Campaign, items: Path) -> tuple[int, int]:
     A file is not read if it is older than the campaign. Of a folder, only the names are compared.
     """
     from teeter.campaigns.items.read_items import read_items
-    from teeter.campaigns.store.scope import format_time
+    from teeter.campaigns.store.database import format_time
     from teeter.encoders.images import find_images
 
     with campaign.reading() as view:

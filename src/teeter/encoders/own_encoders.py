@@ -21,8 +21,7 @@ from urllib.parse import urldefrag
 import numpy as np
 
 from teeter.base.files import resolve_inside
-from teeter.base.outbound_http import make_opener, read_key
-from teeter.base.retry import AttemptFailedError, retry
+from teeter.base.outbound_http import AttemptFailedError, make_opener, read_key, retry
 from teeter.encoders.encoder import (
     ContentKind,
     Encoder,

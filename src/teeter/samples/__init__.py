@@ -18,7 +18,7 @@ from teeter.campaigns.campaign import DEFAULT_ANNOTATOR, Campaign, Settings
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer
 from teeter.campaigns.store.backup import atomic_file
-from teeter.campaigns.store.scope import Clock, utc_now
+from teeter.campaigns.store.database import Clock, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
-from teeter.base.retry import LONGEST_PAUSE
+from teeter.base.outbound_http import LONGEST_PAUSE
 from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.suggestions import chat_client
 from teeter.campaigns.suggestions.chat_client import (

@@ -16,8 +16,9 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,17 +35,41 @@ from teeter.campaigns.store.migrations import (
     migrate,
     require_own_schema,
 )
-from teeter.campaigns.store.scope import format_time, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, StoreError
 
 __all__ = [
+    "Clock",
     "Database",
     "damage_message",
     "database_error_message",
+    "format_time",
     "is_sqlite_busy",
     "is_url",
     "split_location",
+    "utc_now",
 ]
+
+Clock = Callable[[], datetime]
+"""Returns the current time in UTC. Tests inject another one."""
+
+
+def utc_now() -> datetime:
+    """Return the current time in UTC."""
+    return datetime.now(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """Return a time as databases store it.
+
+    Args:
+        moment: a time with a time zone.
+
+    Returns:
+        The time in UTC as ISO 8601 with milliseconds. All have the same length and zone, so sorting
+        and comparing the texts sorts and compares the times.
+    """
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
 
 _WRITE_TIMEOUT = 30
 """Seconds to wait for another process that is writing."""

@@ -15,8 +15,8 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import LOCKS
-from teeter.campaigns.store.scope import Queries
 
 __all__ = ["LockName", "LockQueries", "has_crashed", "new_holder"]
 

@@ -1,7 +1,7 @@
 """The tables of a campaign's database. The initial migration creates them; later ones change them.
 
-Times are texts as ``scope.format_time`` writes them. States, kinds and roles are the values of the
-enums in ``campaigns.records``.
+Times are texts as ``database.format_time`` writes them. States, kinds and roles are the values of
+the enums in ``campaigns.records``.
 """
 
 from __future__ import annotations

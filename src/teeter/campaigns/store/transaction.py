@@ -36,8 +36,9 @@ from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.settings import Settings, settings_from_json, settings_to_dict
 from teeter.campaigns.store import schema
-from teeter.campaigns.store.database import Database
+from teeter.campaigns.store.database import Clock, Database, format_time, utc_now
 from teeter.campaigns.store.locks import LockQueries
+from teeter.campaigns.store.queries import insert_row
 from teeter.campaigns.store.queries.answers import AnswerQueries, DecisionQueries
 from teeter.campaigns.store.queries.classes import ClassQueries, DescriptionQueries
 from teeter.campaigns.store.queries.encodings import EncodingQueries
@@ -51,7 +52,6 @@ from teeter.campaigns.store.queries.suggestions import SuggestionQueries
 from teeter.campaigns.store.queries.trained_models import FinishQueries, ModelQueries
 from teeter.campaigns.store.queries.webhooks import WebhookQueries
 from teeter.campaigns.store.schema import CAMPAIGNS
-from teeter.campaigns.store.scope import Clock, format_time, insert_row, utc_now
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [

@@ -21,8 +21,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from teeter.base.outbound_http import make_opener, read_key
-from teeter.base.retry import AttemptFailedError, retry
+from teeter.base.outbound_http import AttemptFailedError, make_opener, read_key, retry
 from teeter.campaigns.classes import readable_name
 from teeter.campaigns.store import ClassDescription
 from teeter.errors import InputError, ServerError, ServerUnavailableError

@@ -31,7 +31,7 @@ from teeter.campaigns.integrations.label_studio import LabelStudio
 from teeter.campaigns.integrations.label_studio.sync import FULL_READ_INTERVAL
 from teeter.campaigns.store import Database, LockName, schema
 from teeter.campaigns.store.copies import copy_campaign
-from teeter.campaigns.store.scope import format_time
+from teeter.campaigns.store.database import format_time
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 

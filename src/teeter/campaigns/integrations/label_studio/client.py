@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from teeter.base.outbound_http import is_loopback_url
-from teeter.base.retry import AttemptFailedError, retry
+from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.campaigns.integrations.label_studio.payloads import (
     FileUpload,
     ImportResponse,

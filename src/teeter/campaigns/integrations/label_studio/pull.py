@@ -21,7 +21,7 @@ from teeter.campaigns.integrations.label_studio.payloads import (
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import Answer, ImportedAnnotation, ProjectLink, Writing
-from teeter.campaigns.store.scope import format_time
+from teeter.campaigns.store.database import format_time
 from teeter.errors import InputError
 
 __all__ = ["LABEL_STUDIO_ANNOTATOR", "PullSummary", "import_annotations"]

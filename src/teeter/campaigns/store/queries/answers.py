@@ -13,8 +13,8 @@ from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, upda
 
 from teeter.campaigns.records import AnswerKind, PickState
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
-from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
 __all__ = [

@@ -14,8 +14,8 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import CLASS_DESCRIPTIONS, CLASSES, TEXT_VECTORS
-from teeter.campaigns.store.scope import Queries, chunks
 from teeter.errors import InputError, UnknownNameError
 
 __all__ = [

@@ -30,9 +30,9 @@ from sqlalchemy import (
 )
 
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import ENCODINGS, ITEMS, VECTORS
-from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 from teeter.errors import InputError, StoreError
 
 __all__ = ["EncodingQueries", "ItemFeatures", "StoredEncoding"]

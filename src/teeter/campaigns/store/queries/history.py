@@ -10,8 +10,8 @@ from sqlalchemy import Row, func, insert, select
 
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries
 from teeter.campaigns.store.schema import HISTORY
-from teeter.campaigns.store.scope import Queries
 
 __all__ = ["HistoryQueries"]
 

@@ -25,8 +25,8 @@ from teeter.campaigns.items.columns import (
     merge_columns,
 )
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, insert_row
 from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS
-from teeter.campaigns.store.scope import Queries, chunks, insert_row
 
 __all__ = ["ImportedTableQueries", "NewRow", "StoredRow", "items_with_text"]
 

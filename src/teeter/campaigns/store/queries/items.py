@@ -25,6 +25,7 @@ from teeter.campaigns.items.columns import ColumnFilter
 from teeter.campaigns.items.item import Item, quote_id, require_valid_unicode
 from teeter.campaigns.records import AnswerKind, ItemKind, PickState
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, count_rows
 from teeter.campaigns.store.queries.imported_tables import items_with_text
 from teeter.campaigns.store.schema import (
     ANSWERS,
@@ -35,7 +36,6 @@ from teeter.campaigns.store.schema import (
     PICKS,
     VECTORS,
 )
-from teeter.campaigns.store.scope import Queries, chunks, count_rows
 from teeter.errors import InputError, UnknownItemError
 
 __all__ = [

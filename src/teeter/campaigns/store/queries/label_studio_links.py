@@ -9,8 +9,8 @@ from sqlalchemy import select, update
 
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, insert_row
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, LABEL_STUDIO, LABEL_STUDIO_ANSWERS
-from teeter.campaigns.store.scope import Queries, chunks, insert_row
 
 __all__ = ["ImportedAnnotation", "LabelStudioQueries", "ProjectLink"]
 

@@ -10,8 +10,8 @@ from sqlalchemy import Row, select, update
 from teeter.campaigns.items.item import require_valid_unicode
 from teeter.campaigns.records import Role
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import PEOPLE
-from teeter.campaigns.store.scope import Queries, insert_row
 
 __all__ = ["PeopleQueries", "StoredPerson"]
 

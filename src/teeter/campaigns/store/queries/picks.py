@@ -31,8 +31,8 @@ from sqlalchemy import (
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import AnswerKind, PickArm, PickState
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.schema import ANSWERS, BATCHES, DECISIONS, ITEMS, PICKS
-from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 
 __all__ = ["BatchOrigin", "Pick", "PickQueries"]
 

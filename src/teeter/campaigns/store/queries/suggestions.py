@@ -18,6 +18,7 @@ from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.records import PickArm, PickState
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.schema import (
     ANSWERS,
@@ -30,7 +31,6 @@ from teeter.campaigns.store.schema import (
     SOURCES,
     SUGGESTIONS,
 )
-from teeter.campaigns.store.scope import Queries, chunks, count_rows, insert_row
 from teeter.errors import UnknownNameError
 
 __all__ = [

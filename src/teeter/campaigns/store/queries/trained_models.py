@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import CERTIFICATES, FINISHES, MODELS
-from teeter.campaigns.store.scope import Queries, insert_row
 
 __all__ = [
     "FinishQueries",

@@ -18,8 +18,8 @@ from sqlalchemy import Row, and_, func, insert, select, update
 
 from teeter.campaigns.records import AnswerKind
 from teeter.campaigns.store import schema
+from teeter.campaigns.store.queries import Queries, insert_row
 from teeter.campaigns.store.schema import ANSWERS, HISTORY, ITEMS, WEBHOOK_DELIVERIES, WEBHOOKS
-from teeter.campaigns.store.scope import Queries, insert_row
 from teeter.errors import UnknownResourceError
 
 __all__ = ["StoredDelivery", "StoredWebhook", "WebhookEvent", "WebhookQueries"]

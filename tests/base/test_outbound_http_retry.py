@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from teeter.base.retry import LONGEST_PAUSE, AttemptFailedError, retry
+from teeter.base.outbound_http import LONGEST_PAUSE, AttemptFailedError, retry
 
 
 class Attempts:
