@@ -33,7 +33,7 @@ from teeter.campaigns.classes import (
     validate_description,
 )
 from teeter.campaigns.export.formats import require_format, write_export
-from teeter.campaigns.export.rows import ImportedExportRows, export_rows
+from teeter.campaigns.export.rows import ExportRows
 from teeter.campaigns.finish.certificate import certified_labels, certify_finish
 from teeter.campaigns.finish.promise import PromiseTerms
 from teeter.campaigns.finish.report import (
@@ -1549,29 +1549,20 @@ class Campaign:
 
         # The rows are read while they are written: their cells may not fit in memory together.
         with self.reading() as view:
-            items = view.items.all()
             snapshot = read_snapshot(view)
             if form is not None:
                 require_format(form, view.settings.kind, len(snapshot.labelled_classes()))
             certified, _ = certified_labels(view, snapshot)
-            # Other formats name the images, but do not read them.
-            folder = self.image_folder if form == "image-folder" else None
-            rows = export_rows(
-                items,
+            rows = ExportRows(
+                view,
                 snapshot,
                 predicted,
                 certified,
-                unreadable=view.encodings.unreadable(),
-                folder=folder,
+                out_of_fold=out_of_fold,
+                # Other formats name the images, but do not read them.
+                folder=self.image_folder if form == "image-folder" else None,
             )
-            if out_of_fold:
-                rows = [replace(row, out_of_fold=out_of_fold.get(row.id)) for row in rows]
-            write_export(
-                ImportedExportRows(view, rows),
-                Path(path),
-                form,
-                tables=list(view.tables.tables().values()),
-            )
+            write_export(rows, Path(path), form, tables=list(view.tables.tables().values()))
 
         return len(snapshot.without_withdrawn().consensus)
 

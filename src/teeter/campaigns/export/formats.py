@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from teeter.base.files import LfCsvStream, atomic_open, atomic_write
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.export.image_folders import write_image_folder
-from teeter.campaigns.export.parquet_rows import ParquetRows, choose_arrow_columns, require_pyarrow
+from teeter.campaigns.export.parquet_rows import require_pyarrow, write_parquet
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, shown_content
 from teeter.campaigns.items.columns import ImportedTable, replace_surrogates
 from teeter.campaigns.records import ItemKind
@@ -90,8 +90,8 @@ def write_export(
     before every such cell and column name, but not before numbers.
 
     Args:
-        rows: The items. A few are in memory at a time. Parquet and ``datasets`` read them twice,
-            and an iterator, which can be read only once, into memory.
+        rows: The items. A few are in memory at a time. Parquet and ``datasets`` may read them
+            twice, and read an iterator, which can be read only once, into memory.
         path: The file, or the folder for ``datasets`` and ``image-folder``.
         form: One of ``FORMATS``. By default it follows from the suffix of the path: .csv, .jsonl,
             .parquet, or none for ``datasets``.
@@ -185,36 +185,25 @@ def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: 
     def escape(value: Any) -> Any:
         return escape_formula(value) if isinstance(value, str) else value
 
-    escaped_rows = (
-        {name: escape(value) for name, value in _csv_cells(row, columns).items()} for row in rows
-    )
-    _write_csv_rows(path, columns.names, escaped_rows, write_name=escape_formula)
+    names = [escape_formula(name) for name in columns.names]
+    _write_csv_rows(path, names, (map(escape, _csv_cells(row, columns)) for row in rows))
 
 
-def _csv_cells(row: ExportRow, columns: ExportColumns) -> dict[str, Any]:
-    imported = columns.text_cells(row.row, row.id)
-    return {**imported, **columns.rename_added(_to_cells(row))}
+def _csv_cells(row: ExportRow, columns: ExportColumns) -> list[Any]:
+    added = _to_cells(row)
+    return [*columns.text_cells(row.row, row.id), *[added[column] for column in columns.name_of]]
 
 
-def _write_csv_rows(
-    path: Path,
-    names: Sequence[str],
-    rows: Iterable[Mapping[str, Any]],
-    write_name: Callable[[str], str] = str,
-) -> None:
+def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     with atomic_open(path) as file:
-        text = _open_text(file)
-        writer = csv.DictWriter(LfCsvStream(text), names)
-        writer.writerow({name: write_name(name) for name in names})
+        # A lone surrogate, which only JSON can write, becomes a question mark.
+        text = io.TextIOWrapper(
+            file, encoding="utf-8", errors="replace", newline="", write_through=True
+        )
+        writer = csv.writer(LfCsvStream(text))
+        writer.writerow(names)
         writer.writerows(rows)
         text.detach()
-
-
-def _open_text(file: BinaryIO) -> io.TextIOWrapper:
-    # A lone surrogate, which only JSON can write, becomes a question mark in other files.
-    return io.TextIOWrapper(
-        file, encoding="utf-8", errors="replace", newline="", write_through=True
-    )
 
 
 def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -226,32 +215,26 @@ def _write_jsonl(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) 
 
 
 def _write_json_lines(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
+    encoder = json.JSONEncoder(ensure_ascii=False)
     with atomic_open(path) as file:
-        text = _open_text(file)
         for fields in objects:
-            line = json.dumps(fields, ensure_ascii=False)
             try:
-                line.encode()
+                line = encoder.encode(fields).encode()
             except UnicodeEncodeError:  # a lone surrogate
-                line = json.dumps(fields)
-            text.write(line + "\n")
-        text.detach()
+                line = json.dumps(fields).encode()
+            file.write(line + b"\n")
 
 
 def _write_parquet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    rows = _make_rereadable(rows)
-    arrow_columns = choose_arrow_columns(columns, rows)
-
-    with (
-        atomic_open(path) as file,
-        ParquetRows(file, columns, arrow_columns, _ADDED_TYPES) as writer,
-    ):
-        for row in rows:
-            writer.write(row.row, row.id, _to_cells(row))
-
-
-def _make_rereadable(rows: Iterable[ExportRow]) -> Iterable[ExportRow]:
-    return list(rows) if isinstance(rows, Iterator) else rows
+    with atomic_open(path) as file:
+        write_parquet(
+            [file],
+            rows,
+            columns,
+            choose_file=lambda row: 0,
+            added_cells=_to_cells,
+            added_types=_ADDED_TYPES,
+        )
 
 
 # A column that is empty in all rows would have the type null, so the types are given.
@@ -265,23 +248,24 @@ _ADDED_TYPES = {
 
 def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
     """Write a folder for ``datasets.load_dataset``, with labelled items as the split train."""
-    rows = _make_rereadable(rows)
-    arrow_columns = choose_arrow_columns(columns, rows)
+    require_pyarrow()  # before there is a folder
+    splits = ("train", "unlabelled")
+
+    def choose_split(row: ExportRow) -> int | None:
+        # A missing label would be a class of its own for most trainers, hence two splits.
+        split = "unlabelled" if row.label is None else "train"
+        return None if row.left_out else splits.index(split)
+
     path.mkdir(parents=True, exist_ok=True)
-
     with ExitStack() as stack:
-        writers = {}
-        for split in ("train", "unlabelled"):
-            file = stack.enter_context(atomic_open(path / f"{split}.parquet"))
-            writer = ParquetRows(file, columns, arrow_columns, _ADDED_TYPES)
-            writers[split] = stack.enter_context(writer)
-
-        for row in rows:
-            if row.left_out:
-                continue
-            # A missing label would be a class of its own for most trainers, hence two splits.
-            split = "unlabelled" if row.label is None else "train"
-            writers[split].write(row.row, row.id, _to_cells(row))
+        write_parquet(
+            [stack.enter_context(atomic_open(path / f"{split}.parquet")) for split in splits],
+            rows,
+            columns,
+            choose_file=choose_split,
+            added_cells=_to_cells,
+            added_types=_ADDED_TYPES,
+        )
 
     atomic_write(path / "README.md", _DATASET_CARD.encode())
 

@@ -1,12 +1,14 @@
 """Write an export as Parquet, with types that hold the values of all rows.
 
-Rows may come from several tables, and from none. The rows are therefore read twice: once to find
-the columns whose type does not hold all values, and once to write them.
+Rows may come from several tables, and from none, so the type of a column may not hold all values.
+That is rare: rows are written as they are read. If a value does not fit, the rest is only checked,
+and all rows are read again and written with types that hold them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, BinaryIO, Self
 
@@ -19,20 +21,24 @@ from teeter.campaigns.items.arrow_columns import (
     read_arrow_schema,
 )
 from teeter.campaigns.items.columns import (
+    LIMITED_TYPES,
     ColumnType,
     ImportedTable,
     csv_column_type,
     fits_type,
     typed_value,
+    typed_values,
 )
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.errors import MissingExtraError
 
-__all__ = ["ArrowColumns", "ParquetRows", "choose_arrow_columns", "require_pyarrow"]
+__all__ = ["ArrowColumns", "ParquetRows", "require_pyarrow", "write_parquet"]
 
 _ROWS_AT_ONCE = 5_000
 _CHARACTERS_AT_ONCE = 20_000_000
 """Rows, and about so many characters of them, that are in memory before they are written."""
+
+_NUMBERS = (ColumnType.INTEGER, ColumnType.NUMBER)
 
 
 def require_pyarrow() -> None:
@@ -41,20 +47,59 @@ def require_pyarrow() -> None:
         raise MissingExtraError("Writing Parquet needs pyarrow: pip install 'teeter[parquet]'.")
 
 
-def choose_arrow_columns(columns: ExportColumns, rows: Iterable[ExportRow]) -> ArrowColumns:
-    """Return the imported columns of an export with types that hold the values of all rows.
+def write_parquet(
+    files: Sequence[BinaryIO],
+    rows: Iterable[ExportRow],
+    columns: ExportColumns,
+    *,
+    choose_file: Callable[[ExportRow], int | None],
+    added_cells: Callable[[ExportRow], Mapping[str, Any]],
+    added_types: Mapping[str, str],
+) -> None:
+    """Write rows to Parquet files, which have the same types.
 
     Args:
+        files: The files, empty and open for writing.
+        rows: All rows. They may be read twice.
         columns: The columns of the export.
-        rows: All rows, which are read to the end.
+        choose_file: Returns the position of the file for a row, or None to leave the row out.
+        added_cells: Returns the cells that the export adds to a row, by column.
+        added_types: The Arrow types of the added columns that are no texts, by name.
 
     Raises:
         MissingExtraError: If pyarrow is not installed.
     """
+    rows = list(rows) if isinstance(rows, Iterator) else rows
     arrow_columns = ArrowColumns(columns)
-    for row in rows:
-        arrow_columns.check(row.row, row.id)
-    return arrow_columns
+
+    def write_rows() -> bool:
+        """Write all rows, and return whether the types held them all."""
+        with ExitStack() as stack:
+            writers = []
+            for file in files:
+                file.seek(0)
+                file.truncate()
+                writer = ParquetRows(file, columns, arrow_columns, added_types)
+                writers.append(stack.enter_context(writer))
+
+            unread_rows = iter(rows)
+            for row in unread_rows:
+                if not arrow_columns.check(row.row, row.id):
+                    break
+                position = choose_file(row)
+                if position is not None:
+                    writers[position].write(row.row, row.id, added_cells(row))
+            else:
+                return True
+
+            for row in unread_rows:
+                arrow_columns.check(row.row, row.id)
+            for writer in writers:
+                writer.discard()
+        return False
+
+    if not write_rows():
+        write_rows()
 
 
 class ArrowColumns:
@@ -74,30 +119,57 @@ class ArrowColumns:
         self._columns = columns
         self._types = {column.name: column.type for column in columns.imported}
         self._original_fields: dict[str, Any] = {}
-        for name in self._types:
+        # The columns that may not hold a value of their rows, and those that must have one.
+        self._checked: list[tuple[int, str]] = []
+        self._required: list[tuple[int, str]] = []
+        for position, (name, column_type) in enumerate(self._types.items()):
             field = _original_field(name, columns.tables)
             if field is not None:
                 self._original_fields[name] = field
+                if not field.nullable:
+                    self._required.append((position, name))
+            elif column_type in LIMITED_TYPES:
+                self._checked.append((position, name))
 
         self._has_text_ids = False
 
-    def check(self, row: StoredRow | None, item_id: str) -> None:
-        """Choose other types for the columns that cannot hold the values of a row."""
-        values = self._columns.typed_values(row, item_id)
-        is_id_missing = self._columns.is_id_missing(row)
-        if is_id_missing and not self._fits_id(item_id):
-            self._has_text_ids = True
+    def check(self, row: StoredRow | None, item_id: str) -> bool:
+        """Choose other types for the columns that cannot hold the values of a row.
 
-        for name, value in values.items():
-            is_checked = name in self._original_fields or (is_id_missing and name == ID_COLUMN)
-            if not is_checked and not fits_type(value, self._types[name]):
+        Returns:
+            Whether the types hold them as they are.
+        """
+        cells = self._columns.cells(row)
+        is_id_missing = self._columns.is_id_missing(cells)
+        fits = True
+        if is_id_missing and not self._has_text_ids and not self._fits_id(item_id):
+            self._has_text_ids = True
+            fits = False
+
+        types = self._columns.types(row)
+        for position, name in self._checked:
+            if is_id_missing and name == ID_COLUMN:
+                continue
+            cell = cells[position]
+            # A column of texts is one of numbers only if no digit is lost: see csv_column_type.
+            if isinstance(cell, str) and self._types[name] in _NUMBERS:
+                continue
+            value = typed_value(cell, types[position])
+            if not fits_type(value, self._types[name]):
                 # Times are stored as texts already. As JSON they would have quotes.
                 is_time = self._types[name] in (ColumnType.DATE, ColumnType.TIMESTAMP)
                 self._types[name] = ColumnType.TEXT if is_time else ColumnType.JSON
+                fits = False
 
-        for name, field in self._original_fields.items():
-            if values.get(name) is None and not field.nullable:
+        for position, name in self._required:
+            if is_id_missing and name == ID_COLUMN:
+                continue
+            field = self._original_fields[name]
+            if typed_value(cells[position], types[position]) is None and not field.nullable:
                 self._original_fields[name] = field.with_nullable(True)
+                fits = False
+
+        return fits
 
     def _fits_id(self, item_id: str) -> bool:
         """Return whether the id of an item that came without one fits into the column of ids."""
@@ -143,21 +215,20 @@ class ArrowColumns:
         Args:
             rows: Each row, or None, with the id of its item.
         """
-        values_of_rows = [self._columns.typed_values(row, item_id) for row, item_id in rows]
+        columns = self._columns.typed_columns(rows)
 
-        for name, column_type in self._types.items():
+        for (name, column_type), values in zip(self._types.items(), columns, strict=True):
             if name == ID_COLUMN and self._has_text_ids:
                 item_ids = [item_id for _, item_id in rows]
                 yield _make_array(item_ids, ColumnType.TEXT)
                 continue
 
-            values = [values_of_row.get(name) for values_of_row in values_of_rows]
+            # The id of an item that came without one is a text, which was checked to fit.
+            stored = typed_values(values, column_type)
             field = self._original_fields.get(name)
             if field is None:
-                yield _make_array(values, column_type)
+                yield _make_array(stored, column_type)
             else:
-                # The id of an item that came without one is a text, which was checked to fit.
-                stored = [typed_value(value, column_type) for value in values]
                 yield decode_arrow_column(stored, field.type)
 
 
@@ -214,20 +285,19 @@ class ParquetRows:
         import pyarrow
         from pyarrow import parquet
 
-        self._columns = columns
         self._arrow_columns = arrow_columns
-        added_fields = []
+        added_fields = {}
         for column, name in columns.name_of.items():
             arrow_type = pyarrow.type_for_alias(added_types.get(column, "string"))
-            added_fields.append(pyarrow.field(name, arrow_type))
+            added_fields[column] = pyarrow.field(name, arrow_type)
 
         self._added_fields = added_fields
         self._schema = pyarrow.schema(
-            [*arrow_columns.fields(), *added_fields], metadata=arrow_columns.metadata()
+            [*arrow_columns.fields(), *added_fields.values()], metadata=arrow_columns.metadata()
         )
         self._writer = parquet.ParquetWriter(file, self._schema)
         self._rows: list[tuple[StoredRow | None, str]] = []
-        self._added: list[dict[str, Any]] = []
+        self._added: list[Mapping[str, Any]] = []
         self._characters = 0
 
     def __enter__(self) -> Self:
@@ -243,11 +313,13 @@ class ParquetRows:
     def write(self, row: StoredRow | None, item_id: str, added: Mapping[str, Any]) -> None:
         """Write a row with its imported cells and the added ones."""
         self._rows.append((row, item_id))
-        self._added.append(self._columns.rename_added(added))
+        self._added.append(added)
 
         cells = [] if row is None else row.cells
-        texts = [cell for cell in [*cells, *added.values()] if isinstance(cell, str)]
-        self._characters += sum(map(len, texts))
+        for values in (cells, added.values()):
+            for value in values:
+                if isinstance(value, str):
+                    self._characters += len(value)
         if len(self._rows) >= _ROWS_AT_ONCE or self._characters >= _CHARACTERS_AT_ONCE:
             self._flush()
 
@@ -255,11 +327,15 @@ class ParquetRows:
         import pyarrow
 
         arrays = list(self._arrow_columns.arrays(self._rows))
-        for field in self._added_fields:
-            values = [cells[field.name] for cells in self._added]
+        for column, field in self._added_fields.items():
+            values = [cells[column] for cells in self._added]
             arrays.append(pyarrow.array(values, field.type))
 
         self._writer.write_table(pyarrow.table(arrays, schema=self._schema))
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget the rows that are not in the file yet."""
         self._rows.clear()
         self._added.clear()
         self._characters = 0

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from teeter.campaigns.items.columns import (
     ABSENT,
+    ColumnType,
     ImportedTable,
+    TableColumn,
     drop_infinite,
     format_cell,
     merge_columns,
     typed_value,
+    typed_values,
 )
 from teeter.campaigns.records import ItemKind, Labeller
 from teeter.campaigns.review.consensus import CampaignSnapshot
-from teeter.campaigns.store import Reading, StoredItem
+from teeter.campaigns.store import Reading
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 
 if TYPE_CHECKING:
@@ -27,14 +31,14 @@ __all__ = [
     "ID_COLUMN",
     "ExportColumns",
     "ExportRow",
-    "ImportedExportRows",
-    "export_rows",
+    "ExportRows",
     "rename_imported",
     "shown_content",
 ]
 
 
-@dataclass(frozen=True)
+# Not frozen: one is made for every row, which would take eight times as long.
+@dataclass(slots=True)
 class ExportRow:
     """An item with its label and prediction, as it is exported."""
 
@@ -121,33 +125,88 @@ class ExportColumns:
                 name = _PREFIX + name
             self.name_of[column] = name
 
+        self._imported_names = [column.name for column in self.imported]
+        self._id_position = self._imported_names.index(ID_COLUMN) if self.has_ids else 0
+        self._layouts: dict[ImportedTable | None, _Layout] = {}
+
     @property
     def names(self) -> list[str]:
         """The names of all columns, in their order."""
-        return [*(column.name for column in self.imported), *self.name_of.values()]
+        return [*self._imported_names, *self.name_of.values()]
 
     def rename_added(self, cells: Mapping[str, Any]) -> dict[str, Any]:
         """Return the added cells of a row under the names that they are written with."""
         return {name: cells[column] for column, name in self.name_of.items()}
 
-    def text_cells(self, row: StoredRow | None, item_id: str) -> dict[str, str]:
+    def cells(self, row: StoredRow | None) -> list[Any]:
+        """Return the cells of a row as they are stored, in the order of ``imported``.
+
+        ``ABSENT`` stands for a column that the row does not have.
+        """
+        if row is None:
+            return [ABSENT] * len(self.imported)
+
+        positions = self._layout(row.table).positions
+        if positions is None:
+            return row.cells
+        return [ABSENT if place is None else row.cells[place] for place in positions]
+
+    def types(self, row: StoredRow | None) -> list[ColumnType]:
+        """Return what the cells of a row stand for in its own table, in the same order."""
+        return self._layout(None if row is None else row.table).types
+
+    def _layout(self, table: ImportedTable | None) -> _Layout:
+        layout = self._layouts.get(table)
+        if layout is None:
+            layout = _Layout.of_table(table, self.imported)
+            self._layouts[table] = layout
+        return layout
+
+    def text_cells(self, row: StoredRow | None, item_id: str) -> list[str]:
         """Return the imported cells of a row for a CSV file."""
-        cells = {column.name: "" for column in self.imported}
-        if row is not None:
-            cells |= {name: format_cell(cell) for name, cell in row.values().items()}
-        if self.is_id_missing(row):
-            cells[ID_COLUMN] = item_id
-        return cells
+        cells = self.cells(row)
+        texts = [cell if type(cell) is str else format_cell(cell) for cell in cells]
+        if self.is_id_missing(cells):
+            texts[self._id_position] = item_id
+        return texts
+
+    def typed_columns(self, rows: Sequence[tuple[StoredRow | None, str]]) -> list[list[Any]]:
+        """Return the imported values of some rows by column. None stands for a missing value.
+
+        Args:
+            rows: Each row, or None, with the id of its item.
+        """
+        columns: list[list[Any]] = [[] for _ in self.imported]
+
+        # Rows that follow each other are nearly always of one table.
+        for types, group in groupby((row for row, _ in rows), key=self.types):
+            cells_of_rows = [self.cells(row) for row in group]
+            cells_of_columns = zip(*cells_of_rows, strict=True)
+            for values, cells, column_type in zip(columns, cells_of_columns, types, strict=True):
+                values += typed_values(cells, column_type)
+
+        if self.has_ids:
+            ids = columns[self._id_position]
+            for place, (row, item_id) in enumerate(rows):
+                if ids[place] in _NO_ID and self.is_id_missing(self.cells(row)):
+                    ids[place] = item_id
+        return columns
 
     def json_cells(self, row: StoredRow | None, item_id: str) -> dict[str, Any]:
         """Return the imported cells of a row for a JSON file, but for those it does not have."""
-        values = self.typed_values(row, item_id)
+        cells = list(self.cells(row))
+        types = self.types(row)
+        if self.is_id_missing(cells):
+            # As it is, like the id of an item that came without a row.
+            cells[self._id_position] = item_id
+            types = [*types]
+            types[self._id_position] = ColumnType.TEXT
 
-        cells = {}
-        for column in self.imported:
-            if column.name in values:
-                cells[column.name] = drop_infinite(values[column.name])
-        return cells
+        values = {}
+        for name, cell, column_type in zip(self._imported_names, cells, types, strict=True):
+            if cell is not ABSENT:
+                values[name] = drop_infinite(typed_value(cell, column_type))
+        return values
 
     def json_cells_beside(
         self, fields: Mapping[str, Any], row: StoredRow | None, item_id: str
@@ -173,23 +232,41 @@ class ExportColumns:
                 cells[rename_imported(name, taken)] = cell
         return cells
 
-    def typed_values(self, row: StoredRow | None, item_id: str) -> dict[str, Any]:
-        """Return the values of a row, but for those it does not have."""
-        values = {}
-        if row is not None:
-            for column, cell in zip(row.table.columns, row.cells, strict=True):
-                if cell is not ABSENT:
-                    values[column.name] = typed_value(cell, column.type)
+    def is_id_missing(self, cells: Sequence[Any]) -> bool:
+        """Return whether there is a column of ids, in which a row has nothing of its own.
 
-        if self.is_id_missing(row):
-            values[ID_COLUMN] = item_id
-        return values
+        Args:
+            cells: What ``cells`` returns for the row.
+        """
+        return self.has_ids and cells[self._id_position] in _NO_ID
 
-    def is_id_missing(self, row: StoredRow | None) -> bool:
-        """Return whether there is a column of ids, in which a row has nothing of its own."""
-        if not self.has_ids:
-            return False
-        return row is None or row.values().get(ID_COLUMN) in (None, ABSENT, "")
+
+_NO_ID = (None, ABSENT, "")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the columns of an export are in a table, and their types there."""
+
+    positions: list[int | None] | None
+    """The position of each column; None for one that the table does not have. None instead of a
+    list if the table has exactly the columns of the export.
+    """
+    types: list[ColumnType]
+
+    @classmethod
+    def of_table(cls, table: ImportedTable | None, columns: Sequence[TableColumn]) -> _Layout:
+        """Return the layout of a table; None stands for one without columns."""
+        own_columns = () if table is None else table.columns
+        place_of = {column.name: place for place, column in enumerate(own_columns)}
+        positions = [place_of.get(column.name) for column in columns]
+        types = [
+            ColumnType.TEXT if place is None else own_columns[place].type for place in positions
+        ]
+
+        if positions == list(range(len(own_columns))):
+            return cls(None, types)
+        return cls(positions, types)
 
 
 def rename_imported(name: str, taken: Collection[str]) -> str:
@@ -206,46 +283,88 @@ def rename_imported(name: str, taken: Collection[str]) -> str:
     return renamed
 
 
-def export_rows(
-    items: Sequence[StoredItem],
-    snapshot: CampaignSnapshot,
-    predictions: Mapping[str, tuple[str, float]],
-    certified: Mapping[str, CertifiedLabel] | None = None,
-    *,
-    unreadable: Container[str] = (),
-    folder: Path | None = None,
-) -> list[ExportRow]:
-    """Return what an export says about each item.
+class ExportRows:
+    """What an export says about every row of the files that the items came from.
+
+    The rows of files come first and in their order, those of duplicates among them. Items that came
+    without columns follow, and then the ids of their duplicates.
+
+    Every iteration reads the rows again, because their cells may not fit in memory together.
 
     Args:
-        items: the items to export.
+        view: an open transaction, which is read while rows are taken.
         snapshot: the answers and labels.
         predictions: by item id, the predicted class and its probability.
         certified: by item id, the labels that a model gives under a certificate.
-        unreadable: the ids of items that could not be read.
+        out_of_fold: by item id, the probability of each class from models not trained on the item.
         folder: the folder of the images; None if they are not read.
     """
-    certified = certified or {}
-    answers_by_item: dict[str, dict[str, str]] = {}
-    for answer in snapshot.answers:
-        answers_of_item = answers_by_item.setdefault(answer.item, {})
-        # An annotator has at most one live answer about an item, so none is lost here.
-        answers_of_item[answer.annotator] = answer.label or answer.kind
 
-    rows = []
-    for item in items:
-        consensus = snapshot.consensus.get(item.item_id)
-        decision = snapshot.decisions.get(item.item_id)
-        predicted, probability = predictions.get(item.item_id, (None, None))
+    def __init__(
+        self,
+        view: Reading,
+        snapshot: CampaignSnapshot,
+        predictions: Mapping[str, tuple[str, float]],
+        certified: Mapping[str, CertifiedLabel],
+        *,
+        out_of_fold: Mapping[str, Mapping[str, float]],
+        folder: Path | None = None,
+    ) -> None:
+        self._view = view
+        self._snapshot = snapshot
+        self._predictions = predictions
+        self._certified = certified
+        self._out_of_fold = out_of_fold
+        self._folder = folder
+        self._unreadable = view.encodings.unreadable()
+
+        self._answers_by_item: dict[str, dict[str, str]] = {}
+        for answer in snapshot.answers:
+            answers_of_item = self._answers_by_item.setdefault(answer.item, {})
+            # An annotator has at most one live answer about an item, so none is lost here.
+            answers_of_item[answer.annotator] = answer.label or answer.kind
+
+    def __iter__(self) -> Iterator[ExportRow]:
+        contents = self._view.items.contents()
+        written_items = set()
+        written_duplicates = set()
+        for row in self._view.tables.all_rows():
+            yield self._export_row(row.item_id, contents[row.item_id], row.key, row)
+            if row.key == row.item_id:
+                written_items.add(row.key)
+            else:
+                written_duplicates.add(row.key)
+
+        for item_id, content in contents.items():
+            if item_id not in written_items:
+                yield self._export_row(item_id, content, item_id, None)
+
+        # Duplicates get the row of their stored item, under the id that they came with.
+        for given, stored in self._view.items.aliases().items():
+            if given not in contents and given not in written_duplicates:
+                yield self._export_row(stored, contents[stored], given, None)
+
+    def _export_row(
+        self,
+        item_id: str,
+        kind_and_content: tuple[ItemKind, str | None],
+        exported_id: str,
+        row: StoredRow | None,
+    ) -> ExportRow:
+        """Return what an export says about an item, for a row of a file or for the item alone."""
+        kind, content = kind_and_content
+        consensus = self._snapshot.consensus.get(item_id)
+        decision = self._snapshot.decisions.get(item_id)
+        predicted, probability = self._predictions.get(item_id, (None, None))
         label = None if consensus is None else consensus.label
         final_label = label
         labelled_by = Labeller.UNDECIDED
         if label is not None:
             labelled_by = Labeller.PERSON
-        elif item.item_id in unreadable:
+        elif item_id in self._unreadable:
             labelled_by = Labeller.UNREADABLE
         certificate = None
-        by_model = certified.get(item.item_id)
+        by_model = self._certified.get(item_id)
         if by_model is not None and label is None:
             # The certified model, which may be older than the newest one.
             predicted = final_label = by_model.label
@@ -253,20 +372,20 @@ def export_rows(
             labelled_by = Labeller.MODEL
             certificate = by_model.certificate
         file = None
-        if item.kind is ItemKind.IMAGE and folder is not None and item.content is not None:
-            file = folder / item.content
-        answers = answers_by_item.get(item.item_id, {})
+        if kind is ItemKind.IMAGE and self._folder is not None and content is not None:
+            file = self._folder / content
+        answers = self._answers_by_item.get(item_id, _NO_ANSWERS)
 
-        row = ExportRow(
-            id=item.item_id,
-            kind=item.kind,
-            content=item.content,
+        return ExportRow(
+            id=exported_id,
+            kind=kind,
+            content=content,
             label=label,
             annotators=len(answers),
             predicted=predicted,
             # Six digits are more than a prediction is worth, and keep exports comparable by diff.
             confidence=None if probability is None else round(probability, 6),
-            left_out=item.item_id in snapshot.left_out,
+            left_out=item_id in self._snapshot.left_out,
             agreement=None if consensus is None else round(consensus.confidence, 6),
             decided_by=None if decision is None else decision.reviewer,
             answers=answers,
@@ -274,43 +393,9 @@ def export_rows(
             final_label=final_label,
             labelled_by=labelled_by,
             certificate=certificate,
+            row=row,
+            out_of_fold=self._out_of_fold.get(item_id),
         )
-        rows.append(row)
-
-    return rows
 
 
-@dataclass(frozen=True, eq=False)
-class ImportedExportRows:
-    """What an export says about every row of the files that the items came from.
-
-    The rows of files come first and in their order, those of duplicates among them. Items that came
-    without columns follow, and then the ids of their duplicates.
-
-    Every iteration reads the rows again, because their cells may not fit in memory together.
-    """
-
-    view: Reading
-    """An open transaction, which is read while rows are taken."""
-    rows: Iterable[ExportRow]
-    """What the export says about each item."""
-
-    def __iter__(self) -> Iterator[ExportRow]:
-        row_of_item = {row.id: row for row in self.rows}
-        written_items = set()
-        written_duplicates = set()
-        for imported in self.view.tables.all_rows():
-            yield replace(row_of_item[imported.item_id], id=imported.key, row=imported)
-            if imported.key == imported.item_id:
-                written_items.add(imported.key)
-            else:
-                written_duplicates.add(imported.key)
-
-        for item, row in row_of_item.items():
-            if item not in written_items:
-                yield row
-
-        # Duplicates get the row of their stored item, under the id that they came with.
-        for given, stored in self.view.items.aliases().items():
-            if given not in row_of_item and given not in written_duplicates:
-                yield replace(row_of_item[stored], id=given)
+_NO_ANSWERS: Mapping[str, str] = {}

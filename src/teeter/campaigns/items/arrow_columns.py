@@ -26,7 +26,6 @@ from teeter.campaigns.items.columns import (
     TableColumn,
     TableRow,
     encode_cells,
-    typed_value,
 )
 
 __all__ = [
@@ -293,9 +292,11 @@ def arrow_type_of(column_type: ColumnType) -> Any:
     return arrow_types.get(column_type, pyarrow.string())
 
 
-def arrow_values(cells: Sequence[Any], column_type: ColumnType) -> list[Any]:
-    """Return cells as values of ``arrow_type_of`` their type."""
-    return [_arrow_value(typed_value(cell, column_type), column_type) for cell in cells]
+def arrow_values(values: Sequence[Any], column_type: ColumnType) -> list[Any]:
+    """Return typed values as values of ``arrow_type_of`` their type."""
+    if column_type in (ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.BOOLEAN):
+        return list(values)
+    return [_arrow_value(value, column_type) for value in values]
 
 
 def _arrow_value(value: Any, column_type: ColumnType) -> Any:
@@ -313,5 +314,5 @@ def _arrow_value(value: Any, column_type: ColumnType) -> Any:
 
     if isinstance(value, str):
         # Arrow takes UTF-8 only, which has no lone surrogates.
-        return value.encode("utf-8", "replace").decode()
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     return value

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
+    "LIMITED_TYPES",
     "MAX_DEPTH",
     "MAX_SHOWN_CELL",
     "ColumnFilter",
@@ -63,6 +64,7 @@ __all__ = [
     "require_shown_columns",
     "rows_from_mappings",
     "typed_value",
+    "typed_values",
 ]
 
 MAX_SHOWN_CELL = 4_000
@@ -131,6 +133,12 @@ _PARSED_TYPES = frozenset(
     }
 )
 """The types that a CSV file has as texts. An empty one is a missing value."""
+
+
+LIMITED_TYPES = frozenset(
+    {ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.DATE, ColumnType.TIMESTAMP}
+)
+"""The types that do not hold every value. See ``fits_type``."""
 
 
 @dataclass(frozen=True)
@@ -238,8 +246,13 @@ def decode_cells(text: str) -> list[Any]:
         >>> decode_cells('["ACME",12.5,{"value":{"zip":"1010"}},{}]')
         ['ACME', 12.5, {'zip': '1010'}, ABSENT]
     """
+    values: list[Any] = json.loads(text)
+    # Objects alone are wrapped, and a row without any brace has none.
+    if "{" not in text:
+        return values
+
     cells: list[Any] = []
-    for cell in json.loads(text):
+    for cell in values:
         if not isinstance(cell, dict):
             cells.append(cell)
         elif _WRAPPER in cell:
@@ -537,6 +550,14 @@ def typed_value(cell: Any, column_type: ColumnType) -> Any:
     return cell
 
 
+def typed_values(cells: Sequence[Any], column_type: ColumnType) -> list[Any]:
+    """Return the values that the cells of a column stand for. See ``typed_value``."""
+    if column_type in _PARSED_TYPES:
+        return [typed_value(cell, column_type) for cell in cells]
+
+    return [None if cell is ABSENT else cell for cell in cells]
+
+
 def fits_type(value: Any, column_type: ColumnType) -> bool:
     """Return whether a typed value can stand in a column of a type without a loss.
 
@@ -544,7 +565,7 @@ def fits_type(value: Any, column_type: ColumnType) -> bool:
         >>> fits_type(2**53, ColumnType.NUMBER), fits_type(2**53 + 1, ColumnType.NUMBER)
         (True, False)
     """
-    if value is None:
+    if value is None or column_type not in LIMITED_TYPES:
         return True
     if column_type is ColumnType.INTEGER:
         return isinstance(value, int) and value in _INT64
@@ -552,10 +573,8 @@ def fits_type(value: Any, column_type: ColumnType) -> bool:
         return isinstance(value, float) or (isinstance(value, int) and value in _EXACT_FLOATS)
     if column_type is ColumnType.DATE:
         return _is_time(value)
-    if column_type is ColumnType.TIMESTAMP:
-        return _is_time(value) and not _FRACTION_DIGITS.search(value)
 
-    return True
+    return _is_time(value) and not _FRACTION_DIGITS.search(value)
 
 
 def drop_infinite(value: Any) -> Any:
