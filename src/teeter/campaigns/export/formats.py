@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -116,7 +117,7 @@ def write_export(
         )
 
     try:
-        FORMATS[form](rows, ExportColumns(tables, _COLUMNS), path)
+        FORMATS[form](rows, ExportColumns(tables, tuple(_CELLS)), path)
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror or error}.") from None
 
@@ -150,33 +151,26 @@ def _to_dict(row: ExportRow) -> dict[str, Any]:
     }
 
 
-def _to_cells(row: ExportRow) -> dict[str, Any]:
-    """Return an item for a table, in which the answers of all annotators are one JSON text."""
-    cells = _to_dict(row)
-    cells["answers"] = None
-    if row.answers:
-        cells["answers"] = json.dumps(dict(row.answers), ensure_ascii=False)
-
-    return cells
-
-
-_COLUMNS = tuple(
-    _to_cells(
-        ExportRow(
-            id="",
-            content=None,
-            label=None,
-            annotators=0,
-            predicted=None,
-            confidence=None,
-            left_out=False,
-        )
-    )
-)
+_CELLS = {
+    "id": "id",
+    "content": "content",
+    "label": "label",
+    "annotators": "annotators",
+    "predicted": "predicted",
+    "confidence": "confidence",
+    "left_out": "left_out",
+    "agreement": "agreement",
+    "decided_by": "decided_by",
+    "answers": "answers_text",
+    "final_label": "final_label",
+    "labelled_by": "labelled_by",
+    "certificate": "certificate",
+}
+"""The columns that an export adds to a table, and the attributes of a row that they hold."""
 
 
 def _write_csv(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
-    _write_csv_rows(path, columns.names, (_csv_cells(row, columns) for row in rows))
+    _write_csv_rows(path, columns.names, _csv_rows(rows, columns))
 
 
 def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path) -> None:
@@ -186,12 +180,13 @@ def _write_spreadsheet(rows: Iterable[ExportRow], columns: ExportColumns, path: 
         return escape_formula(value) if isinstance(value, str) else value
 
     names = [escape_formula(name) for name in columns.names]
-    _write_csv_rows(path, names, (map(escape, _csv_cells(row, columns)) for row in rows))
+    _write_csv_rows(path, names, (map(escape, cells) for cells in _csv_rows(rows, columns)))
 
 
-def _csv_cells(row: ExportRow, columns: ExportColumns) -> list[Any]:
-    added = _to_cells(row)
-    return [*columns.text_cells(row.row, row.id), *[added[column] for column in columns.name_of]]
+def _csv_rows(rows: Iterable[ExportRow], columns: ExportColumns) -> Iterator[list[Any]]:
+    added_cells = attrgetter(*(_CELLS[column] for column in columns.name_of))
+    for row in rows:
+        yield [*columns.text_cells(row.row, row.id), *added_cells(row)]
 
 
 def _write_csv_rows(path: Path, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -232,7 +227,7 @@ def _write_parquet(rows: Iterable[ExportRow], columns: ExportColumns, path: Path
             rows,
             columns,
             choose_file=lambda row: 0,
-            added_cells=_to_cells,
+            added_cells=_CELLS,
             added_types=_ADDED_TYPES,
         )
 
@@ -263,7 +258,7 @@ def _write_datasets(rows: Iterable[ExportRow], columns: ExportColumns, path: Pat
             rows,
             columns,
             choose_file=choose_split,
-            added_cells=_to_cells,
+            added_cells=_CELLS,
             added_types=_ADDED_TYPES,
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, BinaryIO, Self
 
 from teeter.campaigns.export.rows import ID_COLUMN, ExportColumns, ExportRow
@@ -38,6 +39,11 @@ _ROWS_AT_ONCE = 5_000
 _CHARACTERS_AT_ONCE = 20_000_000
 """Rows, and about so many characters of them, that are in memory before they are written."""
 
+_ROWS_IN_OBJECTS = 100
+"""Rows that are moved into columns together. The garbage collector looks at every row that lives
+on, again and again, but not at texts and numbers.
+"""
+
 _NUMBERS = (ColumnType.INTEGER, ColumnType.NUMBER)
 
 
@@ -53,7 +59,7 @@ def write_parquet(
     columns: ExportColumns,
     *,
     choose_file: Callable[[ExportRow], int | None],
-    added_cells: Callable[[ExportRow], Mapping[str, Any]],
+    added_cells: Mapping[str, str],
     added_types: Mapping[str, str],
 ) -> None:
     """Write rows to Parquet files, which have the same types.
@@ -63,7 +69,7 @@ def write_parquet(
         rows: All rows. They may be read twice.
         columns: The columns of the export.
         choose_file: Returns the position of the file for a row, or None to leave the row out.
-        added_cells: Returns the cells that the export adds to a row, by column.
+        added_cells: The attributes of a row that the added columns hold, by column.
         added_types: The Arrow types of the added columns that are no texts, by name.
 
     Raises:
@@ -79,7 +85,7 @@ def write_parquet(
             for file in files:
                 file.seek(0)
                 file.truncate()
-                writer = ParquetRows(file, columns, arrow_columns, added_types)
+                writer = ParquetRows(file, columns, arrow_columns, added_cells, added_types)
                 writers.append(stack.enter_context(writer))
 
             unread_rows = iter(rows)
@@ -88,7 +94,7 @@ def write_parquet(
                     break
                 position = choose_file(row)
                 if position is not None:
-                    writers[position].write(row.row, row.id, added_cells(row))
+                    writers[position].write(row)
             else:
                 return True
 
@@ -209,18 +215,18 @@ class ArrowColumns:
         metadata: dict[bytes, bytes] | None = read_arrow_schema(tables[0].arrow_schema).metadata
         return metadata
 
-    def arrays(self, rows: Sequence[tuple[StoredRow | None, str]]) -> Iterator[Any]:
-        """Yield the columns of some rows as pyarrow arrays.
+    def values(self, rows: Sequence[ExportRow]) -> list[list[Any]]:
+        """Return the values of some rows by column."""
+        columns = self._columns.typed_columns([(row.row, row.id) for row in rows])
+        if self._has_text_ids:
+            columns[list(self._types).index(ID_COLUMN)] = [row.id for row in rows]
+        return columns
 
-        Args:
-            rows: Each row, or None, with the id of its item.
-        """
-        columns = self._columns.typed_columns(rows)
-
+    def arrays(self, columns: Sequence[Sequence[Any]]) -> Iterator[Any]:
+        """Yield columns that ``values`` has returned as pyarrow arrays."""
         for (name, column_type), values in zip(self._types.items(), columns, strict=True):
             if name == ID_COLUMN and self._has_text_ids:
-                item_ids = [item_id for _, item_id in rows]
-                yield _make_array(item_ids, ColumnType.TEXT)
+                yield _make_array(values, ColumnType.TEXT)
                 continue
 
             # The id of an item that came without one is a text, which was checked to fit.
@@ -272,6 +278,7 @@ class ParquetRows:
         file: The file, open for writing.
         columns: The columns of the export.
         arrow_columns: The imported ones among them, with types that hold the values of all rows.
+        added_cells: The attributes of a row that the added columns hold, by column.
         added_types: The Arrow types of the added columns that are no texts, by name.
     """
 
@@ -280,6 +287,7 @@ class ParquetRows:
         file: BinaryIO,
         columns: ExportColumns,
         arrow_columns: ArrowColumns,
+        added_cells: Mapping[str, str],
         added_types: Mapping[str, str],
     ) -> None:
         import pyarrow
@@ -289,15 +297,17 @@ class ParquetRows:
         added_fields = {}
         for column, name in columns.name_of.items():
             arrow_type = pyarrow.type_for_alias(added_types.get(column, "string"))
-            added_fields[column] = pyarrow.field(name, arrow_type)
+            added_fields[added_cells[column]] = pyarrow.field(name, arrow_type)
 
         self._added_fields = added_fields
         self._schema = pyarrow.schema(
             [*arrow_columns.fields(), *added_fields.values()], metadata=arrow_columns.metadata()
         )
         self._writer = parquet.ParquetWriter(file, self._schema)
-        self._rows: list[tuple[StoredRow | None, str]] = []
-        self._added: list[Mapping[str, Any]] = []
+        self._rows: list[ExportRow] = []
+        self._imported_values: list[list[Any]] = [[] for _ in columns.imported]
+        self._added_values: list[list[Any]] = [[] for _ in added_fields]
+        self._row_count = 0
         self._characters = 0
 
     def __enter__(self) -> Self:
@@ -310,26 +320,36 @@ class ParquetRows:
         finally:
             self._writer.close()
 
-    def write(self, row: StoredRow | None, item_id: str, added: Mapping[str, Any]) -> None:
+    def write(self, row: ExportRow) -> None:
         """Write a row with its imported cells and the added ones."""
-        self._rows.append((row, item_id))
-        self._added.append(added)
+        self._rows.append(row)
+        self._row_count += 1
 
-        cells = [] if row is None else row.cells
-        for values in (cells, added.values()):
-            for value in values:
-                if isinstance(value, str):
-                    self._characters += len(value)
-        if len(self._rows) >= _ROWS_AT_ONCE or self._characters >= _CHARACTERS_AT_ONCE:
+        cells = [] if row.row is None else row.row.cells
+        for cell in (row.content, *cells):
+            if isinstance(cell, str):
+                self._characters += len(cell)
+        if self._row_count >= _ROWS_AT_ONCE or self._characters >= _CHARACTERS_AT_ONCE:
             self._flush()
+        elif len(self._rows) >= _ROWS_IN_OBJECTS:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Move the rows into columns."""
+        imported = self._arrow_columns.values(self._rows)
+        for values, new_values in zip(self._imported_values, imported, strict=True):
+            values += new_values
+        for values, attribute in zip(self._added_values, self._added_fields, strict=True):
+            values += map(attrgetter(attribute), self._rows)
+        self._rows.clear()
 
     def _flush(self) -> None:
         import pyarrow
 
-        arrays = list(self._arrow_columns.arrays(self._rows))
-        for column, field in self._added_fields.items():
-            values = [cells[column] for cells in self._added]
-            arrays.append(pyarrow.array(values, field.type))
+        self._gather()
+        arrays = list(self._arrow_columns.arrays(self._imported_values))
+        added = zip(self._added_values, self._added_fields.values(), strict=True)
+        arrays += [pyarrow.array(values, field.type) for values, field in added]
 
         self._writer.write_table(pyarrow.table(arrays, schema=self._schema))
         self.discard()
@@ -337,5 +357,7 @@ class ParquetRows:
     def discard(self) -> None:
         """Forget the rows that are not in the file yet."""
         self._rows.clear()
-        self._added.clear()
+        for values in (*self._imported_values, *self._added_values):
+            values.clear()
+        self._row_count = 0
         self._characters = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -74,6 +75,11 @@ class ExportRow:
     """The file of an image."""
     out_of_fold: Mapping[str, float] | None = None
     """The probability of each class from a model that was not trained on the item."""
+
+    @property
+    def answers_text(self) -> str | None:
+        """The answers of all annotators as one JSON text; None if there are none."""
+        return json.dumps(dict(self.answers), ensure_ascii=False) if self.answers else None
 
 
 def shown_content(row: ExportRow) -> dict[str, str | None]:
@@ -316,6 +322,7 @@ class ExportRows:
         self._certified = certified
         self._out_of_fold = out_of_fold
         self._folder = folder
+        self._kind = view.settings.kind
         self._unreadable = view.encodings.unreadable()
 
         self._answers_by_item: dict[str, dict[str, str]] = {}
@@ -347,12 +354,11 @@ class ExportRows:
     def _export_row(
         self,
         item_id: str,
-        kind_and_content: tuple[ItemKind, str | None],
+        content: str | None,
         exported_id: str,
         row: StoredRow | None,
     ) -> ExportRow:
         """Return what an export says about an item, for a row of a file or for the item alone."""
-        kind, content = kind_and_content
         consensus = self._snapshot.consensus.get(item_id)
         decision = self._snapshot.decisions.get(item_id)
         predicted, probability = self._predictions.get(item_id, (None, None))
@@ -372,13 +378,13 @@ class ExportRows:
             labelled_by = Labeller.MODEL
             certificate = by_model.certificate
         file = None
-        if kind is ItemKind.IMAGE and self._folder is not None and content is not None:
+        if self._folder is not None and content is not None:
             file = self._folder / content
         answers = self._answers_by_item.get(item_id, _NO_ANSWERS)
 
         return ExportRow(
             id=exported_id,
-            kind=kind,
+            kind=self._kind,
             content=content,
             label=label,
             annotators=len(answers),
