@@ -9,7 +9,7 @@ import numpy as np
 
 from teeter.campaigns.campaign import Campaign, Settings
 
-__all__ = ["create_feature_campaign", "write_texts"]
+__all__ = ["create_feature_campaign", "write_table", "write_texts"]
 
 VOCABULARY_SIZE = 5_000
 WORDS_PER_TEXT = 12
@@ -27,6 +27,30 @@ def write_texts(path: Path, count: int) -> None:
             words = [f"word{k}" for k in numbers]
             # The number makes every text unique: a campaign skips duplicates.
             rows.writerow([" ".join([*words, str(number)])])
+
+
+def write_table(path: Path, count: int, labels: int) -> None:
+    """Write a CSV file of texts with numbers, dates, categories and blank cells beside them."""
+    generator = np.random.default_rng(0)
+    word_numbers = generator.zipf(1.3, size=(count, WORDS_PER_TEXT)) % VOCABULARY_SIZE
+
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "text", "amount", "count", "date", "category", "note", "label"])
+        for number, numbers in enumerate(word_numbers):
+            words = [f"word{k}" for k in numbers]
+            rows.writerow(
+                [
+                    f"r{number}",
+                    " ".join([*words, str(number)]),
+                    f"{number * 0.37 % 100:.2f}",
+                    number % 1000 if number % 7 else "",
+                    f"2026-{1 + number % 12:02d}-{1 + number % 28:02d}",
+                    ("red", "green", "blue")[number % 3],
+                    f"note {number}" if number % 10 == 0 else "",
+                    "abc"[number % 3] if number < labels else "",
+                ]
+            )
 
 
 def create_feature_campaign(
