@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from teeter.bench.demo import DEMO_SETTING, run_demo
 from teeter.cli import app
-from teeter.cli.bench import _sentences
+from teeter.cli.bench import _describe_demo
 from teeter.errors import InputError
 
 SMALL = replace(
@@ -62,8 +62,8 @@ def test_fewer_repetitions_than_recorded_are_shown_if_asked_for(tmp_path: Path) 
     page = fewer.page.read_text()
     assert "One repetition, so the differences cannot" in page
     assert "one repetition: no test" in page
-    assert "p = 1" not in " ".join(_sentences(fewer))
-    assert "a test needs two or more repetitions" in _sentences(fewer)[0]
+    assert "p = 1" not in " ".join(_describe_demo(fewer))
+    assert "a test needs two or more repetitions" in _describe_demo(fewer)[0]
 
 
 @pytest.mark.slow

@@ -85,7 +85,9 @@ def fuzz(operation: Any, mode: Any, examples: int, headers: dict[str, str]) -> i
         response = case.call(headers=headers)
         sent += 1
         assert response.status_code < 500, response.text
-        assert response.status_code not in (401, 403), "an owner may do everything"
+        # Nobody takes back what another annotator said, not even an owner.
+        if not operation.path.endswith("/undo"):
+            assert response.status_code not in (401, 403), "an owner may do everything"
 
     with suppress(Unsatisfiable):  # a query that accepts everything has no invalid request
         send()
