@@ -22,10 +22,16 @@ import teeter
 from server.servers import make_text_campaign, serve_campaigns
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
-from teeter.campaigns.items.columns import ColumnType, TableColumn
-from teeter.campaigns.records import AnswerKind, EncodingResult
+from teeter.campaigns.records import (
+    AnswerKind,
+    ClassDescription,
+    ColumnType,
+    Decision,
+    EncodingResult,
+    TableColumn,
+    UndoResult,
+)
 from teeter.campaigns.review.consensus import ConsensusLabel
-from teeter.campaigns.store import ClassDescription, Decision, UndoResult
 from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.client import RemoteCampaign
 from teeter.errors import (

@@ -27,11 +27,15 @@ import httpx2
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
 from teeter.base.version import __version__
-from teeter.campaigns.items.columns import ColumnType, TableColumn
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
 from teeter.campaigns.records import (
     AccuracyEstimate,
+    Answer,
     AnswerKind,
+    AnswerReceipt,
+    ClassDescription,
+    ColumnType,
+    Decision,
     EncoderComparison,
     EncodingResult,
     ImportResult,
@@ -39,19 +43,13 @@ from teeter.campaigns.records import (
     Question,
     Status,
     SuspectLabel,
+    TableColumn,
+    UndoResult,
 )
 from teeter.campaigns.review.annotators import Agreement, AgreementScore, PairAgreement
 from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import (
-    Answer,
-    AnswerReceipt,
-    ClassDescription,
-    Decision,
-    ModelUsage,
-    SourceKind,
-    UndoResult,
-)
+from teeter.campaigns.store import ModelUsage, SourceKind
 from teeter.campaigns.suggestions.sources import PredictionImport, SourceReport
 from teeter.classifier import Prediction
 from teeter.classifier.classifier import require_texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from teeter.campaigns.store import Answer
+from teeter.campaigns.records import Answer
 
 __all__ = ["replay_answers"]
 

@@ -13,8 +13,7 @@ import pytest
 
 from campaigns.stores import POSTGRESQL_SLOW, new_place
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer
+from teeter.campaigns.records import Answer, AnswerKind
 from teeter.errors import (
     InputError,
     PermissionDeniedError,

@@ -20,7 +20,7 @@ from teeter.campaigns.classes import (
     validate_description,
 )
 from teeter.campaigns.learning.prior import explain_names
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 from teeter.errors import FileError, InputError, TeeterError, UnknownNameError
 
 SPAM = ClassDescription("Unwanted advertising.", ("Win now!", "Cheap, cheap"))

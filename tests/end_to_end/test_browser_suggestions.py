@@ -17,7 +17,7 @@ from server.browsers import (
 )
 from server.servers import make_text_campaign
 from teeter.campaigns.campaign import Campaign
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 
 pytestmark = [*MARKS, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ import pytest
 
 from server.servers import HAM, SPAM
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.suggestions.language_model import LanguageModel
 
 PYTHON = os.environ.get("TEETER_LANGUAGE_MODEL_PYTHON")

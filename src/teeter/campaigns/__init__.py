@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from teeter.campaigns.integrations.webhooks import add_webhook, sign_payload, verify_signature
     from teeter.campaigns.learning.stopping import estimate_accuracy
     from teeter.campaigns.people import require_permission
+    from teeter.campaigns.records import ClassDescription
     from teeter.campaigns.review.annotators import prediction_agreement
-    from teeter.campaigns.store import ClassDescription
     from teeter.campaigns.suggestions.language_model import LanguageModel
 
 if find_spec("sqlalchemy") is None:
@@ -44,7 +44,7 @@ __getattr__, __dir__ = import_lazily(
         "learning.stopping": ["estimate_accuracy"],
         "people": ["require_permission"],
         "review.annotators": ["prediction_agreement"],
-        "store": ["ClassDescription"],
+        "records": ["ClassDescription"],
         "suggestions.language_model": ["LanguageModel"],
     },
 )

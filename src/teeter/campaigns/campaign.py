@@ -47,7 +47,6 @@ from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
 from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
 from teeter.campaigns.items.columns import (
-    TableColumn,
     drop_infinite,
     read_shown_columns,
     require_columns,
@@ -72,14 +71,21 @@ from teeter.campaigns.learning.rounds import RoundSettings, RoundState, RoundSta
 from teeter.campaigns.learning.saved_models import has_same_features, load_arrays
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.records import (
+    Answer,
     AnswerKind,
+    AnswerReceipt,
+    ClassDescription,
+    Decision,
     EncodingResult,
     ImportResult,
     ItemKind,
     ModelInfo,
     Question,
+    ShownSuggestion,
     Status,
     SuspectLabel,
+    TableColumn,
+    UndoResult,
 )
 from teeter.campaigns.review.annotators import (
     Agreement,
@@ -97,17 +103,11 @@ from teeter.campaigns.settings import CHANGEABLE_SETTINGS, Settings, settings_fr
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.status import campaign_status
 from teeter.campaigns.store import (
-    Answer,
-    AnswerReceipt,
     CampaignStore,
-    ClassDescription,
     Database,
-    Decision,
     Pick,
     Reading,
-    ShownSuggestion,
     StoredCertificate,
-    UndoResult,
     Writing,
 )
 from teeter.campaigns.store.backup import atomic_file, back_up, restore

@@ -15,7 +15,7 @@ import numpy as np
 from teeter.base.files import parse_errors
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.store.queries.classes import require_distinct_names
 from teeter.errors import FileError, InputError, UnknownNameError
 

@@ -13,13 +13,21 @@ from typing import Any
 __all__ = [
     "AccuracyEstimate",
     "AddedItems",
+    "Answer",
     "AnswerKind",
+    "AnswerReceipt",
+    "ClassDescription",
     "ClassifierKind",
+    "ColumnFilter",
+    "ColumnType",
     "ConsensusMethod",
+    "Decision",
     "EncoderComparison",
     "EncodingResult",
     "ImportResult",
+    "ItemFilter",
     "ItemKind",
+    "ItemQuery",
     "Labeller",
     "ModelInfo",
     "Permission",
@@ -27,8 +35,11 @@ __all__ = [
     "PickState",
     "Question",
     "Role",
+    "ShownSuggestion",
     "Status",
     "SuspectLabel",
+    "TableColumn",
+    "UndoResult",
 ]
 
 
@@ -50,6 +61,40 @@ class AnswerKind(StrEnum):
     """The annotator cannot tell: the item is not asked about again."""
     FLAG = "flag"
     """The item does not belong in the campaign."""
+
+
+class ColumnType(StrEnum):
+    """What the cells of a column stand for."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    BINARY = "binary"
+    JSON = "json"
+    """Lists, objects, or values of several types."""
+
+
+class ItemFilter(StrEnum):
+    """What a list of items can be narrowed to.
+
+    Withdrawn items are listed by ``all`` and ``withdrawn`` only.
+    """
+
+    ALL = "all"
+    LABELLED = "labelled"
+    UNLABELLED = "unlabelled"
+    ASKED = "asked"
+    """Open with an annotator."""
+    SKIPPED = "skipped"
+    UNSURE = "unsure"
+    FLAGGED = "flagged"
+    UNREADABLE = "unreadable"
+    """Items that the current encoder could not read."""
+    WITHDRAWN = "withdrawn"
 
 
 class PickArm(StrEnum):
@@ -131,6 +176,107 @@ class ClassifierKind(StrEnum):
 
     LINEAR = "linear"
     MLP = "mlp"
+
+
+@dataclass(frozen=True)
+class ClassDescription:
+    """What a class means, for annotators and for models."""
+
+    description: str = ""
+    examples: tuple[str, ...] = ()
+    """Texts that belong to the class. They need not be items."""
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table."""
+
+    name: str
+    type: ColumnType = ColumnType.TEXT
+
+
+@dataclass(frozen=True)
+class ColumnFilter:
+    """A column, and the text that its cell must be equal to."""
+
+    column: str
+    value: str
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """Which items to list. The fields narrow the list together."""
+
+    search: str = ""
+    """Part of the text, of the item id or of a column, in upper or lower case."""
+    label: str | None = None
+    """A class that an annotator gave, or that a reviewer decided on."""
+    state: ItemFilter = ItemFilter.ALL
+    after: int | None = None
+    """The row id that the page begins after."""
+    before: int | None = None
+    """The row id that the page ends before."""
+    count: int = 50
+    columns: tuple[ColumnFilter, ...] = ()
+    """Columns whose cells must be equal to a text."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an annotator says about an item."""
+
+    item: str
+    annotator: str
+    kind: AnswerKind
+    label: str | None = None
+    """The class, if the kind is a label."""
+    comment: str | None = None
+    number: int | None = field(default=None, compare=False)
+    """Its row id; None before it is stored."""
+
+
+@dataclass(frozen=True)
+class ShownSuggestion:
+    """A suggestion that stood on the page when an annotator answered."""
+
+    source: str
+    label: str
+
+
+@dataclass(frozen=True)
+class AnswerReceipt:
+    """An answer that is on disk."""
+
+    number: int
+    """The answer's row id."""
+    late: bool = False
+    """Whether the item had been returned to the pool. The answer counts all the same."""
+    asked_now: tuple[str, ...] = ()
+    """For a late answer, the other annotators with whom the item is open now."""
+    recorded: bool = True
+    """False if the same answer was there already, so that nothing was stored."""
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """An answer that was taken back."""
+
+    answer: Answer
+    before: Answer | None
+    """The annotator's earlier answer about the item, which holds again."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a reviewer decides that an item is."""
+
+    item: str
+    label: str | None
+    """None: the item does not belong in the campaign."""
+    reviewer: str
+    comment: str | None = None
+    number: int | None = field(default=None, compare=False)
+    """Its row id; None before it is stored."""
 
 
 @dataclass(frozen=True)

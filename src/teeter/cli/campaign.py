@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, ImportResult, Settings
     from teeter.campaigns.items.image_links import ImageFetcher
     from teeter.campaigns.items.item import Item
-    from teeter.campaigns.records import EncodingResult
-    from teeter.campaigns.store import ClassDescription
+    from teeter.campaigns.records import ClassDescription, EncodingResult
 
 __all__ = [
     "campaign",

@@ -38,8 +38,8 @@ from teeter.cli.output import (
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, Question, SuspectLabel
+    from teeter.campaigns.records import UndoResult
     from teeter.campaigns.review.consensus import Disagreement
-    from teeter.campaigns.store import UndoResult
 
 __all__ = [
     "Keyboard",

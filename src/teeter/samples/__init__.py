@@ -15,8 +15,7 @@ from pathlib import Path
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.campaign import DEFAULT_ANNOTATOR, Campaign, Settings
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer
+from teeter.campaigns.records import Answer, AnswerKind
 from teeter.campaigns.store.backup import atomic_file
 from teeter.campaigns.store.database import Clock, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError

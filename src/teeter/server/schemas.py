@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from teeter.campaigns.items.columns import ColumnType
 from teeter.campaigns.records import (
     AccuracyEstimate,
     AddedItems,
+    Answer,
     AnswerKind,
+    ColumnType,
     ConsensusMethod,
+    Decision,
     ItemKind,
     ModelInfo,
     Permission,
@@ -28,7 +30,7 @@ from teeter.campaigns.records import (
     SuspectLabel,
 )
 from teeter.campaigns.review.annotators import AgreementScore, PairAgreement
-from teeter.campaigns.store import Answer, Decision, ModelUsage, SourceKind
+from teeter.campaigns.store import ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.server.worker.requests import Explanation

@@ -20,22 +20,21 @@ from teeter.campaigns.finish.report import FinishReport, look
 from teeter.campaigns.items.columns import read_shown_columns, replace_surrogates
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name
-from teeter.campaigns.records import AnswerKind, ConsensusMethod, ItemKind
+from teeter.campaigns.records import (
+    Answer,
+    AnswerKind,
+    ClassDescription,
+    ConsensusMethod,
+    ItemFilter,
+    ItemKind,
+    ItemQuery,
+    ShownSuggestion,
+)
 from teeter.campaigns.review.annotators import Agreement, measure_agreement
 from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.store import (
-    Answer,
-    ClassDescription,
-    ItemFilter,
-    ItemQuery,
-    ModelSummary,
-    Pick,
-    Reading,
-    ShownSuggestion,
-    StoredItem,
-)
+from teeter.campaigns.store import ModelSummary, Pick, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.suggestions.sources import SourceReport, measure_sources, visible_suggestions
 from teeter.errors import FileError, InputError, StoreError, UnknownItemError

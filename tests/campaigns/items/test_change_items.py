@@ -14,7 +14,7 @@ import pytest
 from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.items import change_items
 from teeter.campaigns.items.read_items import read_items
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 from teeter.errors import InputError, UnknownItemError, UnknownNameError
 
 TEXTS = [

@@ -18,7 +18,6 @@ from teeter.campaigns import Campaign, Settings
 from teeter.campaigns.export.formats import format_suffix
 from teeter.campaigns.items.columns import (
     ABSENT,
-    ColumnType,
     csv_column_type,
     decode_cells,
     encode_cells,
@@ -26,6 +25,7 @@ from teeter.campaigns.items.columns import (
     parse_column_filter,
 )
 from teeter.campaigns.items.read_items import read_items
+from teeter.campaigns.records import ColumnType
 from teeter.errors import InputError, UnknownNameError
 
 ADDED = {

@@ -21,7 +21,8 @@ from teeter.campaigns.learning.prior import (
 )
 from teeter.campaigns.learning.rounds import RoundSettings, RoundState
 from teeter.campaigns.learning.training import agrees_beyond_chance, choose_prior, predict_items
-from teeter.campaigns.store import ClassDescription, Suggestion
+from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.store import Suggestion
 from teeter.campaigns.store.copies import copy_to_location
 from teeter.errors import MissingExtraError
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from teeter.campaigns.records import Answer
 from teeter.campaigns.review.annotators import accuracy_of_annotators, pace_of
-from teeter.campaigns.store import Answer
 
 
 def test_breaks_do_not_count_as_work() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.consensus import dawid_skene as reference_dawid_skene
+from teeter.campaigns.records import Answer
 from teeter.campaigns.review.consensus import (
     PRIOR_RIGHT,
     PRIOR_WRONG,
@@ -16,7 +17,6 @@ from teeter.campaigns.review.consensus import (
     dawid_skene,
     majority_labels,
 )
-from teeter.campaigns.store import Answer
 
 CLASSES = ("red", "green", "blue")
 

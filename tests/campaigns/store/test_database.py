@@ -19,8 +19,8 @@ from sqlalchemy import create_engine, event
 
 from campaigns.killed_process import Report, kill_after, needs_fork
 from campaigns.stores import begun, reopened
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer, CampaignStore, Database, LockName
+from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.store import CampaignStore, Database, LockName
 from teeter.errors import FileError, StoreError
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from campaigns.fake_clock import FakeClock
 from campaigns.stores import STORES, begun, new_store, reopened
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer, CampaignStore
+from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.store import CampaignStore
 from teeter.errors import StoreError
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from campaigns.fake_language_model import FakeLanguageModel, fake_language_model
 from teeter.base.outbound_http import LONGEST_PAUSE
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.suggestions import chat_client
 from teeter.campaigns.suggestions.chat_client import (
     ChatClient,

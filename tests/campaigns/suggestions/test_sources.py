@@ -10,8 +10,8 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.stopping import estimate_accuracy
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer, ShownSuggestion, SourceKind, Suggestion
+from teeter.campaigns.records import Answer, AnswerKind, ShownSuggestion
+from teeter.campaigns.store import SourceKind, Suggestion
 from teeter.campaigns.suggestions.sources import (
     BLIND_SHARE,
     SourceReport,

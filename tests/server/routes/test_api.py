@@ -25,8 +25,7 @@ from server.labelled_campaigns import (
 )
 from server.servers import HARMFUL, PATIENCE, InlineWorker, serve_campaigns, text
 from teeter.campaigns.campaign import Campaign, Settings
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer
+from teeter.campaigns.records import Answer, AnswerKind
 from teeter.server.routes import api
 from teeter.server.worker.background import BackgroundWorker
 from teeter.server.worker.requests import EnsureQuestions, ExportLabels, FindSuspects, TaskRequest

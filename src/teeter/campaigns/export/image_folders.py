@@ -23,7 +23,8 @@ from typing import Any
 
 from teeter.base.files import atomic_open, atomic_write
 from teeter.campaigns.export.rows import ExportColumns, ExportRow, rename_imported
-from teeter.campaigns.items.columns import ColumnType, format_cell, replace_surrogates
+from teeter.campaigns.items.columns import format_cell, replace_surrogates
+from teeter.campaigns.records import ColumnType
 from teeter.errors import FileError
 
 __all__ = ["file_system_name", "write_image_folder"]

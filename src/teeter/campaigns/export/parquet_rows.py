@@ -23,13 +23,13 @@ from teeter.campaigns.items.arrow_columns import (
 )
 from teeter.campaigns.items.columns import (
     LIMITED_TYPES,
-    ColumnType,
     ImportedTable,
     csv_column_type,
     fits_type,
     typed_value,
     typed_values,
 )
+from teeter.campaigns.records import ColumnType
 from teeter.campaigns.store.queries.imported_tables import StoredRow
 from teeter.errors import MissingExtraError
 

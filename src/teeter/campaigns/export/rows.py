@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from teeter.campaigns.items.columns import (
     ABSENT,
-    ColumnType,
     ImportedTable,
-    TableColumn,
     drop_infinite,
     format_cell,
     merge_columns,
     typed_value,
     typed_values,
 )
-from teeter.campaigns.records import ItemKind, Labeller
+from teeter.campaigns.records import ColumnType, ItemKind, Labeller, TableColumn
 from teeter.campaigns.review.consensus import CampaignSnapshot
 from teeter.campaigns.store import Reading
 from teeter.campaigns.store.queries.imported_tables import StoredRow

@@ -39,9 +39,9 @@ from teeter.campaigns.finish.promise import (
     judge_steps,
     trace_coverage,
 )
-from teeter.campaigns.records import AnswerKind
+from teeter.campaigns.records import Answer, AnswerKind
 from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
-from teeter.campaigns.store import Answer, Reading, Writing
+from teeter.campaigns.store import Reading, Writing
 from teeter.errors import InputError
 
 __all__ = [

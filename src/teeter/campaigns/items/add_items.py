@@ -20,15 +20,10 @@ from teeter.campaigns.learning.encoding import (
     prepare_encoder,
     store_encoding,
 )
-from teeter.campaigns.records import AnswerKind, ImportResult
+from teeter.campaigns.records import Answer, AnswerKind, ImportResult
 from teeter.campaigns.review.consensus import majority_labels
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import (
-    Answer,
-    CampaignStore,
-    StoredItem,
-    Writing,
-)
+from teeter.campaigns.store import CampaignStore, StoredItem, Writing
 from teeter.campaigns.store.queries.imported_tables import NewRow
 from teeter.campaigns.store.queries.items import Deduplicated, deduplicate
 from teeter.data.table_files import is_missing

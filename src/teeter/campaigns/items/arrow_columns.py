@@ -20,13 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from teeter.campaigns.items.columns import (
-    ColumnType,
-    ImportedTable,
-    TableColumn,
-    TableRow,
-    encode_cells,
-)
+from teeter.campaigns.items.columns import ImportedTable, TableRow, encode_cells
+from teeter.campaigns.records import ColumnType, TableColumn
 
 __all__ = [
     "arrow_type_of",

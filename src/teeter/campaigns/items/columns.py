@@ -24,13 +24,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from teeter.base.registry import did_you_mean
+from teeter.campaigns.records import ColumnFilter, ColumnType, TableColumn
 from teeter.data.table_files import is_number
 from teeter.errors import InputError, UnknownNameError
 
@@ -43,10 +44,7 @@ __all__ = [
     "LIMITED_TYPES",
     "MAX_DEPTH",
     "MAX_SHOWN_CELL",
-    "ColumnFilter",
-    "ColumnType",
     "ImportedTable",
-    "TableColumn",
     "TableRow",
     "csv_column_type",
     "decode_cells",
@@ -108,21 +106,6 @@ _FRACTION_DIGITS = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
 """A time with digits that microseconds do not have."""
 
 
-class ColumnType(StrEnum):
-    """What the cells of a column stand for."""
-
-    TEXT = "text"
-    INTEGER = "integer"
-    NUMBER = "number"
-    DECIMAL = "decimal"
-    BOOLEAN = "boolean"
-    DATE = "date"
-    TIMESTAMP = "timestamp"
-    BINARY = "binary"
-    JSON = "json"
-    """Lists, objects, or values of several types."""
-
-
 _PARSED_TYPES = frozenset(
     {
         ColumnType.INTEGER,
@@ -139,14 +122,6 @@ LIMITED_TYPES = frozenset(
     {ColumnType.INTEGER, ColumnType.NUMBER, ColumnType.DATE, ColumnType.TIMESTAMP}
 )
 """The types that do not hold every value. See ``fits_type``."""
-
-
-@dataclass(frozen=True)
-class TableColumn:
-    """A column of a table."""
-
-    name: str
-    type: ColumnType = ColumnType.TEXT
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,14 +149,6 @@ class TableRow:
     table: ImportedTable
     cells: str
     """JSON; see ``encode_cells``."""
-
-
-@dataclass(frozen=True)
-class ColumnFilter:
-    """A column, and the text that its cell must be equal to."""
-
-    column: str
-    value: str
 
 
 def parse_column_filter(text: str) -> ColumnFilter:

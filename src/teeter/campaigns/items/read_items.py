@@ -18,7 +18,6 @@ from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.arrow_columns import read_arrow_rows
 from teeter.campaigns.items.columns import (
     ImportedTable,
-    TableColumn,
     TableRow,
     csv_column_type,
     decode_cells,
@@ -29,7 +28,7 @@ from teeter.campaigns.items.columns import (
 )
 from teeter.campaigns.items.image_links import ImageFetcher, is_link
 from teeter.campaigns.items.item import Item, format_card_cell, parse_items, read_image_items
-from teeter.campaigns.records import ItemKind
+from teeter.campaigns.records import ItemKind, TableColumn
 from teeter.data.table_columns import (
     TEXT_COLUMNS,
     TextTemplate,

@@ -35,8 +35,9 @@ from teeter.errors import InputError, MissingExtraError, ServerError, StoreError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.learning.saved_models import FeatureScaler
+    from teeter.campaigns.records import ClassDescription
     from teeter.campaigns.settings import Settings
-    from teeter.campaigns.store import CampaignStore, ClassDescription, StoredEncoding
+    from teeter.campaigns.store import CampaignStore, StoredEncoding
 
 __all__ = [
     "CLASS_NAMES",

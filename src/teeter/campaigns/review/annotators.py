@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.learning.stopping import estimate_accuracy, wilson_interval
-from teeter.campaigns.records import AccuracyEstimate, AnswerKind
+from teeter.campaigns.records import AccuracyEstimate, Answer, AnswerKind
 from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import Answer, Reading
+from teeter.campaigns.store import Reading
 
 __all__ = [
     "BREAK_SECONDS",

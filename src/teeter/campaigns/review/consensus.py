@@ -16,14 +16,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from teeter.campaigns.records import AnswerKind, ConsensusMethod
+from teeter.campaigns.records import Answer, AnswerKind, ConsensusMethod, Decision
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.store import (
-    Answer,
-    Decision,
-    Reading,
-    StoredItem,
-)
+from teeter.campaigns.store import Reading, StoredItem
 
 __all__ = [
     "CampaignSnapshot",

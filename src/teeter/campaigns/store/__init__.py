@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
-from teeter.campaigns.store.queries.answers import Answer, AnswerReceipt, Decision, UndoResult
-from teeter.campaigns.store.queries.classes import ClassDescription
 from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding
 from teeter.campaigns.store.queries.imported_tables import NewRow
-from teeter.campaigns.store.queries.items import ItemFilter, ItemQuery, StoredItem
+from teeter.campaigns.store.queries.items import StoredItem
 from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation, ProjectLink
 from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
 from teeter.campaigns.store.queries.suggestions import (
     ModelReply,
     ModelUsage,
-    ShownSuggestion,
     Source,
     SourceKind,
     Suggestion,
@@ -32,17 +29,11 @@ from teeter.campaigns.store.queries.trained_models import (
 from teeter.campaigns.store.transaction import CampaignStore, Reading, StoredCampaign, Writing
 
 __all__ = [
-    "Answer",
-    "AnswerReceipt",
     "BatchOrigin",
     "CampaignStore",
-    "ClassDescription",
     "Database",
-    "Decision",
     "ImportedAnnotation",
     "ItemFeatures",
-    "ItemFilter",
-    "ItemQuery",
     "LockName",
     "ModelReply",
     "ModelSummary",
@@ -51,7 +42,6 @@ __all__ = [
     "Pick",
     "ProjectLink",
     "Reading",
-    "ShownSuggestion",
     "Source",
     "SourceKind",
     "StoredCampaign",
@@ -61,6 +51,5 @@ __all__ = [
     "StoredItem",
     "StoredModel",
     "Suggestion",
-    "UndoResult",
     "Writing",
 ]

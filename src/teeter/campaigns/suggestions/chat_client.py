@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from teeter.base.outbound_http import AttemptFailedError, make_opener, read_key, retry
 from teeter.campaigns.classes import readable_name
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription
 from teeter.errors import InputError, ServerError, ServerUnavailableError
 
 __all__ = [

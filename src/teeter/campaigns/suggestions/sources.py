@@ -27,14 +27,13 @@ from teeter.campaigns.classes import as_class_name
 from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import estimate_accuracy
-from teeter.campaigns.records import AccuracyEstimate, AnswerKind, PickArm
+from teeter.campaigns.records import AccuracyEstimate, AnswerKind, PickArm, ShownSuggestion
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import (
     CampaignStore,
     ModelUsage,
     Reading,
-    ShownSuggestion,
     Source,
     SourceKind,
     Suggestion,

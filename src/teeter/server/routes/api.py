@@ -19,9 +19,8 @@ from teeter.campaigns.campaign import Settings
 from teeter.campaigns.classes import validate_classes
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.items.columns import parse_column_filter
-from teeter.campaigns.records import Permission
+from teeter.campaigns.records import Answer, ItemFilter, ItemQuery, Permission, ShownSuggestion
 from teeter.campaigns.shortcuts import shortcuts_by_class
-from teeter.campaigns.store import Answer, ItemFilter, ItemQuery, ShownSuggestion
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import (

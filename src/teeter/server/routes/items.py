@@ -14,9 +14,14 @@ from pydantic import AfterValidator, BaseModel, Field
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
 from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
-from teeter.campaigns.records import AddedItems, ConsensusMethod, ItemKind, Permission
+from teeter.campaigns.records import (
+    AddedItems,
+    ClassDescription,
+    ConsensusMethod,
+    ItemKind,
+    Permission,
+)
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import ClassDescription
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission

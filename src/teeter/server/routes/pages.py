@@ -15,11 +15,18 @@ from fastapi.templating import Jinja2Templates
 from teeter.base.wording import pluralize
 from teeter.campaigns.export.formats import FORMATS, require_format
 from teeter.campaigns.finish.report import CoveragePoint, FinishReport
-from teeter.campaigns.items.columns import ColumnFilter, format_cell
+from teeter.campaigns.items.columns import format_cell
 from teeter.campaigns.people import SessionKind, note_session
-from teeter.campaigns.records import AnswerKind, ItemKind, Permission
+from teeter.campaigns.records import (
+    Answer,
+    AnswerKind,
+    ColumnFilter,
+    ItemFilter,
+    ItemKind,
+    ItemQuery,
+    Permission,
+)
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
-from teeter.campaigns.store import Answer, ItemFilter, ItemQuery
 from teeter.encoders import (
     AUTO,
     ContentKind,

@@ -12,8 +12,7 @@ from fastapi.responses import Response
 
 from teeter.campaigns.classes import validate_description
 from teeter.campaigns.learning.prior import explain_unused_names
-from teeter.campaigns.records import Permission
-from teeter.campaigns.store import ClassDescription
+from teeter.campaigns.records import ClassDescription, Permission
 from teeter.errors import InputError, ServerError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
 from teeter.server.routes.pages import open_campaign_page

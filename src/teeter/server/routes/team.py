@@ -9,8 +9,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
 from teeter.campaigns.people import ROLES, role_allows
-from teeter.campaigns.records import AnswerKind, ConsensusMethod, Permission, Role
-from teeter.campaigns.store import Decision
+from teeter.campaigns.records import AnswerKind, ConsensusMethod, Decision, Permission, Role
 from teeter.errors import InputError, PermissionDeniedError
 from teeter.server.access.permissions import (
     current_session,

@@ -13,7 +13,7 @@ from teeter.campaigns.integrations.label_studio.payloads import (
     NewTask,
     Project,
 )
-from teeter.campaigns.store import ShownSuggestion
+from teeter.campaigns.records import ShownSuggestion
 
 
 def annotation_with(**fields: Any) -> Annotation:

@@ -7,8 +7,7 @@ from collections import Counter
 from campaigns.fake_label_studio import FakeLabelStudio, count_waiting_tasks
 from campaigns.label_studio_backends import LabelStudioBackend, result_with
 from campaigns.label_studio_scenarios import true_label, valid_answers
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer
+from teeter.campaigns.records import Answer, AnswerKind
 
 
 def test_answers_are_credited_to_e_mail_addresses(

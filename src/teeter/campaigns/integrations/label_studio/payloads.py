@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
+from teeter.campaigns.records import ShownSuggestion
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import ShownSuggestion
 from teeter.errors import ServerError
 
 __all__ = [

@@ -19,8 +19,8 @@ from teeter.campaigns.integrations.label_studio.payloads import (
     chosen_class,
 )
 from teeter.campaigns.people import require_name
-from teeter.campaigns.records import AnswerKind
-from teeter.campaigns.store import Answer, ImportedAnnotation, ProjectLink, Writing
+from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.store import ImportedAnnotation, ProjectLink, Writing
 from teeter.campaigns.store.database import format_time
 from teeter.errors import InputError
 

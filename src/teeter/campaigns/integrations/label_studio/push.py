@@ -21,8 +21,8 @@ from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.integrations.label_studio.client import LabelStudioClient, ProjectTasks
 from teeter.campaigns.integrations.label_studio.payloads import MODEL_VERSION, NewTask
 from teeter.campaigns.integrations.label_studio.pull import LABEL_STUDIO_ANNOTATOR
-from teeter.campaigns.records import AnswerKind, ItemKind
-from teeter.campaigns.store import Pick, ProjectLink, ShownSuggestion
+from teeter.campaigns.records import AnswerKind, ItemKind, ShownSuggestion
+from teeter.campaigns.store import Pick, ProjectLink
 from teeter.campaigns.suggestions.sources import measure_sources, visible_suggestions
 from teeter.errors import FileError, MissingExtraError, ServerError
 

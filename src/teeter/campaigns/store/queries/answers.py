@@ -6,24 +6,26 @@ Both are recorded, taken back and counted. None is ever deleted or overwritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, update
 
-from teeter.campaigns.records import AnswerKind, PickState
+from teeter.campaigns.records import (
+    Answer,
+    AnswerKind,
+    AnswerReceipt,
+    Decision,
+    PickState,
+    UndoResult,
+)
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.schema import ANSWERS, CLASSES, DECISIONS, ITEMS
 from teeter.errors import PermissionDeniedError, UnknownResourceError
 
 __all__ = [
-    "Answer",
     "AnswerQueries",
-    "AnswerReceipt",
-    "Decision",
     "DecisionQueries",
-    "UndoResult",
 ]
 
 _LIVE_ANSWER = (
@@ -42,43 +44,6 @@ _REPLACE_ANSWER = (
     .where(ANSWERS.live)
     .values(live=False)
 )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an annotator says about an item."""
-
-    item: str
-    annotator: str
-    kind: AnswerKind
-    label: str | None = None
-    """The class, if the kind is a label."""
-    comment: str | None = None
-    number: int | None = field(default=None, compare=False)
-    """Its row id; None before it is stored."""
-
-
-@dataclass(frozen=True)
-class AnswerReceipt:
-    """An answer that is on disk."""
-
-    number: int
-    """The answer's row id."""
-    late: bool = False
-    """Whether the item had been returned to the pool. The answer counts all the same."""
-    asked_now: tuple[str, ...] = ()
-    """For a late answer, the other annotators with whom the item is open now."""
-    recorded: bool = True
-    """False if the same answer was there already, so that nothing was stored."""
-
-
-@dataclass(frozen=True)
-class UndoResult:
-    """An answer that was taken back."""
-
-    answer: Answer
-    before: Answer | None
-    """The annotator's earlier answer about the item, which holds again."""
 
 
 class AnswerQueries(Queries):
@@ -463,19 +428,6 @@ def _answer(row: Row[Any]) -> Answer:
         row.comment,
         row.id,
     )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a reviewer decides that an item is."""
-
-    item: str
-    label: str | None
-    """None: the item does not belong in the campaign."""
-    reviewer: str
-    comment: str | None = None
-    number: int | None = field(default=None, compare=False)
-    """Its row id; None before it is stored."""
 
 
 class DecisionQueries(Queries):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +12,13 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_valid_unicode
+from teeter.campaigns.records import ClassDescription
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks
 from teeter.campaigns.store.schema import CLASS_DESCRIPTIONS, CLASSES, TEXT_VECTORS
 from teeter.errors import InputError, UnknownNameError
 
 __all__ = [
-    "ClassDescription",
     "ClassQueries",
     "DescriptionQueries",
     "find_alike",
@@ -204,15 +203,6 @@ class ClassQueries(Queries):
             self._connection.execute(insert(schema.classes), rows)
             details = [{"name": row["name"]} for row in rows]
             self._transaction.history.append_each(who, "class", details)
-
-
-@dataclass(frozen=True)
-class ClassDescription:
-    """What a class means, for annotators and for models."""
-
-    description: str = ""
-    examples: tuple[str, ...] = ()
-    """Texts that belong to the class. They need not be items."""
 
 
 class DescriptionQueries(Queries):

@@ -15,15 +15,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
 
 from teeter.campaigns.items.columns import (
-    ColumnFilter,
-    ColumnType,
     ImportedTable,
-    TableColumn,
     TableRow,
     decode_cells,
     format_cell,
     merge_columns,
 )
+from teeter.campaigns.records import ColumnFilter, ColumnType, TableColumn
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, insert_row
 from teeter.campaigns.store.schema import IMPORTED_ROWS, IMPORTED_TABLES, ITEMS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
@@ -21,9 +20,8 @@ from sqlalchemy import (
     update,
 )
 
-from teeter.campaigns.items.columns import ColumnFilter
 from teeter.campaigns.items.item import Item, quote_id, require_valid_unicode
-from teeter.campaigns.records import AnswerKind, ItemKind, PickState
+from teeter.campaigns.records import AnswerKind, ItemFilter, ItemKind, ItemQuery, PickState
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, count_rows
 from teeter.campaigns.store.queries.imported_tables import items_with_text
@@ -40,9 +38,7 @@ from teeter.errors import InputError, UnknownItemError
 
 __all__ = [
     "Deduplicated",
-    "ItemFilter",
     "ItemQueries",
-    "ItemQuery",
     "StoredItem",
     "deduplicate",
 ]
@@ -88,48 +84,11 @@ class StoredItem:
     """When it was taken out of the campaign; None if it is in."""
 
 
-class ItemFilter(StrEnum):
-    """What a list of items can be narrowed to.
-
-    Withdrawn items are listed by ``all`` and ``withdrawn`` only.
-    """
-
-    ALL = "all"
-    LABELLED = "labelled"
-    UNLABELLED = "unlabelled"
-    ASKED = "asked"
-    """Open with an annotator."""
-    SKIPPED = "skipped"
-    UNSURE = "unsure"
-    FLAGGED = "flagged"
-    UNREADABLE = "unreadable"
-    """Items that the current encoder could not read."""
-    WITHDRAWN = "withdrawn"
-
-
 _KIND_OF_FILTER = {
     ItemFilter.SKIPPED: AnswerKind.SKIP,
     ItemFilter.UNSURE: AnswerKind.UNSURE,
     ItemFilter.FLAGGED: AnswerKind.FLAG,
 }
-
-
-@dataclass(frozen=True)
-class ItemQuery:
-    """Which items to list. The fields narrow the list together."""
-
-    search: str = ""
-    """Part of the text, of the item id or of a column, in upper or lower case."""
-    label: str | None = None
-    """A class that an annotator gave, or that a reviewer decided on."""
-    state: ItemFilter = ItemFilter.ALL
-    after: int | None = None
-    """The row id that the page begins after."""
-    before: int | None = None
-    """The row id that the page ends before."""
-    count: int = 50
-    columns: tuple[ColumnFilter, ...] = ()
-    """Columns whose cells must be equal to a text."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.records import PickArm, PickState
+from teeter.campaigns.records import PickArm, PickState, ShownSuggestion
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.queries.items import StoredItem
@@ -36,7 +36,6 @@ from teeter.errors import UnknownNameError
 __all__ = [
     "ModelReply",
     "ModelUsage",
-    "ShownSuggestion",
     "Source",
     "SourceKind",
     "Suggestion",
@@ -82,14 +81,6 @@ class Suggestion:
     """The probability that the source gives the class, if it gives one."""
     source: str = ""
     """The name of the source, where it does not follow from the context."""
-
-
-@dataclass(frozen=True)
-class ShownSuggestion:
-    """A suggestion that stood on the page when an annotator answered."""
-
-    source: str
-    label: str
 
 
 @dataclass(frozen=True)
