@@ -204,9 +204,14 @@ def attributes(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
             continue
 
         default = ""
-        if field.value is not None:
-            default = f" = {format_code(field.value)}"
         docstring = ""
+        value = field.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "setting":
+            # A setting of a campaign says in its declaration what it is.
+            value, help_text, *_ = value.args
+            docstring = str(ast.literal_eval(help_text))
+        if value is not None:
+            default = f" = {format_code(value)}"
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             docstring = str(after.value.value)
         yield (

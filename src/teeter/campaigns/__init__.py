@@ -5,11 +5,9 @@ Names are imported when they are first used, because they load torch.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from teeter.base.lazy_imports import import_lazily
-from teeter.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign, Settings
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
     from teeter.campaigns.records import ClassDescription
     from teeter.campaigns.review.annotators import prediction_agreement
     from teeter.campaigns.suggestions.language_model import LanguageModel
-
-if find_spec("sqlalchemy") is None:
-    raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[label]'.")
 
 __all__ = [
     "Campaign",

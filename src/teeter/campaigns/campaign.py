@@ -99,7 +99,7 @@ from teeter.campaigns.review.consensus import (
     describe_disagreements,
     read_snapshot,
 )
-from teeter.campaigns.settings import CHANGEABLE_SETTINGS, Settings, settings_from_json
+from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.status import campaign_status
 from teeter.campaigns.store import (
@@ -559,7 +559,7 @@ class Campaign:
 
         Args:
             who: who changes them, for the history.
-            **changes: new values of some of ``CHANGEABLE_SETTINGS``.
+            **changes: new values of settings that can be changed.
 
         Returns:
             All settings.
@@ -568,10 +568,11 @@ class Campaign:
             InputError: a setting cannot be changed, or its value cannot be used.
             UnknownNameError: it names a strategy, a method or a column that does not exist.
         """
-        fixed = sorted(set(changes) - set(CHANGEABLE_SETTINGS))
+        changeable = [declared.name for declared in changeable_settings()]
+        fixed = sorted(set(changes) - set(changeable))
         if fixed:
             raise InputError(
-                f"{fixed[0]!r} cannot be changed: choose from {', '.join(CHANGEABLE_SETTINGS)}."
+                f"{fixed[0]!r} cannot be changed: choose from {', '.join(changeable)}."
             )
 
         changes_picks = bool({"strategy", "options", "head"} & set(changes))
@@ -588,8 +589,7 @@ class Campaign:
                 shortcuts_by_class(change.classes.names(), changed.keys)
             if "show" in changes:
                 require_columns(changed.show, [column.name for column in change.tables.columns()])
-            if changed.budget is not None and changed.cost is None:
-                raise InputError("A budget needs the cost of a label.")
+            changed.require_cost()
 
             stored = json.loads(change.campaign().settings)
             if stored != stored | changes:

@@ -1,25 +1,29 @@
-"""The settings of a campaign, and how its database stores them."""
+"""The settings of a campaign: one declaration of each, and how a database stores them.
+
+The command line, the page for a new campaign, the REST API and the reference read the declarations.
+This module imports the standard library only, so that all of them can have it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
 from teeter.campaigns.records import ClassifierKind, ConsensusMethod, ItemKind
-from teeter.encoders import AUTO
 from teeter.errors import InputError, StoreError, UnknownNameError
 
 __all__ = [
-    "CHANGEABLE_SETTINGS",
     "IMPORTED",
     "ROW_ENCODER",
     "Settings",
+    "changeable_settings",
+    "offered_settings",
     "resolve_folder",
+    "setting",
     "settings_from_json",
     "settings_to_dict",
 ]
@@ -39,109 +43,160 @@ _HEAD_OUTPUTS = {
 """The outputs that a strategy can get from each head; see ``Strategy.needs``."""
 
 
-CHANGEABLE_SETTINGS = (
-    "strategy",
-    "options",
-    "head",
-    "control",
-    "cost",
-    "budget",
-    "instructions",
-    "keys",
-    "lease",
-    "overlap",
-    "people",
-    "show",
-    "consensus",
-    "names",
-)
-"""Settings that can be changed at any time.
+_SHARE = {"ge": 0, "le": 1}
+_AMOUNT = {"ge": 0}
+_NAMES = {"max_length": 100}
 
-The kind, the folder and whether they are rows belong to the items, the seed and the audit set to
-what was measured so far, and another encoder takes a new encoding of all items.
-"""
+
+def setting(default: Any, help_text: str, **declared: Any) -> Any:
+    """Declare a setting: what everything that reads or sets it has to know.
+
+    Args:
+        default: its value if none is given.
+        help_text: what it is, in one or two sentences.
+        **declared: ``metavar`` names its value on the command line. ``choices`` are the values that
+            it may have. ``limits`` are the bounds of a number (``ge``, ``le``, ``lt``), and
+            ``must`` says them in an error. ``request`` are further limits of what a request may set
+            (``le``, ``max_length``). With ``changeable=False`` it stays as it was when the campaign
+            was created, and with ``offered=False`` neither the command line nor the page for a new
+            campaign has it.
+    """
+    metadata = {"help": help_text, "changeable": True, "offered": True, **declared}
+    if isinstance(default, list | dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Settings:
     """The settings of a campaign, apart from its items and classes."""
 
-    kind: str = "text"
-    """What annotators see: text, image or features."""
-    strategy: str = "ldm-s"
-    options: dict[str, Any] = field(default_factory=dict)
-    """Options of the strategy."""
-    head: str = "linear"
-    """What is trained on the features: linear or mlp."""
-    control: float = 0.1
-    """The share of each batch that is drawn at random, to measure with."""
-    audit: int = 0
-    """The number of random items to measure with and never to train on."""
-    seed: int = 0
-    cost: float | None = None
-    """The cost of one answer."""
-    budget: float | None = None
-    """What all answers together may cost."""
-    instructions: str = ""
-    """Shown to annotators."""
-    folder: str | None = None
-    """The folder of the images."""
-    encoder: str | None = AUTO
-    """The encoder that computes the features: a name that ``make_encoder`` takes.
-
-    ``auto`` and None stand for the best encoder that is installed when the first items are added.
-    """
-    keys: list[str] = field(default_factory=list)
-    """Shortcuts of the first classes on the page. The rest get free ones."""
-    lease: float = 60
-    """Minutes until an unanswered item is reassigned; 0 for never."""
-    overlap: float = 0.0
-    """The share of the picks that several annotators answer."""
-    people: int = 2
-    """How many annotators answer those."""
-    show: list[str] = field(default_factory=list)
-    """The columns that annotators see beside an item, in their order."""
-    consensus: str = "majority"
-    """How several answers become one label: majority, or dawid-skene, which weights annotators."""
-    names: bool = True
-    """Whether models learn from the names and descriptions of the classes too."""
-    rows: bool = False
-    """Whether items are whole rows of a table. Then ``auto`` stands for the encoder table-rows."""
+    # The kind, the folder and whether they are rows belong to the items, the seed and the audit set
+    # to what was measured so far, and another encoder takes a new encoding of all items.
+    kind: str = setting(
+        "text",
+        "What annotators see: text, image or features.",
+        choices=ItemKind,
+        changeable=False,
+        offered=False,
+    )
+    strategy: str = setting(
+        "ldm-s",
+        "Strategy that picks items; see teeter strategies.",
+        metavar="NAME",
+        request={"max_length": 80},
+    )
+    options: dict[str, Any] = setting(
+        {}, "Options of the strategy.", request={"max_length": 50}, offered=False
+    )
+    head: str = setting(
+        "linear",
+        "What is trained on the features: linear or mlp.",
+        choices=ClassifierKind,
+        offered=False,
+    )
+    control: float = setting(
+        0.1,
+        "Share of each batch that is drawn at random to measure accuracy.",
+        metavar="SHARE",
+        limits={"ge": 0, "lt": 1},
+        must="the random share of a batch must be at least 0 and less than 1",
+    )
+    audit: int = setting(
+        0,
+        "Number of random items set aside to measure accuracy, never used for training.",
+        metavar="N",
+        limits=_AMOUNT,
+        must="it must be 0 or more items",
+        request={"le": 1_000_000},
+        changeable=False,
+    )
+    seed: int = setting(
+        0,
+        "Random seed; the same seed gives the same picks.",
+        limits={"ge": -(2**63), "lt": 2**63},
+        must="it must be a 64-bit integer",
+        changeable=False,
+        offered=False,
+    )
+    cost: float | None = setting(
+        None, "Cost of one label.", metavar="AMOUNT", limits=_AMOUNT, request={"le": 1e12}
+    )
+    budget: float | None = setting(
+        None,
+        "Budget for all labels. It needs the cost of one label.",
+        metavar="AMOUNT",
+        limits=_AMOUNT,
+        request={"le": 1e15},
+    )
+    instructions: str = setting(
+        "", "Instructions shown to annotators.", metavar="TEXT", request={"max_length": 20_000}
+    )
+    folder: str | None = setting(None, "Folder of the images.", changeable=False, offered=False)
+    encoder: str | None = setting(
+        "auto",
+        "Encoder that computes the features: auto, a name from teeter encoders, or a model.",
+        metavar="NAME",
+        request={"max_length": 200},
+        changeable=False,
+    )
+    keys: list[str] = setting(
+        [],
+        "Keyboard shortcuts for the classes on the page. Default: 1 to 9, then letters.",
+        metavar="KEYS",
+        request=_NAMES,
+    )
+    lease: float = setting(
+        60,
+        "Minutes before an unanswered item is reassigned; 0 means never.",
+        metavar="MINUTES",
+        limits=_AMOUNT,
+        request={"le": 1e6},
+    )
+    overlap: float = setting(
+        0,
+        "Share of the items that several annotators answer.",
+        metavar="SHARE",
+        limits=_SHARE,
+        must="the share of items that several annotators answer must be from 0 to 1",
+    )
+    people: int = setting(
+        2,
+        "Number of annotators who answer a shared item; see overlap.",
+        metavar="N",
+        limits={"ge": 2},
+        must="an overlap needs 2 or more annotators",
+        request={"le": 1000},
+    )
+    show: list[str] = setting(
+        [], "Columns that annotators see beside each item.", metavar="COLUMNS", request=_NAMES
+    )
+    consensus: str = setting(
+        "majority",
+        "How several answers become one label: majority, or dawid-skene, which weights annotators.",
+        choices=ConsensusMethod,
+        offered=False,
+    )
+    names: bool = setting(
+        True, "Whether models learn from the names and descriptions of the classes.", offered=False
+    )
+    rows: bool = setting(
+        False,
+        "Label whole rows of a table. Each row is shown as a card, and encoded from its numbers, "
+        "dates and categories.",
+        changeable=False,
+    )
 
     def __post_init__(self) -> None:
         """Raise InputError or UnknownNameError if a value is invalid."""
-        _require_choice("kind", self.kind, ItemKind)
-        _require_choice("head", self.head, ClassifierKind)
-        _require_choice("consensus", self.consensus, ConsensusMethod)
+        for declared in fields(self):
+            _require_valid(declared, getattr(self, declared.name))
 
         if self.rows and self.kind != ItemKind.TEXT:
             raise InputError(
                 f"Rows of a table are shown as texts, but kind is {self.kind}: set kind to text, "
                 "or rows to False."
             )
-        if not 0 <= self.control < 1:
-            raise InputError(
-                f"control is {self.control}: the random share of a batch must be at least 0 and "
-                f"less than 1."
-            )
-        if self.audit < 0:
-            raise InputError(f"audit is {self.audit}: it must be 0 or more items.")
-        if not 0 <= self.overlap <= 1:
-            raise InputError(
-                f"overlap is {self.overlap}: the share of items that several annotators answer "
-                f"must be from 0 to 1."
-            )
-        if self.people < 2:
-            raise InputError(f"people is {self.people}: an overlap needs 2 or more annotators.")
-
-        for name in ("cost", "budget", "lease"):
-            value = getattr(self, name)
-            # Written so that NaN is refused, too.
-            if value is not None and not value >= 0:
-                raise InputError(f"{name} is {value}: it must be 0 or more.")
-
-        if not -(2**63) <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}: it must be a 64-bit integer.")
 
     @property
     def has_rows(self) -> bool:
@@ -156,6 +211,11 @@ class Settings:
         """
         # 53 bits fill a float exactly: a uniform number in [0, 1).
         return stream_seed(self.seed, "overlap", item_id) % 2**53 / 2**53 < self.overlap
+
+    def require_cost(self) -> None:
+        """Raise InputError if there is a budget, but no cost that could be counted against it."""
+        if self.budget is not None and self.cost is None:
+            raise InputError("A budget needs the cost of a label.")
 
     def require_strategy(self) -> None:
         """Check that the strategy and its options exist, and that the head serves it.
@@ -186,10 +246,34 @@ class Settings:
         )
 
 
-def _require_choice(field_name: str, value: str, choices: Iterable[str]) -> None:
-    names = [str(choice) for choice in choices]
-    if value not in names:
-        raise UnknownNameError(f"No {field_name} is called {value!r}. {did_you_mean(value, names)}")
+def changeable_settings() -> list[Field[Any]]:
+    """Return the settings that can be changed at any time."""
+    return [declared for declared in fields(Settings) if declared.metadata["changeable"]]
+
+
+def offered_settings() -> list[Field[Any]]:
+    """Return the settings that the command line and the page have for a new campaign."""
+    return [declared for declared in fields(Settings) if declared.metadata["offered"]]
+
+
+def _require_valid(declared: Field[Any], value: Any) -> None:
+    """Check the value of a setting against its choices and limits."""
+    choices = declared.metadata.get("choices")
+    if choices is not None and value not in list(choices):
+        hint = did_you_mean(value, [str(choice) for choice in choices])
+        raise UnknownNameError(f"No {declared.name} is called {value!r}. {hint}")
+
+    limits = declared.metadata.get("limits", {})
+    if value is None or not limits:
+        return
+    is_valid = value >= limits["ge"]  # NaN is not
+    if "le" in limits:
+        is_valid = is_valid and value <= limits["le"]
+    if "lt" in limits:
+        is_valid = is_valid and value < limits["lt"]
+    if not is_valid:
+        must = declared.metadata.get("must", "it must be 0 or more")
+        raise InputError(f"{declared.name} is {value}: {must}.")
 
 
 def resolve_folder(folder: str) -> Path:

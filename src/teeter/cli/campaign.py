@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import Field, replace
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from teeter.base.wording import list_some, pluralize
+from teeter.campaigns.settings import Settings, offered_settings
 from teeter.cli.output import (
     DEFAULT_ANNOTATOR,
     EXIT_INTERRUPTED,
@@ -34,7 +37,7 @@ from teeter.cli.output import (
 from teeter.errors import InputError
 
 if TYPE_CHECKING:
-    from teeter.campaigns.campaign import Campaign, ImportResult, Settings
+    from teeter.campaigns.campaign import Campaign, ImportResult
     from teeter.campaigns.items.image_links import ImageFetcher
     from teeter.campaigns.items.item import Item
     from teeter.campaigns.records import ClassDescription, EncodingResult
@@ -214,44 +217,6 @@ LabelsOption = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of known labels; cells may be empty."),
 ]
-StrategyOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Strategy that picks items; see teeter strategies.")
-]
-ControlOption = Annotated[
-    float,
-    typer.Option(
-        metavar="SHARE", help="Share of each batch that is drawn at random to measure accuracy."
-    ),
-]
-AuditOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        help="Number of random items set aside to measure accuracy, never used for training.",
-    ),
-]
-CostOption = Annotated[float | None, typer.Option(metavar="AMOUNT", help="Cost of one label.")]
-BudgetOption = Annotated[
-    float | None, typer.Option(metavar="AMOUNT", help="Budget for all labels. Needs --cost.")
-]
-EncoderOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="Encoder that computes the features: auto, a name from teeter encoders, or a model.",
-    ),
-]
-InstructionsOption = Annotated[
-    str, typer.Option(metavar="TEXT", help="Instructions shown to annotators.")
-]
-KeysOption = Annotated[
-    str,
-    typer.Option(
-        metavar="KEYS",
-        help="Comma-separated keyboard shortcuts for the classes on the page. Default: 1 to 9, "
-        "then letters.",
-    ),
-]
 ImageOption = Annotated[
     str | None,
     typer.Option(
@@ -260,37 +225,53 @@ ImageOption = Annotated[
         "or gs:// links, which are fetched once into a folder beside the table.",
     ),
 ]
-RowsOption = Annotated[
-    bool,
-    typer.Option(
-        "--rows",
-        help="Label whole rows of a table. Each row is shown as a card, and encoded from its "
-        "numbers, dates and categories.",
-    ),
-]
-ShowOption = Annotated[
-    str,
-    typer.Option(
-        metavar="COLUMNS", help="Comma-separated columns that annotators see beside each item."
-    ),
-]
-LeaseOption = Annotated[
-    float,
-    typer.Option(
-        metavar="MINUTES",
-        help="Minutes before an unanswered item is reassigned; 0 means never.",
-    ),
-]
-OverlapOption = Annotated[
-    float, typer.Option(metavar="SHARE", help="Share of the items that several annotators answer.")
-]
-PeopleOption = Annotated[
-    int,
-    typer.Option(metavar="N", help="Number of annotators who answer a shared item; see --overlap."),
-]
+
+
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with an option for each setting of a new campaign.
+
+    The command itself gets their values as ``settings``, as ``Settings`` takes them.
+    """
+    types = get_type_hints(Settings)
+    options = [_setting_option(declared, types[declared.name]) for declared in offered_settings()]
+
+    @wraps(command)
+    def run(**arguments: Any) -> None:
+        settings = {}
+        for option in options:
+            value = arguments.pop(option.name)
+            if types[option.name] == list[str]:
+                value = [entry for entry in split_names(value) if entry]
+            settings[option.name] = value
+        command(**arguments, settings=settings)
+
+    own = signature(command, eval_str=True).parameters.values()
+    parameters = [parameter for parameter in own if parameter.name != "settings"]
+    # Typer reads the options from it.
+    run.__signature__ = Signature([*parameters, *options])  # type: ignore[attr-defined]
+    return run
+
+
+def _setting_option(declared: Field[Any], value_type: Any) -> Parameter:
+    help_text = declared.metadata["help"]
+    default = declared.default
+    if value_type == list[str]:
+        value_type = str
+        default = ""
+        help_text = f"Comma-separated {help_text[0].lower()}{help_text[1:]}"
+
+    names = [f"--{declared.name}"] if value_type is bool else []
+    option = typer.Option(*names, metavar=declared.metadata.get("metavar"), help=help_text)
+    return Parameter(
+        declared.name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[value_type, option],
+    )
 
 
 @campaign.command(rich_help_panel=Panel.LABEL)
+@_with_settings
 def new(
     items: ItemsArgument,
     *,
@@ -299,21 +280,9 @@ def new(
     text: TextOption = None,
     id_column: IdOption = None,
     labels: LabelsOption = None,
-    strategy: StrategyOption = "ldm-s",
-    control: ControlOption = 0.1,
-    audit: AuditOption = 0,
-    cost: CostOption = None,
-    budget: BudgetOption = None,
-    encoder: EncoderOption = "auto",
-    instructions: InstructionsOption = "",
-    keys: KeysOption = "",
-    show: ShowOption = "",
     image: ImageOption = None,
-    rows: RowsOption = False,
-    lease: LeaseOption = 60,
-    overlap: OverlapOption = 0,
-    people: PeopleOption = 2,
     describe: DescribeOption = None,
+    settings: dict[str, Any],
 ) -> None:
     """Create a campaign from a file or folder of items.
 
@@ -343,39 +312,22 @@ def new(
       teeter campaign new messages.csv --classes spam,ham --describe classes.toml
       teeter campaign new photos/ --classes cat,dog,other --audit 100
     """
-    if budget is not None and cost is None:
+    # Before torch is imported, so that a mistake is reported at once.
+    chosen = Settings(**settings)
+    if chosen.budget is not None and chosen.cost is None:
         raise InputError("--budget needs --cost, the cost of one label.")
-
-    # Before torch is imported, so that a wrong name is reported at once.
     location = campaign_location(items, file)
 
-    with spinner("Loading"):  # importing torch takes seconds
-        from teeter.campaigns import Settings
-
-    settings = Settings(
-        strategy=strategy,
-        control=control,
-        audit=audit,
-        cost=cost,
-        budget=budget,
-        encoder=encoder,
-        instructions=instructions,
-        keys=[key for key in split_names(keys) if key],
-        show=[name for name in split_names(show) if name],
-        lease=lease,
-        overlap=overlap,
-        people=people,
-    )
     create_campaign(
         items,
         location,
         classes,
-        settings,
+        chosen,
         text=text,
         id_column=id_column,
         labels=labels,
         image=image,
-        rows=rows,
+        rows=chosen.rows,
         describe=describe,
     )
 

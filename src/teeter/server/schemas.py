@@ -6,13 +6,17 @@ is noticed. All other classes are returned by the services and sent as they are.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC
 from enum import StrEnum
-from typing import Annotated, Any
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from fastapi import Form
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from teeter.campaigns.items.columns import MAX_DEPTH
 from teeter.campaigns.records import (
     AccuracyEstimate,
     AddedItems,
@@ -30,6 +34,7 @@ from teeter.campaigns.records import (
     SuspectLabel,
 )
 from teeter.campaigns.review.annotators import AgreementScore, PairAgreement
+from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.store import ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.campaigns.suggestions.sources import SourceReport
@@ -82,6 +87,8 @@ __all__ = [
     "RequestBody",
     "SessionIn",
     "SessionOut",
+    "SettingsIn",
+    "ShallowJson",
     "ShownColumn",
     "ShownSuggestionIn",
     "SourceOut",
@@ -95,6 +102,7 @@ __all__ = [
     "UndoIn",
     "UndoOut",
     "UndoneAnswer",
+    "settings_from_form",
 ]
 
 
@@ -109,6 +117,24 @@ class RequestBody(BaseModel, ABC):
     """What clients send. A field that is not expected is an error, because it may be a typo."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def _require_shallow(fields: dict[str, Any]) -> dict[str, Any]:
+    """Refuse JSON that is nested so deeply that Python could not write it again."""
+    # The values of the fields have depth 0, as in a table.
+    parts: list[tuple[Any, int]] = [(fields, -1)]
+    while parts:
+        value, depth = parts.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"Lists and objects are nested more than {MAX_DEPTH} deep")
+        if isinstance(value, dict):
+            parts += [(part, depth + 1) for part in value.values()]
+        elif isinstance(value, list):
+            parts += [(part, depth + 1) for part in value]
+    return fields
+
+
+ShallowJson = Annotated[dict[str, Any], AfterValidator(_require_shallow)]
 
 
 def _require_printable(name: str) -> str:
@@ -860,3 +886,66 @@ class LabelPageStart(BaseModel):
     """Disagreements that need a decision."""
     sources: list[SourceOut] = Field(default_factory=list)
     """The sources of suggestions."""
+
+
+# Settings
+
+_SETTING_TYPES = get_type_hints(Settings)
+_ListEntry = Annotated[str, Field(max_length=1000)]
+
+
+def _limit_setting(declared: dataclasses.Field[Any], value_type: Any) -> Any:
+    """Return the type of a setting in a request: with its meaning and its limits."""
+    limits = {**declared.metadata.get("limits", {}), **declared.metadata.get("request", {})}
+    if "ge" in limits:
+        limits["allow_inf_nan"] = False
+    return Annotated[value_type, Field(description=declared.metadata["help"], **limits)]
+
+
+def _body_field(declared: dataclasses.Field[Any]) -> Any:
+    value_type = declared.metadata.get("choices") or _SETTING_TYPES[declared.name]
+    if value_type == dict[str, Any]:
+        value_type = ShallowJson
+    elif value_type == list[str]:
+        value_type = list[_ListEntry]
+    # Left out, it stays as it is: None is no default that could be sent.
+    return (_limit_setting(declared, value_type), Field(default_factory=lambda: None))
+
+
+if TYPE_CHECKING:
+    SettingsIn = RequestBody
+else:
+    SettingsIn = create_model(
+        "SettingsIn",
+        __base__=RequestBody,
+        __doc__="Settings to change. Settings that are left out stay as they are.",
+        **{declared.name: _body_field(declared) for declared in changeable_settings()},
+    )
+
+
+def _form_field(declared: dataclasses.Field[Any]) -> Parameter:
+    value_type = _limit_setting(declared, _SETTING_TYPES[declared.name])
+    default = declared.default
+    if _SETTING_TYPES[declared.name] == list[str]:
+        value_type = Annotated[str, Field(description="Comma-separated.", max_length=10_000)]
+        default = ""
+    return Parameter(
+        declared.name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[value_type, Form()],
+    )
+
+
+def settings_from_form(**values: Any) -> Settings:
+    """Return the settings in a form, which has lists as comma-separated texts."""
+    for name, value in values.items():
+        if _SETTING_TYPES[name] == list[str]:
+            values[name] = [entry.strip() for entry in value.split(",") if entry.strip()]
+    return Settings(**values)
+
+
+# FastAPI reads the fields of the form from it.
+settings_from_form.__signature__ = Signature(  # type: ignore[attr-defined]
+    [_form_field(declared) for declared in offered_settings()]
+)

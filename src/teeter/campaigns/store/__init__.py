@@ -6,6 +6,13 @@ has the queries by subject.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+from teeter.errors import MissingExtraError
+
+if find_spec("sqlalchemy") is None:
+    raise MissingExtraError("Campaigns need SQLAlchemy: pip install 'teeter[label]'.")
+
 from teeter.campaigns.store.database import Database
 from teeter.campaigns.store.locks import LockName
 from teeter.campaigns.store.queries.encodings import ItemFeatures, StoredEncoding

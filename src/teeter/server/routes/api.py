@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -57,6 +57,7 @@ from teeter.server.schemas import (
     SuspectsOut,
     UndoIn,
     UndoOut,
+    settings_from_form,
 )
 from teeter.server.service import CampaignService
 from teeter.server.uploads import image_response, save_upload, upload_digest
@@ -176,10 +177,6 @@ def create_campaign(
     folder: Annotated[
         str, Form(max_length=200, description="A folder of images in the server's folder.")
     ] = "",
-    keys: Annotated[
-        str,
-        Form(max_length=200, description="Comma-separated shortcuts, in the order of the classes."),
-    ] = "",
     text: Annotated[
         str,
         Form(max_length=1000, description="The column of texts, several columns, or a template."),
@@ -189,18 +186,7 @@ def create_campaign(
     image: Annotated[
         str, Form(max_length=200, description="A column of links to images, instead of texts.")
     ] = "",
-    rows: Annotated[
-        bool, Form(description="Whether items are whole rows of the table, shown as cards.")
-    ] = False,
-    show: Annotated[
-        str, Form(max_length=1000, description="Comma-separated columns to show beside the items.")
-    ] = "",
-    instructions: Annotated[str, Form(max_length=20_000)] = "",
-    strategy: Annotated[str, Form(max_length=80)] = "ldm-s",
-    encoder: Annotated[str, Form(max_length=200)] = AUTO,
-    audit: Annotated[int, Form(ge=0, le=1_000_000)] = 0,
-    cost: Annotated[float | None, Form(ge=0, le=1e12, allow_inf_nan=False)] = None,
-    budget: Annotated[float | None, Form(ge=0, le=1e15, allow_inf_nan=False)] = None,
+    settings: Annotated[Settings, Depends(settings_from_form)],
 ) -> JobStarted:
     """Create a campaign from an uploaded file or a folder of images, in the background.
 
@@ -212,19 +198,9 @@ def create_campaign(
 
     # All is checked before the upload is saved.
     class_names = validate_classes(classes.split(","))
-    shortcuts = [key.strip() for key in keys.split(",") if key.strip()]
-    shortcuts_by_class(class_names, shortcuts)
-    require_own_encoder(encoder)
-    settings = Settings(
-        keys=shortcuts,
-        show=[name.strip() for name in show.split(",") if name.strip()],
-        instructions=instructions,
-        strategy=strategy,
-        encoder=encoder,
-        audit=audit,
-        cost=cost,
-        budget=budget,
-    )
+    shortcuts_by_class(class_names, settings.keys)
+    require_own_encoder(settings.encoder or AUTO)
+    settings.require_cost()
     settings.require_strategy()
 
     if image and workspace.database is not None:
@@ -235,7 +211,9 @@ def create_campaign(
 
     # Browsers send an empty file if none was chosen.
     upload = file if file is not None and file.filename else None
-    columns = ItemColumns(text or None, id_column or None, labels or None, image or None, rows=rows)
+    columns = ItemColumns(
+        text or None, id_column or None, labels or None, image or None, rows=settings.rows
+    )
     content = folder if upload is None else upload_digest(upload)
     asked = (current_user(request), content, class_names, settings, columns)
     creation = workspace.find_creation(name, asked)

@@ -6,18 +6,18 @@ import json
 import secrets
 import shutil
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from teeter.campaigns.classes import MAX_DESCRIPTION, MAX_EXAMPLES
-from teeter.campaigns.items.columns import MAX_DEPTH, drop_infinite, replace_surrogates
+from teeter.campaigns.items.columns import drop_infinite, replace_surrogates
 from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
     AddedItems,
     ClassDescription,
-    ConsensusMethod,
     ItemKind,
     Permission,
 )
@@ -32,8 +32,9 @@ from teeter.server.schemas import (
     ItemId,
     JobStarted,
     RequestBody,
+    SettingsIn,
+    ShallowJson,
 )
-from teeter.server.service import CampaignService
 from teeter.server.uploads import save_upload
 from teeter.server.worker.requests import AddItems, ChangeItem, ItemColumns, TaskRequest
 
@@ -49,24 +50,6 @@ _ADD_SECONDS = 300.0
 """Seconds that a request waits until its items are stored."""
 
 ResultT = TypeVar("ResultT")
-
-
-def _require_shallow(fields: dict[str, Any]) -> dict[str, Any]:
-    """Refuse JSON that is nested so deeply that Python could not write it again."""
-    # The values of the fields have depth 0, as in a table.
-    parts: list[tuple[Any, int]] = [(fields, -1)]
-    while parts:
-        value, depth = parts.pop()
-        if depth > MAX_DEPTH:
-            raise ValueError(f"Lists and objects are nested more than {MAX_DEPTH} deep")
-        if isinstance(value, dict):
-            parts += [(part, depth + 1) for part in value.values()]
-        elif isinstance(value, list):
-            parts += [(part, depth + 1) for part in value]
-    return fields
-
-
-ShallowJson = Annotated[dict[str, Any], AfterValidator(_require_shallow)]
 
 
 class ItemIn(RequestBody):
@@ -151,51 +134,6 @@ class ClassesOut(BaseModel):
     """All classes, in their order."""
 
     classes: list[ClassOut]
-
-
-class SettingsIn(RequestBody):
-    """Settings to change. Settings that are left out stay as they are."""
-
-    strategy: str | None = Field(default=None, max_length=80)
-    options: ShallowJson | None = Field(default=None, max_length=50)
-    head: str | None = Field(default=None, max_length=80)
-    control: float | None = Field(default=None, ge=0, lt=1)
-    cost: float | None = Field(default=None, ge=0, le=1e12)
-    budget: float | None = Field(default=None, ge=0, le=1e15)
-    instructions: str | None = Field(default=None, max_length=20_000)
-    keys: list[Annotated[str, Field(max_length=20)]] | None = Field(default=None, max_length=100)
-    lease: float | None = Field(default=None, ge=0, le=1e6)
-    overlap: float | None = Field(default=None, ge=0, le=1)
-    people: int | None = Field(default=None, ge=2, le=1000)
-    show: list[Annotated[str, Field(max_length=1000)]] | None = Field(default=None, max_length=100)
-    consensus: ConsensusMethod | None = None
-    names: bool | None = None
-
-
-class SettingsOut(BaseModel):
-    """The settings of a campaign."""
-
-    kind: str
-    strategy: str
-    options: dict[str, Any]
-    head: str
-    control: float
-    audit: int
-    seed: int
-    cost: float | None
-    budget: float | None
-    instructions: str
-    encoder: str | None
-    keys: list[str]
-    lease: float
-    overlap: float
-    people: int
-    show: list[str]
-    consensus: str
-    names: bool
-    """Whether models learn from the names and descriptions of the classes too."""
-    rows: bool
-    """Whether items are whole rows of a table."""
 
 
 @router.post("/items")
@@ -377,26 +315,19 @@ def list_history(
 
 
 @router.get("/settings")
-def get_settings(request: Request, slug: str) -> SettingsOut:
+def get_settings(request: Request, slug: str) -> Settings:
     """Return the settings of the campaign."""
-    return _describe_settings(require_permission(request, slug, Permission.MANAGE))
+    return _without_folder(require_permission(request, slug, Permission.MANAGE).campaign.settings)
 
 
 @router.patch("/settings")
-def patch_settings(request: Request, slug: str, body: SettingsIn) -> SettingsOut:
+def patch_settings(request: Request, slug: str, body: SettingsIn) -> Settings:
     """Change settings, all of them or none. A ``cost`` or ``budget`` of null removes it."""
     service = require_permission(request, slug, Permission.MANAGE)
     changes = body.model_dump(exclude_unset=True)
-    for name in sorted(set(changes) - {"cost", "budget"}):
-        if changes[name] is None:
-            raise InputError(f"{name} must have a value.")
-
-    service.campaign.change_settings(**changes, who=current_user(request))
-    return _describe_settings(service)
+    return _without_folder(service.campaign.change_settings(**changes, who=current_user(request)))
 
 
-def _describe_settings(service: CampaignService) -> SettingsOut:
-    settings = service.campaign.settings
-    values = {name: getattr(settings, name) for name in SettingsOut.model_fields}
-    values["rows"] = settings.has_rows
-    return SettingsOut(**values)
+def _without_folder(settings: Settings) -> Settings:
+    """Return settings as they may leave the server, where the images are in its own folder."""
+    return replace(settings, folder=None, rows=settings.has_rows)

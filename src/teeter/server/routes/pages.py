@@ -26,6 +26,7 @@ from teeter.campaigns.records import (
     ItemQuery,
     Permission,
 )
+from teeter.campaigns.settings import offered_settings
 from teeter.campaigns.shortcuts import MAX_SHORTCUTS, action_keys, key_caption
 from teeter.encoders import (
     AUTO,
@@ -371,8 +372,8 @@ def show_new_campaign(request: Request) -> Response:
         request,
         "new.html",
         folders=workspace.list_folders(),
-        strategies=names(),
-        encoders=[AUTO, *encoder_names()],
+        settings=offered_settings(),
+        choices={"strategy": names(), "encoder": [AUTO, *encoder_names()]},
         auto_choices=[choose_encoder(kind).sentence for kind in ContentKind],
         limit=workspace.auth.config.upload_limit,
     )
