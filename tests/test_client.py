@@ -22,18 +22,22 @@ import teeter
 from server.servers import make_text_campaign, serve_campaigns
 from teeter import client as client_module
 from teeter.campaigns import Campaign, Settings
+from teeter.campaigns.people import People
 from teeter.campaigns.records import (
     AnswerKind,
     ClassDescription,
     ColumnType,
     Decision,
     EncodingResult,
+    MemberChange,
+    Role,
     TableColumn,
     UndoResult,
 )
 from teeter.campaigns.review.consensus import ConsensusLabel
+from teeter.campaigns.review.review import Review
 from teeter.campaigns.suggestions.sources import SourceReport
-from teeter.client import RemoteCampaign
+from teeter.client import RemoteCampaign, RemotePeople, RemoteReview
 from teeter.errors import (
     FileError,
     InputError,
@@ -235,7 +239,7 @@ def test_decisions_and_descriptions(campaign: RemoteCampaign) -> None:
 
     campaign.describe({"spam": "Advertisements."})
     assert campaign.descriptions == {"spam": ClassDescription("Advertisements.")}
-    assert campaign.agreement().items == 0
+    assert campaign.review.agreement().items == 0
 
     encoded = campaign.encode()
     assert isinstance(encoded, EncodingResult)
@@ -337,14 +341,12 @@ NOT_REMOTE = {
     "prediction_note": "predictions come from the newest model of the server",
     "reading": "a transaction of the database",
     "ready_items_wanted": "the server's worker does it",
-    "release_items": "POST /people/release, for owners",
     "request_draws": "POST /finish/draws; a report is made for the page",
     "restore": "it replaces the file that the server has open",
     "show": "the server's page is there already",
     "shown_columns": "questions and rows have them",
     "start_finish": "POST /finish; a report is made for the page",
     "suggest": "POST /suggest; the language model is that of the server",
-    "team": "GET /team has members and roles too",
     "with_newest_model": "the server's worker does it",
     "writing": "a transaction of the database",
 }
@@ -356,8 +358,39 @@ ONLY_REMOTE = {
 """The other way round."""
 
 
+PARTS = {
+    "people": (People, RemotePeople),
+    "review": (Review, RemoteReview),
+}
+"""The parts of a campaign, here and there."""
+
+PARTS_NOT_REMOTE = {
+    "people.add_as_in": "the hash of a token stays with the server",
+    "people.find": "stats has the members",
+    "people.find_by_token": "the server knows whose token it is",
+    "people.find_by_token_prefix": "the server knows whose token it is",
+    "people.list": "stats has the members",
+    "people.require": "the server checks it",
+    "review.snapshot": "a transaction of the database",
+}
+"""Methods of the parts that a client lacks, and why or what to use instead."""
+
+
 def public_names(owner: type) -> set[str]:
     return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def require_same_signature(name: str, ours: Any, theirs: Any) -> None:
+    assert isinstance(ours, property) == isinstance(theirs, property), name
+    if isinstance(ours, property):
+        ours = ours.fget
+        theirs = theirs.fget
+    ours = inspect.signature(ours)
+    theirs = inspect.signature(theirs)
+    assert ours.return_annotation == theirs.return_annotation, name
+    # A client may lack arguments, such as the annotator, and has none of its own.
+    extra = set(theirs.parameters) - set(ours.parameters)
+    assert extra <= {"refresh"}, name
 
 
 def test_the_client_has_the_methods_of_a_campaign() -> None:
@@ -367,18 +400,44 @@ def test_the_client_has_the_methods_of_a_campaign() -> None:
     assert local - remote == set(NOT_REMOTE)
     assert remote - local == set(ONLY_REMOTE)
     for name in local & remote:
-        ours = vars(Campaign)[name]
-        theirs = vars(RemoteCampaign)[name]
-        assert isinstance(ours, property) == isinstance(theirs, property), name
-        if isinstance(ours, property):
-            ours = ours.fget
-            theirs = theirs.fget
-        ours = inspect.signature(ours)
-        theirs = inspect.signature(theirs)
-        assert ours.return_annotation == theirs.return_annotation, name
-        # A client may lack arguments, such as the annotator, and has none of its own.
-        extra = set(theirs.parameters) - set(ours.parameters)
-        assert extra <= {"refresh"}, name
+        require_same_signature(name, vars(Campaign)[name], vars(RemoteCampaign)[name])
+
+
+def test_the_client_has_the_parts_of_a_campaign(campaign: RemoteCampaign) -> None:
+    missing = set()
+    for part, (ours, theirs) in PARTS.items():
+        assert type(getattr(campaign, part)) is theirs
+        assert public_names(theirs) <= public_names(ours)
+        missing |= {f"{part}.{name}" for name in public_names(ours) - public_names(theirs)}
+        for name in public_names(theirs):
+            require_same_signature(name, vars(ours)[name], vars(theirs)[name])
+
+    assert missing == set(PARTS_NOT_REMOTE)
+
+
+def test_members_are_added_and_changed(
+    network: Network, campaign: RemoteCampaign, tmp_path: Path
+) -> None:
+    campaign.tell("t1", "ham")
+    (me,) = campaign.people.stats()
+    assert (me.name, me.role, me.answers) == ("me", None, 1)
+
+    token = campaign.people.add("olga", Role.OWNER)
+    owned = teeter.connect("http://127.0.0.1:8765", token)
+    owned.people.add("ann")
+    assert owned.people.change_role("ann", "reviewer") == MemberChange("ann")
+    assert owned.people.new_token("ann") != token
+    assert owned.people.revoke("ann") == MemberChange("ann")
+    people = owned.people.stats()
+    assert [(person.name, person.role) for person in people] == [
+        ("olga", Role.OWNER),
+        ("ann", Role.REVIEWER),
+        ("me", None),
+    ]
+    assert owned.people.release("me").released == people[-1].open
+    assert owned.people.remove("ann") == MemberChange("ann", 0)
+    with pytest.raises(PermissionDeniedError, match="olga is the only owner"):
+        owned.people.remove("olga")
 
 
 def test_a_folder_of_images_is_unpacked(

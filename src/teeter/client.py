@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
+from pydantic import TypeAdapter
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
@@ -30,6 +31,8 @@ from teeter.base.version import __version__
 from teeter.campaigns.items.item import ITEM_FIELDS, refuse_frame
 from teeter.campaigns.records import (
     AccuracyEstimate,
+    Agreement,
+    AnnotatorStats,
     Answer,
     AnswerKind,
     AnswerReceipt,
@@ -39,14 +42,15 @@ from teeter.campaigns.records import (
     EncoderComparison,
     EncodingResult,
     ImportResult,
+    MemberChange,
     ModelInfo,
     Question,
+    Role,
     Status,
     SuspectLabel,
     TableColumn,
     UndoResult,
 )
-from teeter.campaigns.review.annotators import Agreement, AgreementScore, PairAgreement
 from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import ModelUsage, SourceKind
@@ -131,6 +135,8 @@ class RemoteCampaign:
     def __init__(self, server: _Server, name: str) -> None:
         self._server = server
         self.name = name
+        self.people = RemotePeople(self)
+        self.review = RemoteReview(self)
 
     def _get(self, path: str, **query: Any) -> Any:
         return self._server.get(f"/campaigns/{quote(self.name)}{path}", **query)
@@ -427,20 +433,6 @@ class RemoteCampaign:
         """Remove a source and all its suggestions."""
         self._post("/sources/remove", {"name": name})
 
-    def agreement(self) -> Agreement:
-        """Return how far annotators agree: overall, by class and by pair."""
-        fields = self._get("/agreement")
-        pairs = [
-            PairAgreement(**{**pair, "kappa": _as_score(pair["kappa"])}) for pair in fields["pairs"]
-        ]
-        return Agreement(
-            items=fields["items"],
-            observed=_as_score(fields["observed"]),
-            alpha=_as_score(fields["alpha"]),
-            by_class={name: _as_score(score) for name, score in fields["by_class"].items()},
-            pairs=tuple(pairs),
-        )
-
     # Models and results
 
     def encode(self, encoder: str | None = None) -> EncodingResult:
@@ -543,6 +535,56 @@ class RemoteCampaign:
         return self.status().labelled
 
 
+class RemotePeople:
+    """The members of a campaign on a server, for owners."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self._campaign = campaign
+
+    def stats(self) -> list[AnnotatorStats]:
+        """Return how fast and how accurate people are: members, then others who have answered."""
+        return _read(list[AnnotatorStats], self._campaign._get("/team"))
+
+    def add(self, name: str, role: str = Role.ANNOTATOR) -> str:
+        """Add a member, and return their token. The first one must be you, as an owner."""
+        return str(self._campaign._post("/people", {"name": name, "role": role})["token"])
+
+    def new_token(self, name: str) -> str:
+        """Replace a member's token, and return the new one. The old one no longer works."""
+        return str(self._campaign._post("/people/token", {"name": name})["token"])
+
+    def change_role(self, name: str, role: str) -> MemberChange:
+        """Give a member another role."""
+        return self._change("role", name, role=role)
+
+    def revoke(self, name: str) -> MemberChange:
+        """Revoke a member's token. Their sessions end."""
+        return self._change("revoke", name)
+
+    def remove(self, name: str) -> MemberChange:
+        """Remove a member. Their answers stay, and others can get their open items."""
+        return self._change("remove", name)
+
+    def release(self, name: str) -> MemberChange:
+        """Let others have the open items of an annotator."""
+        return self._change("release", name)
+
+    def _change(self, action: str, name: str, **fields: str) -> MemberChange:
+        answer = self._campaign._post(f"/people/{action}", {"name": name, **fields})
+        return _read(MemberChange, answer)
+
+
+class RemoteReview:
+    """The reviews of a campaign on a server."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self._campaign = campaign
+
+    def agreement(self) -> Agreement:
+        """Return how far annotators agree: overall, by class and by pair."""
+        return _read(Agreement, self._campaign._get("/agreement"))
+
+
 class _Server:
     """The REST API of a server, for one user."""
 
@@ -628,6 +670,11 @@ def _open_http_client(origin: str) -> httpx2.Client:
         # A proxy from the environment cannot reach servers on this machine.
         trust_env=not is_loopback_url(origin),
     )
+
+
+def _read(record: type[ItemT], answer: Any) -> ItemT:
+    """Return a record that a server sent. Fields that this version does not know are left out."""
+    return TypeAdapter(record).validate_python(answer)
 
 
 def _read_settings(values: Mapping[str, Any]) -> Settings:
@@ -733,10 +780,6 @@ def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
 
 def _as_answer(fields: Mapping[str, Any]) -> Answer:
     return Answer(**{**fields, "kind": AnswerKind(fields["kind"])})
-
-
-def _as_score(fields: Mapping[str, Any] | None) -> AgreementScore | None:
-    return None if fields is None else AgreementScore(**fields)
 
 
 def _as_estimate(fields: Mapping[str, Any] | None) -> AccuracyEstimate | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +113,7 @@ def test_a_removed_person_releases_their_items_and_may_come_back(campaign: Campa
     asked = [question.item for question in campaign.ask(5, "ann")]
     campaign.tell(asked[0], "left", "ann")
 
-    assert campaign.people.remove("ann", who="owner") == 4
+    assert campaign.people.remove("ann", who="owner").released == 4
     assert campaign.people.find_by_token(token) is None
     assert campaign.people.list() == []
     assert campaign.status().labelled == 1
@@ -134,6 +134,26 @@ def test_a_removed_person_releases_their_items_and_may_come_back(campaign: Campa
     ):
         with pytest.raises(InputError, match=message):
             campaign.people.add(wrong, role)
+
+
+def test_a_campaign_keeps_an_owner_over_http(campaign: Campaign) -> None:
+    for name, role in (("zoe", "owner"), ("olga", "reviewer")):
+        with pytest.raises(InputError, match="Add yourself first, as an owner"):
+            campaign.people.add(name, role, who="olga", keep_owner=True)
+    campaign.people.add("olga", "owner", who="olga", keep_owner=True)
+    campaign.people.add("ann", who="olga", keep_owner=True)
+
+    refused: list[Callable[..., object]] = [campaign.people.remove, campaign.people.revoke]
+    for change in refused:
+        with pytest.raises(PermissionDeniedError, match="olga is the only owner"):
+            change("olga", keep_owner=True)
+    with pytest.raises(PermissionDeniedError, match="olga is the only owner"):
+        campaign.people.change_role("olga", "reviewer", keep_owner=True)
+    assert campaign.people.list()[0].has_token
+
+    campaign.people.add("zoe", "owner")
+    assert campaign.people.change_role("olga", "reviewer", keep_owner=True).name == "olga"
+    assert campaign.people.remove("ann", keep_owner=True).released == 0
 
 
 def tell_labels(campaign: Campaign, item: str, **by: str) -> None:
@@ -202,7 +222,7 @@ def test_decisions_can_be_changed_and_undone(campaign: Campaign) -> None:
 
 
 def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: FakeClock) -> None:
-    assert campaign.agreement().alpha is None
+    assert campaign.review.agreement().alpha is None
     control_items = [
         question.item for question in campaign.ask(30, "ann") if question.arm == "control"
     ]
@@ -216,7 +236,7 @@ def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: Fa
 
     campaign.decide("p0", "left", "rey")
 
-    agreement = campaign.agreement()
+    agreement = campaign.review.agreement()
     assert agreement.items == 30
 
     pairs = {(pair.first, pair.second): pair.kappa for pair in agreement.pairs}
@@ -228,20 +248,19 @@ def test_agreement_pace_and_accuracy_of_annotators(campaign: Campaign, clock: Fa
     assert worse.value == pytest.approx(0.2)
     assert set(agreement.by_class) == {"left", "right"}
 
-    team = {member.name: member for member in campaign.team()}
-    assert team["ann"].speed is not None
-    assert team["ann"].speed.seconds == pytest.approx(18, abs=0.01)
-    assert team["ann"].speed.per_hour == pytest.approx(200, rel=0.01)
+    team = {member.name: member for member in campaign.people.stats()}
+    assert team["ann"].seconds == pytest.approx(18, abs=0.01)
+    assert team["ann"].per_hour == pytest.approx(200, rel=0.01)
 
-    quality = team["cem"].quality
-    assert quality.with_consensus is not None
-    assert quality.with_decisions is not None
-    assert (quality.with_consensus.right, quality.with_consensus.total) == (18, 30)
-    assert (quality.with_decisions.right, quality.with_decisions.total) == (0, 1)
+    cem = team["cem"]
+    assert cem.matches_consensus is not None
+    assert cem.matches_decisions is not None
+    assert (cem.matches_consensus.right, cem.matches_consensus.total) == (18, 30)
+    assert (cem.matches_decisions.right, cem.matches_decisions.total) == (0, 1)
 
     answered_control_items = [item for item in control_items if int(item[1:]) < 30]
-    assert quality.at_random is not None
-    assert quality.at_random.total == len(answered_control_items)
+    assert cem.matches_at_random is not None
+    assert cem.matches_at_random.total == len(answered_control_items)
 
 
 def test_people_and_decisions_are_copied_with_a_campaign(

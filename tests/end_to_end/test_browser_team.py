@@ -15,6 +15,7 @@ from server.browsers import (
     PHONE,
     check_accessibility,
     open_window,
+    page_server,
     sync_api,
     wait_until_drawn,
 )
@@ -156,13 +157,14 @@ def test_an_owner_adds_a_reviewer_who_logs_in(
     changes = page.locator("details.change", has=page.get_by_label("Change zoe"))
     changes.locator("summary").click()
     changes.get_by_role("button", name="Revoke token").click()
-    sync_api.expect(page.get_by_role("status").first).to_contain_text("was revoked")
+    sync_api.expect(page.locator("#notice")).to_contain_text("was revoked")
 
     other.reload()
     other.wait_for_url("**/login?next=*")
 
     page.get_by_label("Combine several answers about an item by").select_option("dawid-skene")
     page.get_by_role("button", name="Save").click()
+    sync_api.expect(page.locator("#notice")).to_contain_text("combined by dawid-skene")
     sync_api.expect(page.get_by_label("Combine several answers about an item by")).to_have_value(
         "dawid-skene"
     )
@@ -170,6 +172,34 @@ def test_an_owner_adds_a_reviewer_who_logs_in(
     other.context.close()
     page.context.close()
     assert [problem for problem in problems if "401" not in problem] == []
+
+
+def test_the_first_member_is_logged_in_at_once(browser: Any, tmp_path: Path) -> None:
+    problems: list[str] = []
+    with page_server(make_text_campaign(tmp_path / "texts.teeter", 10)) as address:
+        page = open_window(browser, problems)
+        page.goto(f"{address}/c/texts/team")
+        sync_api.expect(page.get_by_text("Add yourself first")).to_be_visible()
+        page.get_by_label("Name", exact=True).fill("olga")
+        page.get_by_role("button", name="Add").click()
+        token = page.locator("#notice .token").inner_text()
+        assert len(token) > 40
+        sync_api.expect(page.get_by_role("row", name="olga owner")).to_be_visible()
+
+        # The session is a new one, and so is the CSRF token that the next form sends.
+        page.get_by_label("Name", exact=True).fill("ann")
+        page.get_by_role("button", name="Add").click()
+        sync_api.expect(page.get_by_role("row", name="ann annotator")).to_be_visible()
+        assert page.locator("#notice .token").inner_text() != token
+
+        # An error stays beside what was typed, as text.
+        page.get_by_label("Name", exact=True).fill("ann")
+        page.get_by_role("button", name="Add").click()
+        sync_api.expect(page.get_by_role("alert")).to_contain_text("ann is already an annotator")
+        assert page.get_by_label("Name", exact=True).input_value() == "ann"
+        check_accessibility(page, "the team")
+        page.context.close()
+    assert [problem for problem in problems if "422" not in problem] == []
 
 
 def test_an_annotator_may_not_decide_and_is_sent_to_a_reviewer(

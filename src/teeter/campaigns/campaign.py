@@ -87,18 +87,12 @@ from teeter.campaigns.records import (
     TableColumn,
     UndoResult,
 )
-from teeter.campaigns.review.annotators import (
-    Agreement,
-    AnnotatorStats,
-    annotator_stats,
-    measure_agreement,
-)
 from teeter.campaigns.review.consensus import (
     ConsensusLabel,
     Disagreement,
     describe_disagreements,
-    read_snapshot,
 )
+from teeter.campaigns.review.review import Review
 from teeter.campaigns.settings import Settings, changeable_settings, settings_from_json
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.status import campaign_status
@@ -175,6 +169,7 @@ class Campaign:
         self.name = name
         self.store = CampaignStore(database, campaign_id, settings, clock)
         self.people = People(self.store)
+        self.review = Review(self)
         self._state_reader = RoundStateReader(self.store)
 
     @property
@@ -920,7 +915,7 @@ class Campaign:
 
         with self.writing() as change:
             change.items.get(item_id)
-            snapshot = read_snapshot(change)
+            snapshot = self.review.snapshot(change)
             label = snapshot.labels.get(item_id)
             if label is None:
                 raise InputError(f"{item_id} has no label to confirm.")
@@ -1023,15 +1018,6 @@ class Campaign:
         """
         return keep_ready(self, batch, state=state)
 
-    def release_items(
-        self, annotator: str = DEFAULT_ANNOTATOR, *, who: str = DEFAULT_ANNOTATOR
-    ) -> int:
-        """Let others have the open items of an annotator, and return how many there were."""
-        require_printable(annotator, "annotator's name")
-
-        with self.writing() as change:
-            return change.picks.release(annotator, who)
-
     # Training
 
     def load_state(self) -> RoundState:
@@ -1119,7 +1105,7 @@ class Campaign:
         state = self.load_state()
         with self.reading() as view:
             confirmed = {} if again else view.answers.confirmed_labels()
-            labels = read_snapshot(view).labels
+            labels = self.review.snapshot(view).labels
         settled = {item for item, label in labels.items() if label == confirmed.get(item)}
         unlikely = find_suspects(state, RoundSettings.from_settings(self.settings), count, settled)
 
@@ -1377,7 +1363,7 @@ class Campaign:
         people labelled everything.
         """
         with self.reading() as view:
-            snapshot = read_snapshot(view)
+            snapshot = self.review.snapshot(view)
             _, note = certified_labels(view, snapshot)
         return note
 
@@ -1394,13 +1380,13 @@ class Campaign:
         Withdrawn items are left out.
         """
         with self.reading() as view:
-            snapshot = read_snapshot(view)
+            snapshot = self.review.snapshot(view)
         return snapshot.without_withdrawn().consensus
 
     def disagreements(self) -> list[Disagreement]:
         """Return the items that need a reviewer's decision, the least certain first."""
         with self.reading() as view:
-            snapshot = read_snapshot(view)
+            snapshot = self.review.snapshot(view)
             item_ids = [item for item, _ in snapshot.disagreements()]
             items = view.items.by_id(item_ids)
 
@@ -1486,27 +1472,6 @@ class Campaign:
             location = f"{url}#{self.name}"
         return open_notebook_page(location, origin=origin, height=height)
 
-    def agreement(self) -> Agreement:
-        """Return how far annotators agree: overall, by class and by pair.
-
-        Answers about withdrawn items do not count.
-        """
-        with self.reading() as view:
-            answers = view.answers.live()
-            withdrawn = view.items.withdrawn()
-            classes = view.classes.names()
-
-        counted = [answer for answer in answers if answer.item not in withdrawn]
-        return measure_agreement(counted, classes)
-
-    def team(self) -> list[AnnotatorStats]:
-        """Return how fast and how accurate every annotator is.
-
-        Answers about withdrawn items count as answers, but not for the accuracy.
-        """
-        with self.reading() as view:
-            return annotator_stats(view)
-
     def status(self) -> Status:
         """Return the numbers of the campaign, with advice on whether to continue."""
         with self.reading() as view:
@@ -1549,7 +1514,7 @@ class Campaign:
 
         # The rows are read while they are written: their cells may not fit in memory together.
         with self.reading() as view:
-            snapshot = read_snapshot(view)
+            snapshot = self.review.snapshot(view)
             if form is not None:
                 require_format(form, view.settings.kind, len(snapshot.labelled_classes()))
             certified, _ = certified_labels(view, snapshot)

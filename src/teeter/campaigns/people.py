@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_printable
-from teeter.campaigns.records import Permission, Role
+from teeter.campaigns.records import AnnotatorStats, MemberChange, Permission, Role
+from teeter.campaigns.review.annotators import annotator_stats
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import CampaignStore, Reading
 from teeter.campaigns.store.queries.people import StoredPerson
@@ -104,13 +105,23 @@ def require_permission(person: Person | None, permission: str) -> None:
 
 
 class People:
-    """The members of a campaign. A campaign without members is open to everybody."""
+    """The members of a campaign. A campaign without members is open to everybody.
+
+    Over HTTP a campaign must not be left without an owner, because nobody could manage it then, so
+    with ``keep_owner`` methods refuse that. Whoever has the file may do it: they keep the file.
+    """
 
     def __init__(self, store: CampaignStore) -> None:
         self._store = store
 
     def add(
-        self, name: str, role: str = Role.ANNOTATOR, *, who: str = "me", has_token: bool = True
+        self,
+        name: str,
+        role: str = Role.ANNOTATOR,
+        *,
+        who: str = "me",
+        has_token: bool = True,
+        keep_owner: bool = False,
     ) -> str:
         """Add a member, or one who was removed again.
 
@@ -119,6 +130,8 @@ class People:
             role: a value of ``Role``.
             who: who adds them, for the history.
             has_token: give them a token. Those who log in with an account elsewhere need none.
+            keep_owner: refuse a first member who is not ``who`` as an owner. The campaign is closed
+                to everyone else from then on, so no one could add an owner later.
 
         Returns:
             The member's token, or an empty string. Only its hash is stored, so it cannot be shown
@@ -129,12 +142,12 @@ class People:
             UnknownNameError: there is no such role.
         """
         if not has_token:
-            self._add(name, role, None, who)
+            self._add(name, role, None, who, keep_owner=keep_owner)
             return ""
 
         # 256 bits, so a plain hash is safe to store: guessing is hopeless without a slow one.
         token = secrets.token_urlsafe(32)
-        self._add(name, role, hash_token(token), who)
+        self._add(name, role, hash_token(token), who, keep_owner=keep_owner)
         return token
 
     def add_as_in(self, other: People, name: str, role: str, *, who: str = "me") -> None:
@@ -145,13 +158,18 @@ class People:
 
         self._add(name, role, None if person is None else person.token_hash, who)
 
-    def _add(self, name: str, role: str, token_hash: str | None, who: str) -> None:
+    def _add(
+        self, name: str, role: str, token_hash: str | None, who: str, *, keep_owner: bool = False
+    ) -> None:
         name = name.strip()
         require_name(name)
         new_role = _parse_role(role)
 
         with self._store.writing() as change:
             # Inside the transaction, so that two owners cannot add the same name at once.
+            is_first = not change.people.members()
+            if keep_owner and is_first and (new_role is not Role.OWNER or name != who.strip()):
+                raise InputError("Add yourself first, as an owner.")
             member = self._member(change, name)
             if member is not None:
                 raise InputError(
@@ -163,22 +181,26 @@ class People:
             detail = {"name": name, "role": new_role}
             change.history.append(who, "person added", None, detail)
 
-    def change_role(self, name: str, role: str, *, who: str = "me") -> None:
+    def change_role(
+        self, name: str, role: str, *, who: str = "me", keep_owner: bool = False
+    ) -> MemberChange:
         """Give a member another role.
 
         Raises:
             UnknownNameError: there is no such member or role.
+            PermissionDeniedError: with ``keep_owner``, they are the only owner.
         """
         new_role = _parse_role(role)
 
         with self._store.writing() as change:
             member = self._require_member(change, name)
-            if member.role == new_role:
-                return
-
-            change.people.set_role(member.row_id, new_role)
-            detail = {"name": name, "role": new_role}
-            change.history.append(who, "role changed", None, detail)
+            if keep_owner and not role_allows(new_role, Permission.MANAGE):
+                _require_other_owner(change, name)
+            if member.role != new_role:
+                change.people.set_role(member.row_id, new_role)
+                detail = {"name": name, "role": new_role}
+                change.history.append(who, "role changed", None, detail)
+        return MemberChange(name)
 
     def new_token(self, name: str, *, who: str = "me") -> str:
         """Replace a member's token. The old one no longer works.
@@ -193,40 +215,64 @@ class People:
         self._set_token_hash(name, hash_token(token), who, "token made")
         return token
 
-    def revoke(self, name: str, *, who: str = "me") -> None:
-        """Revoke a member's token. They stay a member.
+    def revoke(self, name: str, *, who: str = "me", keep_owner: bool = False) -> MemberChange:
+        """Revoke a member's token. They stay a member, and their sessions end.
 
         Raises:
             UnknownAnnotatorError: there is no such member.
+            PermissionDeniedError: with ``keep_owner``, they are the only owner.
         """
-        self._set_token_hash(name, None, who, "token revoked")
+        self._set_token_hash(name, None, who, "token revoked", keep_owner=keep_owner)
+        return MemberChange(name)
 
-    def _set_token_hash(self, name: str, token_hash: str | None, who: str, what: str) -> None:
+    def _set_token_hash(
+        self, name: str, token_hash: str | None, who: str, what: str, *, keep_owner: bool = False
+    ) -> None:
         with self._store.writing() as change:
             member = self._require_member(change, name)
+            if keep_owner:
+                _require_other_owner(change, name)
             if member.token_hash == token_hash:
                 return  # it was revoked before
 
             change.people.set_token_hash(member.row_id, token_hash)
             change.history.append(who, what, None, {"name": name})
 
-    def remove(self, name: str, *, who: str = "me") -> int:
-        """Remove a member and return how many of their open items were released.
+    def remove(self, name: str, *, who: str = "me", keep_owner: bool = False) -> MemberChange:
+        """Remove a member. Their answers stay, and others can get their open items.
 
         Raises:
             UnknownAnnotatorError: there never was such a member.
+            PermissionDeniedError: with ``keep_owner``, they are the only owner.
         """
         with self._store.writing() as change:
             person = change.people.find(name)
             if person is not None and person.removed is not None:
-                return 0
+                return MemberChange(name)
 
             member = self._require_member(change, name)
+            if keep_owner:
+                _require_other_owner(change, name)
             # In one transaction: a person who is gone holds no items.
             change.people.remove(member.row_id)
             detail = {"name": name}
             change.history.append(who, "person removed", None, detail)
-            return change.picks.release(name, who)
+            return MemberChange(name, change.picks.release(name, who))
+
+    def release(self, name: str = "me", *, who: str = "me") -> MemberChange:
+        """Let others have the open items of an annotator, member or not."""
+        require_printable(name, "annotator's name")
+
+        with self._store.writing() as change:
+            return MemberChange(name, change.picks.release(name, who))
+
+    def stats(self) -> list[AnnotatorStats]:
+        """Return how fast and how accurate people are: members, then others who have answered.
+
+        Answers about withdrawn items count as answers, but not for the accuracy.
+        """
+        with self._store.reading() as view:
+            return annotator_stats(view)
 
     def list(self) -> list[Person]:
         """Return all members in the order in which they were added."""
@@ -309,6 +355,14 @@ def require_name(annotator: str) -> None:
             f"The name {IMPORTED!r} is reserved for labels that came with the items: choose "
             f"another name."
         )
+
+
+def _require_other_owner(view: Reading, name: str) -> None:
+    """Raise an error if no one but ``name`` may manage the campaign."""
+    members = view.people.members()
+    owners = [member.name for member in members if role_allows(member.role, Permission.MANAGE)]
+    if owners == [name]:
+        raise PermissionDeniedError(f"{name} is the only owner: add another owner first.")
 
 
 def _parse_role(role: str) -> Role:

@@ -13,6 +13,9 @@ from typing import Any
 __all__ = [
     "AccuracyEstimate",
     "AddedItems",
+    "Agreement",
+    "AgreementScore",
+    "AnnotatorStats",
     "Answer",
     "AnswerKind",
     "AnswerReceipt",
@@ -29,7 +32,9 @@ __all__ = [
     "ItemKind",
     "ItemQuery",
     "Labeller",
+    "MemberChange",
     "ModelInfo",
+    "PairAgreement",
     "Permission",
     "PickArm",
     "PickState",
@@ -447,3 +452,71 @@ class SuspectLabel:
     """The probability that the model gives the label."""
     content: str | None = None
     """The text, or the path of the image."""
+
+
+@dataclass(frozen=True)
+class AnnotatorStats:
+    """A person who works on a campaign, and how. None stands for what is not known yet."""
+
+    name: str
+    role: Role | None = None
+    """None for someone who has answered but is not a member."""
+    has_token: bool = False
+    answers: int = 0
+    """Live answers."""
+    seconds: float | None = None
+    """The median time from one answer to the next, without breaks."""
+    per_hour: int | None = None
+    """Answers in an hour of work."""
+    matches_consensus: AccuracyEstimate | None = None
+    """Share of their labels that equal the consensus, on items that several people labelled."""
+    matches_decisions: AccuracyEstimate | None = None
+    """Share of their labels that equal the decision of a reviewer."""
+    matches_at_random: AccuracyEstimate | None = None
+    """The same for the decision or else the consensus, on items drawn at random only."""
+    open: int = 0
+    """Items that are assigned to them but not answered yet."""
+
+
+@dataclass(frozen=True)
+class MemberChange:
+    """A change to a member that was made."""
+
+    name: str
+    released: int = 0
+    """How many of their open items were released to others."""
+
+
+@dataclass(frozen=True)
+class AgreementScore:
+    """A measure of agreement, with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+    items: int
+    """Items with two or more answers."""
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """How far two annotators agree."""
+
+    first: str
+    second: str
+    items: int
+    """Items that both labelled."""
+    kappa: AgreementScore | None
+    """Cohen's kappa; None if there are too few items."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far the annotators agree. None stands for what too few items can tell."""
+
+    items: int
+    """Items that two or more annotators labelled."""
+    observed: AgreementScore | None
+    alpha: AgreementScore | None
+    by_class: dict[str, AgreementScore | None]
+    pairs: tuple[PairAgreement, ...]

@@ -6,7 +6,6 @@ team: from then on the server asks for tokens, and roles decide who may do what.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +24,6 @@ from teeter.errors import InputError
 if TYPE_CHECKING:
     from teeter.campaigns.campaign import Campaign
     from teeter.campaigns.records import AccuracyEstimate
-    from teeter.campaigns.review.annotators import AnnotatorStats
 
 __all__ = ["agreement", "people"]
 
@@ -40,7 +38,7 @@ def agreement(file: CampaignArgument, as_json: JsonOption = False) -> None:
     labelled are counted. A dash means that there is too little data.
     """
     with open_campaign(file) as opened, spinner("Reading"):
-        measured = opened.agreement()
+        measured = opened.review.agreement()
 
     if as_json:
         echo_json(measured)
@@ -136,31 +134,21 @@ def people(
         elif new_token is not None:
             typer.echo(opened.people.new_token(new_token))
         elif remove is not None:
-            count = opened.people.remove(remove)
-            typer.echo(f"Removed {remove} and released {pluralize(count, 'open item')}.")
+            released = opened.people.remove(remove).released
+            typer.echo(f"Removed {remove} and released {pluralize(released, 'open item')}.")
         else:
             _list_people(opened, as_json=as_json)
 
 
 def _list_people(opened: Campaign, *, as_json: bool) -> None:
     with spinner("Reading"):
-        members = {member.name: member for member in opened.people.list()}
-        stats = {stat.name: stat for stat in opened.team()}
+        annotators = opened.people.stats()
 
-    # Members come first, then others who answered.
-    names = list(dict.fromkeys([*members, *stats]))
     if as_json:
-        annotators: list[dict[str, object]] = []
-        for name in names:
-            # Members may have no answers, and vice versa. Statistics win where both have a field.
-            fields = asdict(members[name]) if name in members else {}
-            if name in stats:
-                fields |= asdict(stats[name])
-            annotators.append({**fields, "name": name})
         echo_json(annotators)
         return
 
-    if not names:
+    if not annotators:
         typer.echo("The campaign has no members, so anyone who can open it may do anything.")
         return
 
@@ -174,27 +162,18 @@ def _list_people(opened: Campaign, *, as_json: bool) -> None:
         "on random items",
     ]
     rows = []
-    for name in names:
-        role = members[name].role if name in members else "not a member"
-        rows.append([name, role, *_stats_cells(stats.get(name))])
+    for stats in annotators:
+        cells = [
+            stats.name,
+            stats.role or "not a member",
+            f"{stats.answers:,}",
+            _UNKNOWN if stats.seconds is None else f"{stats.seconds:.1f}",
+            _format_share(stats.matches_consensus),
+            _format_share(stats.matches_decisions),
+            _format_share(stats.matches_at_random),
+        ]
+        rows.append(cells)
     print_table(header, rows)
-
-
-def _stats_cells(stats: AnnotatorStats | None) -> list[str]:
-    """Return the number of answers, the pace and the accuracies of an annotator."""
-    if stats is None:
-        return ["0", _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN]
-
-    pace = _UNKNOWN
-    if stats.speed is not None:
-        pace = f"{stats.speed.seconds:.1f}"
-    return [
-        f"{stats.answers:,}",
-        pace,
-        _format_share(stats.quality.with_consensus),
-        _format_share(stats.quality.with_decisions),
-        _format_share(stats.quality.at_random),
-    ]
 
 
 def _format_share(estimate: AccuracyEstimate | None) -> str:

@@ -37,9 +37,10 @@ from teeter.server.routes import (
     finish,
     items,
     pages,
+    people,
+    review,
     suggestions,
     system,
-    team,
     webhooks,
 )
 from teeter.server.routes.webhooks import WebhookSender
@@ -73,14 +74,16 @@ One that is not listed has the status of its closest base class.
 
 ROUTERS = (
     api.router,
-    team.router,
+    people.router,
+    review.router,
     items.router,
     webhooks.router,
     system.router,
     suggestions.router,
     finish.router,
     pages.router,
-    team.page_router,
+    people.page_router,
+    review.page_router,
     suggestions.page_router,
     finish.page_router,
 )

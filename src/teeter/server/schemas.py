@@ -23,7 +23,6 @@ from teeter.campaigns.records import (
     Answer,
     AnswerKind,
     ColumnType,
-    ConsensusMethod,
     Decision,
     ItemKind,
     ModelInfo,
@@ -33,7 +32,6 @@ from teeter.campaigns.records import (
     Status,
     SuspectLabel,
 )
-from teeter.campaigns.review.annotators import AgreementScore, PairAgreement
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
 from teeter.campaigns.store import ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID
@@ -41,7 +39,6 @@ from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.server.worker.requests import Explanation
 
 __all__ = [
-    "AgreementOut",
     "AnswerIn",
     "AnswerOut",
     "CampaignOut",
@@ -49,7 +46,6 @@ __all__ = [
     "ClassDescriptionIn",
     "ClassOut",
     "ConfirmationIn",
-    "ConsensusIn",
     "CreatedCampaign",
     "DecisionIn",
     "DescribeIn",
@@ -69,11 +65,10 @@ __all__ = [
     "LabelMode",
     "LabelPageStart",
     "LabelsOut",
-    "MemberChanged",
-    "MemberOut",
     "ModelRound",
     "NameIn",
     "NamesIn",
+    "NewToken",
     "PersonIn",
     "PickOut",
     "PredictIn",
@@ -97,7 +92,6 @@ __all__ = [
     "SuggestStarted",
     "SuggestionOut",
     "SuspectsOut",
-    "TokenOut",
     "TrainedModel",
     "UndoIn",
     "UndoOut",
@@ -675,48 +669,6 @@ class DecisionIn(RequestBody):
     comment: Comment | None = None
 
 
-class MemberOut(BaseModel):
-    """A person who works on a campaign. None means not known yet."""
-
-    name: str
-    role: Role | None
-    """None for someone who has answered but is not a member."""
-    has_token: bool
-    answers: int
-    per_hour: int | None
-    """Answers per hour of work, not counting breaks."""
-    matches_consensus: AccuracyEstimate | None
-    """Share of their labels that equal the consensus, on items that several people labelled."""
-    matches_decisions: AccuracyEstimate | None
-    """Share of their labels that equal the decision of a reviewer."""
-    open: int
-    """Number of items that are assigned to them but not answered yet."""
-
-
-class AgreementOut(BaseModel):
-    """How well annotators agree, with 95 % confidence intervals. None means not known yet."""
-
-    items: int
-    """Number of items that two or more annotators labelled."""
-    observed: AgreementScore | None
-    """The share of answers that agree."""
-    alpha: AgreementScore | None
-    """Krippendorff's alpha."""
-    by_class: dict[str, AgreementScore | None]
-    """Krippendorff's alpha of each class."""
-    pairs: list[PairAgreement]
-    consensus: str
-    """How several answers become one label."""
-    methods: list[ConsensusMethod]
-    """The methods that can be chosen for ``consensus``."""
-
-
-class ConsensusIn(RequestBody):
-    """How several answers become one label."""
-
-    method: ConsensusMethod
-
-
 class NameIn(RequestBody):
     """A member of the campaign."""
 
@@ -730,19 +682,12 @@ class PersonIn(RequestBody):
     role: Role = Role.ANNOTATOR
 
 
-class TokenOut(BaseModel):
+@dataclasses.dataclass(frozen=True)
+class NewToken:
     """A new token. It is shown only once."""
 
     name: str
     token: str
-
-
-class MemberChanged(BaseModel):
-    """A change to a member that was made."""
-
-    name: str
-    released: int = 0
-    """Number of the member's open items that were released to others."""
 
 
 # Classes and suggestions

@@ -30,8 +30,7 @@ from teeter.campaigns.records import (
     ItemQuery,
     ShownSuggestion,
 )
-from teeter.campaigns.review.annotators import Agreement, measure_agreement
-from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel, read_snapshot
+from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import ModelSummary, Pick, Reading, StoredItem
@@ -480,23 +479,12 @@ class CampaignService:
         return view.history.newest_row_id()
 
     @cached_by(_newest_change)
-    def read_snapshot(self, view: Reading) -> CampaignSnapshot:
-        """Return all answers and decisions, and the labels that follow from them."""
-        return read_snapshot(view)
-
-    @cached_by(_newest_change)
-    def measure_agreement(self, view: Reading) -> Agreement:
-        """Return how far annotators agree."""
-        answers = self.read_snapshot(view).without_withdrawn().answers
-        return measure_agreement(answers, view.classes.names())
-
-    @cached_by(_newest_change)
     def look_at_finish(self, view: Reading) -> FinishReport | InputError:
         """Return what the model may label, or why there is nothing to look at.
 
         An error is returned rather than raised, so that it is remembered like a report.
         """
-        snapshot = self.read_snapshot(view)
+        snapshot = self.campaign.review.snapshot(view)
         try:
             return look(view, snapshot=snapshot)
         except InputError as error:
@@ -534,7 +522,7 @@ class CampaignService:
     def list_items(self, query: ItemQuery) -> ItemsOut:
         """Return a page of the table of items."""
         with self.campaign.reading() as view:
-            snapshot = self.read_snapshot(view)
+            snapshot = self.campaign.review.snapshot(view)
             rows = self._search_items(query, view, snapshot)
             row_ids = [row.row_id for row in rows]
             by_item = view.answers.for_items(row_ids)
@@ -603,7 +591,7 @@ class CampaignService:
             row = view.items.get(item)
             answers = view.answers.for_item(row.row_id)
             content = self.read_content(row, view)
-            snapshot = self.read_snapshot(view)
+            snapshot = self.campaign.review.snapshot(view)
             unreadable = view.encodings.unreadable([row.row_id])
 
         all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
@@ -677,7 +665,7 @@ class CampaignService:
         """Return which items on the map are labelled or withdrawn, by their indices."""
         classes = list(self.campaign.classes)
         with self.campaign.reading() as view:
-            snapshot = self.read_snapshot(view)
+            snapshot = self.campaign.review.snapshot(view)
             labels = snapshot.without_withdrawn().labels
             shown_items = [*labels, *snapshot.withdrawn]
             rows = view.items.by_id(shown_items)
@@ -731,7 +719,7 @@ class CampaignService:
             # Items that were added between the two models have only one prediction.
             size = min(len(after), len(before), len(row_ids))
             is_changed = after[:size] != before[:size]
-            snapshot = self.read_snapshot(view)
+            snapshot = self.campaign.review.snapshot(view)
             # What a model predicts for items that could not be read means nothing.
             hidden = snapshot.withdrawn | view.encodings.unreadable().keys()
             hidden_items = view.items.by_id(list(hidden))

@@ -486,7 +486,7 @@ def test_draws_can_be_stopped_and_resumed(campaign: Campaign) -> None:
     campaign.start_finish(draws=0)
     assert "finish" not in {question.arm for question in campaign.ask(5)}
 
-    campaign.release_items()
+    campaign.people.release()
     campaign.request_draws(5)
     assert {question.arm for question in campaign.ask(5)} == {"finish"}
     with pytest.raises(InputError, match="Cannot ask about -1 random items"):

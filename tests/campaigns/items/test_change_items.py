@@ -232,17 +232,17 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
 
     campaign.withdraw(["t0", "t1"])
 
-    assert campaign.agreement().items == 4
-    bob = campaign.team()[1]
+    assert campaign.review.agreement().items == 4
+    bob = campaign.people.stats()[1]
     assert (bob.name, bob.answers) == ("bob", 6), "what an annotator did stays"
-    assert bob.quality.with_decisions.total == 4
-    assert bob.quality.with_consensus.share == 1.0
+    assert bob.matches_decisions.total == 4
+    assert bob.matches_consensus.share == 1.0
     source = campaign.sources()[0]
     assert (source.items, source.blind.right, source.blind.total) == (4, 8, 8)
     assert campaign.status().spent == 24.0, "what was paid stays paid"
 
     campaign.put_back(["t0", "t1"])
-    assert campaign.agreement().items == 6
+    assert campaign.review.agreement().items == 6
 
 
 def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) -> None:

@@ -26,7 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from teeter.campaigns.learning.stopping import estimate_accuracy, wilson_interval
-from teeter.campaigns.records import AccuracyEstimate, Answer, AnswerKind
+from teeter.campaigns.records import (
+    AccuracyEstimate,
+    Agreement,
+    AgreementScore,
+    AnnotatorStats,
+    Answer,
+    AnswerKind,
+    PairAgreement,
+)
 from teeter.campaigns.review.consensus import answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import Reading
@@ -34,12 +42,8 @@ from teeter.campaigns.store import Reading
 __all__ = [
     "BREAK_SECONDS",
     "MIN_ITEMS",
-    "Agreement",
-    "AgreementScore",
     "AnnotatorAccuracy",
     "AnnotatorPace",
-    "AnnotatorStats",
-    "PairAgreement",
     "accuracy_of_annotators",
     "annotator_stats",
     "cohen_kappa",
@@ -69,17 +73,6 @@ _CHUNKS = 10
 
 _MAX_CACHED_ITEMS = 20_000
 """Items up to which bootstrap samples are cached for the next measure."""
-
-
-@dataclass(frozen=True)
-class AgreementScore:
-    """A measure of agreement, with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-    items: int
-    """Items with two or more answers."""
 
 
 def observed_agreement(ratings: Integers) -> AgreementScore | None:
@@ -340,30 +333,6 @@ def _cached_draws(n_items: int) -> npt.NDArray[np.int16]:
     return draws.astype(np.int16)
 
 
-@dataclass(frozen=True)
-class PairAgreement:
-    """How far two annotators agree."""
-
-    first: str
-    second: str
-    items: int
-    """Items that both labelled."""
-    kappa: AgreementScore | None
-    """Cohen's kappa; None if there are too few items."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How far the annotators agree. None stands for what too few items can tell."""
-
-    items: int
-    """Items that two or more annotators labelled."""
-    observed: AgreementScore | None
-    alpha: AgreementScore | None
-    by_class: dict[str, AgreementScore | None]
-    pairs: tuple[PairAgreement, ...]
-
-
 def measure_agreement(answers: Sequence[Answer], classes: Sequence[str]) -> Agreement:
     """Measure how far annotators agree. Labels that came with the items do not count."""
     annotators, ratings = _rating_matrix(answers_of_people(answers), classes)
@@ -563,19 +532,11 @@ def _is_tied(labels: Iterable[str]) -> bool:
     return len(counts) == 2 and counts[0] == counts[1]
 
 
-@dataclass(frozen=True)
-class AnnotatorStats:
-    """How an annotator works."""
-
-    name: str
-    answers: int
-    """Live answers."""
-    speed: AnnotatorPace | None
-    quality: AnnotatorAccuracy
-
-
 def annotator_stats(view: Reading) -> list[AnnotatorStats]:
-    """Return how fast and how accurate every annotator is, by name."""
+    """Return how fast and how accurate people are: members, then others by name.
+
+    The others labelled before the campaign had members, were removed since, or have open items.
+    """
     snapshot = read_snapshot(view)
     measured = snapshot.without_withdrawn()
     decided = {item: decision.label for item, decision in measured.decisions.items()}
@@ -589,18 +550,31 @@ def annotator_stats(view: Reading) -> list[AnnotatorStats]:
     # All of them: what an annotator did stays done when an item is withdrawn.
     live_counts = Counter(answer.annotator for answer in answers_of_people(snapshot.answers))
 
+    members = {member.name: member for member in view.people.members()}
+    open_items = view.picks.count_open_by_annotator()
+    others = (set(times_by_annotator) | set(open_items)) - set(members)
+
     stats = []
-    for name in sorted(times_by_annotator):
+    for name in [*members, *sorted(others)]:
         # Sorted, because imported annotations come with times of their own.
-        times = [datetime.fromisoformat(time).timestamp() for time in times_by_annotator[name]]
+        times = [
+            datetime.fromisoformat(time).timestamp() for time in times_by_annotator.get(name, [])
+        ]
+        pace = pace_of(sorted(times))
         accuracy = accuracies.get(name, AnnotatorAccuracy(None, None, None))
+        member = members.get(name)
         stats.append(
             AnnotatorStats(
-                name,
-                live_counts[name],
-                pace_of(sorted(times)),
-                accuracy,
+                name=name,
+                role=None if member is None else member.role,
+                has_token=member is not None and member.token_hash is not None,
+                answers=live_counts[name],
+                seconds=None if pace is None else pace.seconds,
+                per_hour=None if pace is None else round(pace.per_hour),
+                matches_consensus=accuracy.with_consensus,
+                matches_decisions=accuracy.with_decisions,
+                matches_at_random=accuracy.at_random,
+                open=open_items.get(name, 0),
             )
         )
-
     return stats

@@ -673,7 +673,7 @@ def show_export(request: Request, slug: str) -> Response:
     """Show the formats of an export, and why some cannot be used."""
     page = open_campaign_page(request, slug, "export", Permission.EXPORT)
     with page.service.campaign.reading() as view:
-        labelled_classes = len(page.service.read_snapshot(view).labelled_classes())
+        labelled_classes = len(page.service.campaign.review.snapshot(view).labelled_classes())
 
     obstacles = {}
     for form in FORMATS:

@@ -56,9 +56,9 @@ def test_answers_that_arrive_out_of_order_do_not_distort_the_pace(
             answer = Answer(f"n{k}", "ann", AnswerKind.LABEL, "even")
             campaign.answer(answer, at=at, change=change)
 
-    (ann,) = campaign.team()
-    assert ann.speed is not None
-    assert (ann.speed.seconds, ann.speed.per_hour) == (10, 360)
+    (ann,) = campaign.people.stats()
+    assert ann.seconds is not None
+    assert (ann.seconds, ann.per_hour) == (10, 360)
 
 
 def test_a_skipped_item_becomes_another_task_after_the_next_model(

@@ -120,7 +120,7 @@ def test_without_a_lease_items_stay_until_they_are_released(
     first = ask_items(campaign, 6, "ann")
     clock.wait(10**6)
     assert not set(first) & set(ask_items(campaign, 80, "bob"))
-    assert campaign.release_items("ann", who="owner") == 6
+    assert campaign.people.release("ann", who="owner").released == 6
     assert history_lines(campaign, "returned")[0]["by"] == "owner"
     assert set(first) <= set(ask_items(campaign, 80, "bob"))
 

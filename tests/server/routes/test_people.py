@@ -1,27 +1,18 @@
-"""Teams: permissions, disagreements and decisions, members and tokens, agreement and consensus."""
+"""Permissions, members and tokens, the page of the team, and the assignments of several people."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from cli.commands import run_campaign
 from server.labelled_campaigns import AT
 from server.servers import find_csrf_token, make_text_campaign, serve_campaigns
+from server.teams import ROLES, SERVER_TOKEN, Team, log_in, record_labels, team_campaign
 from teeter.campaigns.campaign import Campaign
 from teeter.server.access import SecurityConfig
 from teeter.server.access.tokens import Tokens
-
-ROLES = {"ann": "annotator", "bob": "annotator", "rey": "reviewer", "olga": "owner"}
-SERVER_TOKEN = "a-token-of-the-server"
 
 DENIED = {
     "annotator": {"review", "decide", "export", "manage"},
@@ -70,7 +61,7 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("manage", "POST", f"{AT}/sources/remove", {"name": "none"}),
     ("manage", "POST", f"{AT}/suggest", {}),
     ("manage", "POST", "/c/texts/classes/names", None),
-    ("manage", "POST", f"{AT}/consensus", {"method": "dawid-skene"}),
+    ("manage", "PATCH", f"{AT}/settings", {"consensus": "dawid-skene"}),
     ("manage", "POST", f"{AT}/people", {"name": "zoe"}),
     ("manage", "POST", f"{AT}/people/token", {"name": "bob"}),
     ("manage", "POST", f"{AT}/people/role", {"name": "bob", "role": "reviewer"}),
@@ -84,60 +75,9 @@ REQUESTS: list[tuple[str, str, str, dict[str, Any] | None]] = [
     ("manage", "POST", "/c/texts/finish/draws", None),
     ("manage", "POST", "/c/texts/finish/certificate", None),
     ("manage", "POST", "/c/texts/train", None),
-    ("manage", "POST", "/c/texts/people", None),
-    ("manage", "POST", "/c/texts/people/change", None),
-    ("manage", "POST", "/c/texts/consensus", None),
     ("manage", "GET", "/new", None),
 ]
 """The permission that each request needs."""
-
-
-def record_labels(file: Path, **labels_by_annotator: dict[str, str]) -> None:
-    campaign = Campaign.open(file)
-    for annotator, labels in labels_by_annotator.items():
-        for item, label in labels.items():
-            campaign.tell(item, label, annotator)
-    campaign.database.close()
-
-
-@dataclass(frozen=True)
-class Team:
-    """A served campaign with members, and their tokens."""
-
-    file: Path
-    client: TestClient
-    tokens: dict[str, str]
-
-    def send(self, name: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Send a request with the token of a member."""
-        headers = {"authorization": f"Bearer {self.tokens[name]}"}
-        return self.client.request(method, path, json=body, headers=headers, follow_redirects=False)
-
-    def get(self, name: str, path: str) -> Any:
-        """Return what a member gets from the REST API."""
-        return self.send(name, "GET", path).json()
-
-    def post(self, name: str, path: str, body: dict[str, Any]) -> Any:
-        """Return what a member gets for a change."""
-        return self.send(name, "POST", path, body).json()
-
-
-@cache
-def team_campaign() -> tuple[bytes, bytes, dict[str, str]]:
-    """Return a campaign with answers of two, the same with members, and their tokens."""
-    with TemporaryDirectory() as folder:
-        path = make_text_campaign(Path(folder) / "texts.teeter", 30, overlap=1.0)
-        record_labels(
-            path,
-            ann={"t1": "ham", "t2": "spam", "t3": "ham"},
-            bob={"t1": "spam", "t2": "spam", "t3": "ham"},
-        )
-        without_members = path.read_bytes()
-
-        campaign = Campaign.open(path)
-        tokens = {name: campaign.people.add(name, role) for name, role in ROLES.items()}
-        campaign.database.close()
-        return without_members, path.read_bytes(), tokens
 
 
 @pytest.fixture
@@ -146,23 +86,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "texts.teeter"
     path.write_bytes(team_campaign()[0])
     return path
-
-
-@pytest.fixture
-def team(tmp_path: Path) -> Iterator[Team]:
-    file = tmp_path / "texts.teeter"
-    _, with_members, tokens = team_campaign()
-    file.write_bytes(with_members)
-
-    server_tokens = Tokens()
-    all_tokens = dict(tokens)
-    for name in ("ann", "stranger"):
-        server_tokens.add(name, f"{SERVER_TOKEN}-of-{name}")
-        all_tokens[f"server's {name}"] = f"{SERVER_TOKEN}-of-{name}"
-
-    security = SecurityConfig(b"secret", server_tokens)
-    with serve_campaigns(file, folder=file.parent, security=security) as client:
-        yield Team(file, client, all_tokens)
 
 
 # Permissions
@@ -311,57 +234,7 @@ def test_the_creator_of_a_campaign_owns_it(team: Team) -> None:
     assert team.send("rey", "GET", "/api/v1/campaigns/mail").status_code == 403
 
 
-# Disagreements
-
-
-def test_a_disagreement_shows_who_gave_which_answer(team: Team) -> None:
-    listed = team.get("rey", f"{AT}/disagreements")
-    assert listed["waiting"] == 1
-    (disagreement,) = listed["disagreements"]
-    assert disagreement["answers"] == [
-        {"annotator": "ann", "answer": "ham"},
-        {"annotator": "bob", "answer": "spam"},
-    ]
-    assert disagreement["item"] == "t1"
-    assert disagreement["label"] == "spam"
-    assert disagreement["confidence"] == 0.5
-    assert disagreement["content"]["kind"] == "text"
-
-
-def test_a_disagreement_is_decided_once_and_can_be_undone(team: Team) -> None:
-    decision = {"item": "t1", "label": "ham", "comment": "seen closely"}
-    assert team.post("rey", f"{AT}/decisions", decision)["new"] is True
-    repeated = team.post("rey", f"{AT}/decisions", decision)
-    assert repeated["new"] is False, "sent twice, stored once"
-    assert team.get("rey", f"{AT}/disagreements")["waiting"] == 0
-
-    (recent,) = team.get("rey", f"{AT}/decisions")
-    assert (recent["item"], recent["answer"], recent["comment"]) == ("t1", "ham", "seen closely")
-
-    # Others cannot undo it.
-    assert team.get("olga", f"{AT}/decisions") == []
-    number = {"number": repeated["number"]}
-    assert recent["number"] == repeated["number"]
-    refused = team.send("olga", "POST", f"{AT}/decisions/undo", number)
-    assert refused.status_code == 403
-
-    undone = team.post("rey", f"{AT}/decisions/undo", number)
-    assert undone["undone"]["answer"] == "ham"
-    assert team.post("rey", f"{AT}/decisions/undo", number) == undone, "sent twice, undone once"
-    assert team.get("rey", f"{AT}/disagreements")["waiting"] == 1
-
-
-def test_a_decision_can_be_that_an_item_does_not_belong(team: Team) -> None:
-    team.post("rey", f"{AT}/decisions", {"item": "t1", "label": None})
-    assert "flag" in team.get("rey", f"{AT}/item?id=t1")["state"]
-
-
-def test_a_decision_needs_a_class_of_the_campaign(team: Team) -> None:
-    response = team.send("rey", "POST", f"{AT}/decisions", {"item": "t1", "label": "hm"})
-    assert response.status_code == 422
-
-
-# Members and agreement
+# Members
 
 
 def test_the_team_shows_how_its_members_work(team: Team) -> None:
@@ -390,34 +263,6 @@ def test_open_items_of_an_annotator_can_be_released(team: Team) -> None:
     released = team.post("olga", f"{AT}/people/release", {"name": "bob"})
     assert released == {"name": "bob", "released": members["bob"]["open"]}
     assert {member["open"] for member in team.get("rey", f"{AT}/team")} == {0}
-
-
-def test_agreement_is_measured_by_pair(team: Team) -> None:
-    agreement = team.get("rey", f"{AT}/agreement")
-    assert agreement["items"] == 3
-    assert agreement["consensus"] == "majority"
-    assert agreement["methods"] == ["majority", "dawid-skene"]
-    assert agreement["alpha"] is None, "three items are too few"
-    (pair,) = agreement["pairs"]
-    assert (pair["first"], pair["second"], pair["items"]) == ("ann", "bob", 3)
-
-
-def test_a_change_of_the_consensus_is_valid_everywhere_at_once(team: Team) -> None:
-    app: Any = team.client.app
-    handlers = app.state.workspace.trainer.process.handlers
-    assert handlers.campaign(str(team.file)).settings.consensus == "majority"
-    team.get("rey", f"{AT}/items")  # caches the labels
-
-    changed = team.post("olga", f"{AT}/consensus", {"method": "dawid-skene"})
-    assert changed["consensus"] == "dawid-skene"
-    unknown = team.send("olga", "POST", f"{AT}/consensus", {"method": "loudest"})
-    assert unknown.status_code == 422
-
-    assert team.get("rey", f"{AT}/item?id=t2")["by"] == "dawid-skene"
-    assert handlers.campaign(str(team.file)).settings.consensus == "dawid-skene"
-    campaign = Campaign.open(team.file)
-    assert campaign.history()[-1]["consensus"] == "dawid-skene"
-    campaign.database.close()
 
 
 def test_members_are_added_changed_and_removed(team: Team) -> None:
@@ -467,80 +312,36 @@ def test_a_campaign_keeps_an_owner(team: Team, path: str, change: dict[str, str]
 # The page of the team
 
 
-def log_in(team: Team, name: str) -> str:
-    """Log in with a browser, and return the CSRF token."""
-    csrf = find_csrf_token(team.client.get("/login").text)
-    team.client.post("/login", data={"csrf": csrf, "token": team.tokens[name]})
-    return str(team.client.get("/api/v1/session").json()["csrf"])
-
-
-def find_shown_token(page: str) -> str:
-    return page.split('class="token">')[1].split("<")[0]
-
-
-def test_the_page_shows_a_token_once(team: Team) -> None:
-    csrf = log_in(team, "olga")
-    fields = {"csrf": csrf, "name": "<b>zoe</b>", "role": "annotator"}
-    page = team.client.post("/c/texts/people", data=fields)
-    assert page.status_code == 200
-    team.tokens["zoe"] = find_shown_token(page.text)
+def test_a_token_is_on_no_page(team: Team) -> None:
+    headers = {"x-csrf-token": log_in(team, "olga")}
+    body = {"name": "<b>zoe</b>", "role": "annotator"}
+    added = team.client.post(f"{AT}/people", json=body, headers=headers)
+    assert added.status_code == 201
+    team.tokens["zoe"] = added.json()["token"]
     assert team.get("zoe", AT)["permissions"] == ["answer"]
 
-    reloaded = team.client.get("/c/texts/team").text
-    assert team.tokens["zoe"] not in reloaded
-    assert "&lt;b&gt;zoe" in reloaded
-    assert "<b>zoe" not in reloaded
+    page = team.client.get("/c/texts/team").text
+    assert team.tokens["zoe"] not in page
+    assert "&lt;b&gt;zoe" in page
+    assert "<b>zoe" not in page
 
-    without_csrf = team.client.post("/c/texts/people", data={"name": "eve"})
+    without_csrf = team.client.post(f"{AT}/people", json={"name": "eve"})
     assert without_csrf.status_code == 403
 
 
-def test_the_page_changes_members(team: Team) -> None:
-    csrf = log_in(team, "olga")
-    for action, sentence in (
-        ("role", "now has the role reviewer"),
-        ("token", "shown only once"),
-        ("revoke", "was revoked"),
-        ("release", "0 open items of bob were released."),
-        ("remove", "was removed"),
-    ):
-        fields = {"csrf": csrf, "name": "bob", "action": action, "role": "reviewer"}
-        assert sentence in team.client.post("/c/texts/people/change", data=fields).text
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"action": "dance"},
-        {"action": "remove", "name": "olga"},
-        {"action": "role", "name": "bob", "role": "boss"},
-    ],
-    ids=lambda fields: fields["action"],
-)
-def test_the_page_says_why_a_change_is_refused(team: Team, fields: dict[str, str]) -> None:
-    csrf = log_in(team, "olga")
-    response = team.client.post("/c/texts/people/change", data={"csrf": csrf, **fields})
-    assert response.status_code == 422
-    assert 'role="alert"' in response.text
-
-
-def test_the_page_changes_the_consensus(team: Team) -> None:
-    csrf = log_in(team, "olga")
-    changed = team.client.post("/c/texts/consensus", data={"csrf": csrf, "method": "dawid-skene"})
-    assert "now combined by dawid-skene" in changed.text
-    unknown = team.client.post("/c/texts/consensus", data={"csrf": csrf, "method": "x"})
-    assert unknown.status_code == 422
+def test_only_owners_get_the_forms_of_the_team(team: Team) -> None:
+    assert "data-api" in team.send("olga", "GET", "/c/texts/team").text
+    assert "data-api" not in team.send("rey", "GET", "/c/texts/team").text
 
 
 def test_the_first_member_is_the_user_as_an_owner(tmp_path: Path) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 30)
     with serve_campaigns(file) as client:
-        csrf = client.headers["x-csrf-token"]
         refused = client.post(f"{AT}/people", json={"name": "zoe", "role": "annotator"})
         assert "Add yourself first, as an owner" in refused.json()["detail"]
 
-        fields = {"csrf": csrf, "name": "zoe", "role": "owner"}
-        token = find_shown_token(client.post("/c/texts/people", data=fields).text)
+        added = client.post(f"{AT}/people", json={"name": "zoe", "role": "owner"})
+        token = added.json()["token"]
         session = client.get("/api/v1/session").json()
         assert (session["annotator"], session["needs_token"]) == ("zoe", True)
         assert client.get("/c/texts/team").status_code == 200
@@ -559,33 +360,13 @@ def test_a_user_with_a_token_of_the_server_must_add_themselves_first(tmp_path: P
         zoe = {"name": "zoe", "role": "owner"}
         refused = client.post(f"{AT}/people", json=zoe)
         assert refused.status_code == 422, "ann could not open the campaign any more"
-        assert client.post("/c/texts/people", data=zoe).status_code == 422
 
-        page = client.post("/c/texts/people", data={"name": "ann", "role": "owner"})
-        assert 'class="token"' in page.text
+        added = client.post(f"{AT}/people", json={"name": "ann", "role": "owner"})
+        assert added.status_code == 201
         assert "manage" in client.get(AT).json()["permissions"]
 
 
 # Answers and assignments of a team
-
-
-def test_labels_that_came_with_the_items_are_of_no_annotator(tmp_path: Path) -> None:
-    campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
-    campaign.add({"id": f"t{row}", "text": f"text {row}", "label": "ham"} for row in range(10))
-    for row in range(10):
-        campaign.tell(f"t{row}", "spam" if row < 5 else "ham", "ann")
-
-    assert campaign.agreement().items == 0
-    (stats,) = campaign.team()
-    assert stats.name == "ann"
-    assert stats.quality.with_consensus is None
-    assert campaign.disagreements() == []
-    campaign.database.close()
-
-    with serve_campaigns(tmp_path / "texts.teeter") as client:
-        assert client.get(AT).json()["is_team"] is False
-        (member,) = client.get(f"{AT}/team").json()
-        assert (member["name"], member["matches_consensus"]) == ("ann", None)
 
 
 def test_items_picked_ahead_are_assigned_without_the_worker(
@@ -623,28 +404,3 @@ def test_items_are_picked_before_the_first_annotator_comes(team: Team) -> None:
         assert view.picks.count_ready() > 20
         assert view.picks.open_picks() == []
     campaign.database.close()
-
-
-def test_undecided_ties_count_for_nobody_on_the_page_and_on_the_command_line(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "texts.teeter"
-    campaign = Campaign.create(file, "texts", ("spam", "ham"))
-    campaign.add({"id": f"t{row}", "text": f"text {row}"} for row in range(15))
-    for row in range(15):
-        campaign.tell(f"t{row}", "spam", "ann")
-        campaign.tell(f"t{row}", "ham" if row < 5 else "spam", "bob")
-    campaign.database.close()
-
-    with serve_campaigns(file) as client:
-        on_page = {
-            member["name"]: member["matches_consensus"]
-            for member in client.get(f"{AT}/team").json()
-        }
-    listed = json.loads(run_campaign("people", file, "--json"))
-
-    for member in listed:
-        by_command = member["quality"]["with_consensus"]
-        assert (by_command["right"], by_command["total"]) == (10, 10)
-        shown = on_page[member["name"]]
-        assert (shown["share"], shown["total"]) == (1.0, 10)

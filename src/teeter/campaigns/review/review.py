@@ -1,0 +1,54 @@
+"""What reviewers see and decide: ``campaign.review``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teeter.campaigns.records import Agreement
+from teeter.campaigns.review.annotators import measure_agreement
+from teeter.campaigns.review.consensus import CampaignSnapshot, read_snapshot
+from teeter.campaigns.store import Reading, Writing
+from teeter.campaigns.store.caching import cached_by
+
+if TYPE_CHECKING:
+    from teeter.campaigns.campaign import Campaign
+
+__all__ = ["Review"]
+
+
+def _newest_change(review: Review, view: Reading) -> int:
+    """Return a number that changes with every answer, decision and setting."""
+    return view.history.newest_row_id()
+
+
+class Review:
+    """Labels that may be wrong, disagreements and decisions, and how far annotators agree."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._store = campaign.store
+
+    def snapshot(self, view: Reading) -> CampaignSnapshot:
+        """Return all answers and decisions, and the labels that follow, as a transaction sees them.
+
+        They are kept until the history grows, for all who read the campaign.
+        """
+        # What a transaction wrote may never be on disk, so it is not kept.
+        return read_snapshot(view) if isinstance(view, Writing) else self._read_snapshot(view)
+
+    @cached_by(_newest_change)
+    def _read_snapshot(self, view: Reading) -> CampaignSnapshot:
+        return read_snapshot(view)
+
+    def agreement(self) -> Agreement:
+        """Return how far annotators agree: overall, by class and by pair.
+
+        Answers about withdrawn items do not count.
+        """
+        with self._store.reading() as view:
+            return self._measure_agreement(view)
+
+    @cached_by(_newest_change)
+    def _measure_agreement(self, view: Reading) -> Agreement:
+        answers = self.snapshot(view).without_withdrawn().answers
+        return measure_agreement(answers, view.classes.names())

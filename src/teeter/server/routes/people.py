@@ -1,0 +1,107 @@
+"""The people of a campaign over REST, and the page of the team."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from teeter.campaigns.people import ROLES
+from teeter.campaigns.records import AnnotatorStats, ConsensusMethod, MemberChange, Permission
+from teeter.server.access.permissions import (
+    current_session,
+    current_user,
+    get_workspace,
+    require_permission,
+)
+from teeter.server.routes.pages import open_campaign_page
+from teeter.server.schemas import NameIn, NewToken, PersonIn
+
+__all__ = ["page_router", "router"]
+
+
+router = APIRouter(prefix="/api/v1/campaigns/{slug}")
+
+
+@router.get("/team")
+def list_people(request: Request, slug: str) -> list[AnnotatorStats]:
+    """Return all members and others who have answered, with their pace and accuracy."""
+    return require_permission(request, slug, Permission.REVIEW).campaign.people.stats()
+
+
+@router.post("/people", status_code=201)
+def add_member(request: Request, slug: str, body: PersonIn) -> NewToken:
+    """Add a member and return their token, which is shown only once.
+
+    The first member must be an owner. From then on, everyone needs a token, and a browser is logged
+    in with the new one. Sent again, it is refused: tokens are not stored, so that a second one
+    would make the first useless.
+    """
+    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    workspace = get_workspace(request)
+    # Without a login the user is the first member: they choose the name that they have from now on.
+    is_authenticated = current_session(request).is_authenticated
+    who = current_user(request) if is_authenticated else body.name
+
+    token = people.add(body.name, body.role, who=who, keep_owner=True)
+    # Now, not at the next periodic check: the new member may log in at once.
+    workspace.campaign_tokens.refresh()
+    if not is_authenticated:
+        request.state.session = workspace.auth.log_in(token, "")
+    return NewToken(body.name, token)
+
+
+@router.post("/people/token")
+def replace_token(request: Request, slug: str, body: NameIn) -> NewToken:
+    """Give a member a new token, which is shown only once. The old one no longer works."""
+    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    return NewToken(body.name, people.new_token(body.name, who=current_user(request)))
+
+
+@router.post("/people/revoke")
+def revoke_token(request: Request, slug: str, body: NameIn) -> MemberChange:
+    """Revoke the token of a member. Their sessions end."""
+    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    return people.revoke(body.name, who=current_user(request), keep_owner=True)
+
+
+@router.post("/people/role")
+def change_role(request: Request, slug: str, body: PersonIn) -> MemberChange:
+    """Give a member another role."""
+    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    who = current_user(request)
+    return people.change_role(body.name, body.role, who=who, keep_owner=True)
+
+
+@router.post("/people/remove")
+def remove_member(request: Request, slug: str, body: NameIn) -> MemberChange:
+    """Remove a member. Their answers stay, and others can get their open items."""
+    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    return people.remove(body.name, who=current_user(request), keep_owner=True)
+
+
+@router.post("/people/release")
+def release_items(request: Request, slug: str, body: NameIn) -> MemberChange:
+    """Release the open items of an annotator to others."""
+    people = require_permission(request, slug, Permission.MANAGE).campaign.people
+    return people.release(body.name, who=current_user(request))
+
+
+page_router = APIRouter(include_in_schema=False)
+
+
+@page_router.get("/c/{slug}/team")
+def show_team(request: Request, slug: str) -> Response:
+    """Show the members of a campaign and how far they agree."""
+    page = open_campaign_page(request, slug, "team", Permission.REVIEW)
+    campaign = page.service.campaign
+    members = campaign.people.stats()
+    return page.render(
+        "team.html",
+        members=members,
+        agreement=campaign.review.agreement(),
+        consensus=campaign.settings.consensus,
+        methods=list(ConsensusMethod),
+        sources=page.list_sources(),
+        roles=ROLES,
+        has_members=any(member.role is not None for member in members),
+    )
