@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
-from pydantic import TypeAdapter
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
@@ -33,15 +32,16 @@ from teeter.campaigns.records import (
     AccuracyEstimate,
     Agreement,
     AnnotatorStats,
-    Answer,
-    AnswerKind,
     AnswerReceipt,
     ClassDescription,
-    ColumnType,
+    ClassInfo,
     Decision,
-    EncoderComparison,
     EncodingResult,
     ImportResult,
+    ItemDetails,
+    ItemFilter,
+    ItemPage,
+    ItemRow,
     MemberChange,
     ModelInfo,
     Question,
@@ -135,6 +135,8 @@ class RemoteCampaign:
     def __init__(self, server: _Server, name: str) -> None:
         self._server = server
         self.name = name
+        self.classes = RemoteClasses(self)
+        self.items = RemoteItems(self)
         self.people = RemotePeople(self)
         self.review = RemoteReview(self)
 
@@ -153,43 +155,6 @@ class RemoteCampaign:
         return self._server.send(method, address, body, is_repeatable=is_repeatable)
 
     # Items and classes
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in their order."""
-        return tuple(entry["name"] for entry in self._get("/classes"))
-
-    def add_class(self, name: str) -> None:
-        """Add a class. Labels stay as they are."""
-        self._post("/classes", {"name": name})
-
-    def rename_class(
-        self,
-        name: str,
-        new_name: str,
-        *,
-        description: ClassDescription | str | None = None,
-    ) -> None:
-        """Give a class another name, and a description if you like. Labels stay as they are."""
-        body: dict[str, Any] = {"name": name, "new_name": new_name}
-        if description is not None:
-            body |= _describe_class(description)
-        self._post("/classes", body, "PATCH")
-
-    @property
-    def descriptions(self) -> dict[str, ClassDescription]:
-        """What the classes mean, by class; only of those that were described."""
-        descriptions = {}
-        for entry in self._get("/classes"):
-            if entry["description"] or entry["examples"]:
-                description = ClassDescription(entry["description"], tuple(entry["examples"]))
-                descriptions[entry["name"]] = description
-        return descriptions
-
-    def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
-        """Say what classes mean. See ``Campaign.describe``."""
-        classes = {name: _describe_class(given) for name, given in descriptions.items()}
-        self._post("/classes/describe", {"classes": classes})
 
     def add(self, items: Iterable[Any]) -> ImportResult:
         """Add items, a thousand at a time. They are encoded in the background.
@@ -234,66 +199,6 @@ class RemoteCampaign:
             conflicts=tuple(conflicts),
             failed=tuple(failed),
         )
-
-    def change_item(
-        self,
-        item: str,
-        *,
-        text: str | None = None,
-        features: Sequence[float] | None = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Change the text, the features or columns of an item. See ``Campaign.change_item``."""
-        body: dict[str, Any] = {"item": str(item), "text": text, "columns": columns}
-        if features is not None:
-            body["features"] = [float(value) for value in features]
-        return bool(self._post("/item", body, "PATCH")["changed"])
-
-    def withdraw(self, items: Iterable[str], *, reason: str | None = None) -> int:
-        """Take items out of the campaign, a thousand at a time. See ``Campaign.withdraw``."""
-        return self._move(items, "/items/withdraw", reason=reason)
-
-    def put_back(self, items: Iterable[str]) -> int:
-        """Put withdrawn items back, with everything they had. See ``Campaign.put_back``."""
-        return self._move(items, "/items/put-back")
-
-    def _move(self, items: Iterable[str], path: str, **fields: Any) -> int:
-        if isinstance(items, str):
-            raise InputError("Give a list of item ids, even for a single item.")
-
-        moved = 0
-        for part in _split_items(str(item) for item in items):
-            moved += int(self._post(path, {"items": part, **fields})["items"])
-        return moved
-
-    def items(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Yield the items in their order, page by page.
-
-        Args:
-            **filters: ``search``, ``label``, ``state``, and ``column``, such as
-                ``column="customer=ACME"`` or a list of such filters.
-        """
-        after = None
-        while True:
-            query = {**filters, "count": 500}
-            if after is not None:
-                query["after"] = after
-            page = self._get("/items", **query)
-            yield from page["items"]
-            after = page["after"]
-            if after is None:
-                return
-
-    @property
-    def columns(self) -> list[TableColumn]:
-        """The columns that the items came with, in the order of their files."""
-        columns = self._get("/columns")
-        return [TableColumn(entry["name"], ColumnType(entry["type"])) for entry in columns]
-
-    def row(self, item: str) -> dict[str, Any]:
-        """Return the columns that an item came with."""
-        row: dict[str, Any] = self._get("/item", id=item)["row"]
-        return row
 
     # Settings
 
@@ -359,9 +264,8 @@ class RemoteCampaign:
         undone = self._post("/undo", {"number": number})["undone"]
         if undone is None:
             return None
-        before = undone["previous_answer"]
-        return UndoResult(
-            _as_answer(undone["undone_answer"]), None if before is None else _as_answer(before)
+        return _read(
+            UndoResult, {"answer": undone["undone_answer"], "before": undone["previous_answer"]}
         )
 
     def _newest_number(self, path: str) -> int | None:
@@ -383,7 +287,9 @@ class RemoteCampaign:
             return None
 
         undone = self._post("/decisions/undo", {"number": number})["undone"]
-        return None if undone is None else Decision(**undone["undone_decision"])
+        if undone is None:
+            return None
+        return _read(Decision, undone["undone_decision"])
 
     def suspects(self, count: int = 20, *, refresh: bool = False) -> list[SuspectLabel]:
         """Return labels that a model which was not trained on them finds unlikely.
@@ -398,7 +304,8 @@ class RemoteCampaign:
             if answer["state"] == "failed":
                 raise ServerError(str(answer["detail"]))
             if answer["state"] == "done":
-                return [SuspectLabel(**fields) for fields in answer["suspects"][:count]]
+                suspects = _read(list[SuspectLabel], answer["suspects"])
+                return suspects[:count]
             # Asking again for a new search would begin one each time.
             query = {}
             time.sleep(_POLL_SECONDS)
@@ -460,7 +367,7 @@ class RemoteCampaign:
         trained = result["trained"]
         if trained is None:
             raise InputError("Fewer than two classes have labels: label items first, then train.")
-        return ModelInfo(trained["version"], trained["labels"], tuple(trained["classes"]))
+        return _read(ModelInfo, trained)
 
     def _wait_for_job(self, job: str) -> dict[str, Any]:
         while True:
@@ -485,20 +392,15 @@ class RemoteCampaign:
 
     def labels(self) -> dict[str, ConsensusLabel]:
         """Return the label of every labelled item by id. See ``Campaign.labels``."""
-        labels = {}
-        for row in self.items(state="labelled"):
-            if row["label"] is not None:
-                labels[row["item"]] = ConsensusLabel(row["label"], row["confidence"], row["by"])
-        return labels
+        return {
+            row.item: ConsensusLabel(row.label, row.confidence, row.by)
+            for row in self.items.find(state="labelled")
+            if row.label is not None and row.confidence is not None and row.by is not None
+        }
 
     def status(self) -> Status:
         """Return the progress of the campaign, with the advice on whether to stop."""
-        fields = dict(self._get("/progress")["status"])
-        fields["advice"] = tuple(fields["advice"])
-        fields["accuracy"] = _as_estimate(fields["accuracy"])
-        if fields["comparison"] is not None:
-            fields["comparison"] = EncoderComparison(**fields["comparison"])
-        return Status(**fields)
+        return _read(Status, self._get("/progress")["status"])
 
     def history(self) -> list[dict[str, Any]]:
         """Return every change of the campaign, oldest first."""
@@ -533,6 +435,116 @@ class RemoteCampaign:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 archive.extractall(target)
         return self.status().labelled
+
+
+class RemoteClasses:
+    """The classes of a campaign on a server: ``campaign.classes``."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self._campaign = campaign
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names, in their order."""
+        return tuple(entry.name for entry in self.all())
+
+    def all(self) -> list[ClassInfo]:
+        """Return the classes with their shortcuts and descriptions, in their order."""
+        return _read(list[ClassInfo], self._campaign._get("/classes"))
+
+    def descriptions(self) -> dict[str, ClassDescription]:
+        """Return what the classes mean, by class; only of those that were described."""
+        return {
+            entry.name: ClassDescription(entry.description, entry.examples)
+            for entry in self.all()
+            if entry.description or entry.examples
+        }
+
+    def add(self, name: str) -> None:
+        """Add a class. Labels stay as they are."""
+        self._campaign._post("/classes", {"name": name})
+
+    def rename(
+        self, name: str, new_name: str, *, description: ClassDescription | str | None = None
+    ) -> None:
+        """Give a class another name, and a description if you like. Labels stay as they are."""
+        body: dict[str, Any] = {"name": name, "new_name": new_name}
+        if description is not None:
+            body |= _describe_class(description)
+        self._campaign._post("/classes", body, "PATCH")
+
+    def describe(self, descriptions: Mapping[str, ClassDescription | str]) -> None:
+        """Say what classes mean. See ``Classes.describe``."""
+        classes = {name: _describe_class(given) for name, given in descriptions.items()}
+        self._campaign._post("/classes/describe", {"classes": classes})
+
+
+class RemoteItems:
+    """The items of a campaign on a server: ``campaign.items``."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self._campaign = campaign
+
+    def columns(self) -> list[TableColumn]:
+        """Return the columns that the items came with, in the order of their files."""
+        return _read(list[TableColumn], self._campaign._get("/columns"))
+
+    def get(self, item: str) -> ItemDetails:
+        """Return an item with its answers. Annotators see only their own answer."""
+        return _read(ItemDetails, self._campaign._get("/item", id=item))
+
+    def row(self, item: str) -> dict[str, Any]:
+        """Return the columns that an item came with."""
+        return self.get(item).row
+
+    def find(
+        self,
+        *,
+        search: str = "",
+        label: str | None = None,
+        state: ItemFilter | str = ItemFilter.ALL,
+        column: str | Sequence[str] = (),
+    ) -> Iterator[ItemRow]:
+        """Yield items in their order, page by page. See ``Items.find``."""
+        query = {"search": search, "state": str(state), "column": column, "count": 500}
+        if label is not None:
+            query["label"] = label
+        while True:
+            page = _read(ItemPage, self._campaign._get("/items", **query))
+            yield from page.items
+            if page.after is None:
+                return
+            query["after"] = page.after
+
+    def change(
+        self,
+        item: str,
+        *,
+        text: str | None = None,
+        features: Sequence[float] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Change the text, the features or columns of an item. See ``Items.change``."""
+        body: dict[str, Any] = {"item": str(item), "text": text, "columns": columns}
+        if features is not None:
+            body["features"] = [float(value) for value in features]
+        return bool(self._campaign._post("/item", body, "PATCH")["changed"])
+
+    def withdraw(self, items: Iterable[str], *, reason: str | None = None) -> int:
+        """Take items out of the campaign, a thousand at a time. See ``Items.withdraw``."""
+        return self._move(items, "/items/withdraw", reason=reason)
+
+    def put_back(self, items: Iterable[str]) -> int:
+        """Put withdrawn items back, with everything they had. See ``Items.put_back``."""
+        return self._move(items, "/items/put-back")
+
+    def _move(self, items: Iterable[str], path: str, **fields: Any) -> int:
+        if isinstance(items, str):
+            raise InputError("Give a list of item ids, even for a single item.")
+
+        moved = 0
+        for part in _split_items(str(item) for item in items):
+            moved += int(self._campaign._post(path, {"items": part, **fields})["items"])
+        return moved
 
 
 class RemotePeople:
@@ -776,10 +788,6 @@ def _read_file(path: Path) -> bytes:
 def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
     description = ClassDescription(given) if isinstance(given, str) else given
     return {"description": description.description, "examples": list(description.examples)}
-
-
-def _as_answer(fields: Mapping[str, Any]) -> Answer:
-    return Answer(**{**fields, "kind": AnswerKind(fields["kind"])})
 
 
 def _as_estimate(fields: Mapping[str, Any] | None) -> AccuracyEstimate | None:

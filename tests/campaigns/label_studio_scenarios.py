@@ -98,7 +98,7 @@ def ignore_foreign_tasks_and_labels(backend: LabelStudioBackend) -> None:
     )
     assert valid_answers(campaign) == {items[0]: classes[2], items[1]: classes[3]}
 
-    campaign.add_class("neither")
+    campaign.classes.add("neither")
     third = backend.sync(campaign, n=4)
     assert (third.labels, len(third.notes)) == (1, 1)
     assert valid_answers(campaign)[items[2]] == "neither"

@@ -210,8 +210,8 @@ def test_a_changed_answer_replaces_the_first_and_the_history_keeps_both(campaign
 def test_a_class_can_be_added_later(campaign: Campaign) -> None:
     answer_all(campaign)
     campaign.train()
-    campaign.add_class("yellow")
-    assert campaign.classes == (*CLASSES, "yellow")
+    campaign.classes.add("yellow")
+    assert campaign.classes.names() == (*CLASSES, "yellow")
     for item in (question.item for question in campaign.ask(10)):
         campaign.tell(item, "yellow")
     assert campaign.train().classes == (*CLASSES, "yellow")
@@ -221,12 +221,12 @@ def test_a_class_can_be_added_later(campaign: Campaign) -> None:
 def test_a_new_name_differs_from_others_in_more_than_case_and_spaces(campaign: Campaign) -> None:
     for name in ("Red", "RED "):
         with pytest.raises(InputError, match=f"'red' and '{name.strip()}' differ only in case"):
-            campaign.add_class(name)
+            campaign.classes.add(name)
         with pytest.raises(InputError, match=f"'red' and '{name.strip()}' differ only in case"):
-            campaign.rename_class("blue", name)
+            campaign.classes.rename("blue", name)
 
-    campaign.rename_class("red", "Red")
-    assert campaign.classes == ("Red", "green", "blue"), "a class may change its own case"
+    campaign.classes.rename("red", "Red")
+    assert campaign.classes.names() == ("Red", "green", "blue"), "a class may change its own case"
 
 
 def test_older_campaigns_with_names_that_are_alike_work(campaign: Campaign) -> None:
@@ -236,13 +236,13 @@ def test_older_campaigns_with_names_that_are_alike_work(campaign: Campaign) -> N
         connection.commit()
 
     campaign = Campaign.open(campaign.database.path)
-    assert campaign.classes == ("red", "green", "Red")
+    assert campaign.classes.names() == ("red", "green", "Red")
     campaign.tell("v0", "Red")
     campaign.tell("v1", "red")
     assert campaign.labels()["v0"].label == "Red"
-    campaign.add_class("yellow")
-    campaign.rename_class("Red", "crimson")
-    assert campaign.classes == ("red", "green", "crimson", "yellow")
+    campaign.classes.add("yellow")
+    campaign.classes.rename("Red", "crimson")
+    assert campaign.classes.names() == ("red", "green", "crimson", "yellow")
 
 
 def test_the_majority_of_annotators_gives_the_label(campaign: Campaign) -> None:
@@ -423,11 +423,11 @@ def test_classes_may_be_numbers_or_booleans(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "n.teeter", "n", [0, np.int64(1), True], settings)
     items = [{"id": k, "features": [k, 1.0], "label": k % 2} for k in range(4)]
     assert campaign.add(items).labelled == 4
-    assert campaign.classes == ("0", "1", "True")
+    assert campaign.classes.names() == ("0", "1", "True")
 
     campaign.tell("2", 1)
     campaign.tell("3", True)
-    campaign.add_class(7)
+    campaign.classes.add(7)
     campaign.decide("0", 7)
     labels = {item: label.label for item, label in campaign.labels().items()}
     assert labels["2"] == "1"

@@ -19,15 +19,15 @@ CHANGES: dict[str, Change] = {
     "answer": lambda c: c.tell("t0", "spam", comment="sure").number,
     "confirmation": lambda c: c.confirm_label("t1").number,
     "decision": lambda c: c.decide("t1", "ham"),
-    "class": lambda c: c.add_class("maybe"),
-    "name of a class": lambda c: c.rename_class("spam", "ads", description="Offers."),
-    "description": lambda c: c.describe({"ham": "All the rest."}),
+    "class": lambda c: c.classes.add("maybe"),
+    "name of a class": lambda c: c.classes.rename("spam", "ads", description="Offers."),
+    "description": lambda c: c.classes.describe({"ham": "All the rest."}),
     "names": lambda c: c.change_settings(names=False),
     "setting": lambda c: c.change_settings(instructions="Read.", keys=["s", "h"]),
     "consensus": lambda c: c.change_settings(consensus="dawid-skene"),
-    "item": lambda c: c.change_item("t2", text="Another text", columns={"n": 5}),
-    "withdrawn item": lambda c: c.withdraw(["t2"], reason="private"),
-    "item put back": lambda c: c.put_back(["t3"]),
+    "item": lambda c: c.items.change("t2", text="Another text", columns={"n": 5}),
+    "withdrawn item": lambda c: c.items.withdraw(["t2"], reason="private"),
+    "item put back": lambda c: c.items.put_back(["t3"]),
     "removed source": lambda c: c.remove_source("rules"),
     "role": lambda c: c.people.change_role("ann", "reviewer"),
     "revoked token": lambda c: c.people.revoke("ann"),
@@ -43,7 +43,7 @@ def campaign(tmp_path: Path) -> Campaign:
     campaign = Campaign.create(tmp_path / "texts.teeter", "texts", ("spam", "ham"))
     campaign.add((f"t{n}", f"text number {n}") for n in range(5))
     campaign.tell("t1", "spam")
-    campaign.withdraw(["t3"])
+    campaign.items.withdraw(["t3"])
     campaign.add_predictions([{"id": "t0", "label": "ham"}], "rules")
     campaign.people.add("olga", "owner")
     campaign.people.add("ann")

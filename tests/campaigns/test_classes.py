@@ -139,10 +139,10 @@ def test_a_campaign_keeps_its_descriptions_and_they_can_be_changed(tmp_path: Pat
     campaign = Campaign.create(
         tmp_path / "a.teeter", "a", ["spam", "ham"], descriptions={"spam": SPAM}
     )
-    assert campaign.descriptions == {"spam": SPAM}
+    assert campaign.classes.descriptions() == {"spam": SPAM}
 
-    campaign.describe({"ham": "From a friend.", "spam": ""})
-    assert campaign.descriptions == {"ham": ClassDescription("From a friend.")}
+    campaign.classes.describe({"ham": "From a friend.", "spam": ""})
+    assert campaign.classes.descriptions() == {"ham": ClassDescription("From a friend.")}
     changes = [line for line in campaign.history() if line["what"] == "described"]
     assert [line["name"] for line in changes] == ["spam", "ham", "spam"]
 
@@ -150,8 +150,8 @@ def test_a_campaign_keeps_its_descriptions_and_they_can_be_changed(tmp_path: Pat
 def test_an_unknown_class_changes_nothing(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "a.teeter", "a", ["spam", "ham"])
     with pytest.raises(UnknownNameError, match=r"No class is called 'spamm'.*spam"):
-        campaign.describe({"spam": "x", "spamm": "y"})
-    assert campaign.descriptions == {}
+        campaign.classes.describe({"spam": "x", "spamm": "y"})
+    assert campaign.classes.descriptions() == {}
 
     with pytest.raises(UnknownNameError, match="'eggs', which is not a class"):
         Campaign.create(tmp_path / "b.teeter", "b", ["spam", "ham"], descriptions={"eggs": SPAM})

@@ -84,7 +84,7 @@ def test_classes_are_read_from_a_file(name: str, text: str, items_file: Path) ->
     path.write_text(text)
     run_campaign("new", items_file, "--classes", path)
     campaign = Campaign.open(items_file.with_suffix(".teeter"))
-    assert campaign.classes == ("fruit", "tool")
+    assert campaign.classes.names() == ("fruit", "tool")
     campaign.database.close()
 
 
@@ -246,8 +246,8 @@ def test_rows_of_a_table_are_rows_with_any_encoder(
     campaign = Campaign.open(tmp_path / "people.teeter")
     assert campaign.settings.has_rows
     assert campaign.status().encoder == encoder
-    campaign.change_item("r3", columns={"age": 77})
-    assert campaign.row("r3") == {"id": "r3", "age": 77, "city": "Wien"}
+    campaign.items.change("r3", columns={"age": 77})
+    assert campaign.items.row("r3") == {"id": "r3", "age": 77, "city": "Wien"}
     (question,) = [asked for asked in campaign.ask(12) if asked.item == "r3"]
     assert question.content == "age: 77\ncity: Wien"
     campaign.database.close()
@@ -686,7 +686,7 @@ def test_classes_are_read_from_the_labels(tmp_path: Path) -> None:
 
     assert "4 items, 3 of them labelled" in printed
     campaign = Campaign.open(items.with_suffix(".teeter"))
-    assert campaign.classes == ("spam", "ham")
+    assert campaign.classes.names() == ("spam", "ham")
     campaign.database.close()
 
 

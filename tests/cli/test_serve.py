@@ -319,7 +319,7 @@ def test_a_campaign_is_created_from_items_with_classes(
     arguments = (items, "--classes", "spam,ham", "--port", port.number)
     for _ in range(2):  # the second time, the campaign exists
         workspace = start_and_stop(*arguments, teeter=teeter, monkeypatch=monkeypatch)
-        assert workspace.services["mail"].campaign.classes == ("spam", "ham")
+        assert workspace.services["mail"].campaign.classes.names() == ("spam", "ham")
 
 
 def test_a_folder_outside_the_files_own_is_trusted_once(
@@ -366,8 +366,8 @@ def test_an_existing_campaign_with_other_classes_is_not_served(
     assert "classes --add" not in alike
 
     campaign = Campaign.open(tmp_path / "mail.teeter")
-    campaign.rename_class("spam", "ads")
-    campaign.add_class("other")
+    campaign.classes.rename("spam", "ads")
+    campaign.classes.add("other")
     campaign.database.close()
     assert "mail.teeter also has the classes other." in serve_again("--classes", "spam,ham")
 

@@ -500,7 +500,7 @@ CAMPAIGN_MISTAKES: dict[str, tuple[Callable[[Campaign], object], str]] = {
         "No item has a label yet: label items of at least two classes, then train",
     ),
     "a decision for no class": (lambda c: c.decide("v1", "purple"), "No class is called 'purple'"),
-    "a class like another one": (lambda c: c.add_class("RED"), "'red' and 'RED' differ only in"),
+    "a class like another one": (lambda c: c.classes.add("RED"), "'red' and 'RED' differ only in"),
     "a label to confirm": (lambda c: c.confirm_label("v1"), "v1 has no label to confirm"),
     "an unknown format": (
         lambda c: c.export("out.xlsx"),

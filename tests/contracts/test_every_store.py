@@ -433,13 +433,13 @@ NUL_IN = {
     "item id": lambda campaign: campaign.tell("p\0", "left"),
     "item id that is decided on": lambda campaign: campaign.decide("p\0", "left"),
     "class": lambda campaign: campaign.tell("p0", "le\0ft"),
-    "new class": lambda campaign: campaign.add_class("up\0"),
+    "new class": lambda campaign: campaign.classes.add("up\0"),
     "annotator's name": lambda campaign: campaign.tell("p0", "left", "ann\0"),
     "annotator's name that asks": lambda campaign: campaign.ask(1, "ann\0"),
     "annotator's name that undoes": lambda campaign: campaign.undo("ann\0"),
     "name of a new member": lambda campaign: campaign.people.add("ann\0"),
     "name of a member": lambda campaign: campaign.people.revoke("ann\0"),
-    "name in the history": lambda campaign: campaign.add_class("up", who="ann\0"),
+    "name in the history": lambda campaign: campaign.classes.add("up", who="ann\0"),
     "id of a new item": lambda campaign: campaign.add([{"id": "q\0", "features": [1, 2, 3]}]),
     "label of a new item": lambda campaign: campaign.add(
         [{"id": "q", "features": [1, 2, 3], "label": "le\0ft"}]

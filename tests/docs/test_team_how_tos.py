@@ -107,14 +107,14 @@ def test_the_commands_for_a_server_do_what_the_page_says(messages: Path) -> None
             continue
         if " restore " in line:
             campaign = Campaign.open(messages)
-            campaign.add_class("neither")
+            campaign.classes.add("neither")
             campaign.database.close()
         run_teeter(*shlex.split(line)[1:])
 
     campaign = Campaign.open(messages)
     people = [(person.name, person.role) for person in campaign.people.list()]
     assert people == [("olga", "owner"), ("rey", "reviewer"), ("ann", "annotator")]
-    assert campaign.classes == ("ham", "spam"), "the backup replaced the campaign"
+    assert campaign.classes.names() == ("ham", "spam"), "the backup replaced the campaign"
     assert campaign.settings.overlap == 0.2
     assert campaign.settings.people == 2
     assert campaign.settings.lease == 30

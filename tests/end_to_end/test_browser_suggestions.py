@@ -28,7 +28,7 @@ def make_suggested_campaign(path: Path) -> Path:
     campaign = Campaign.open(path)
     rows = [{"id": f"t{number}", "label": "spam", "probability": 0.9} for number in range(40)]
     campaign.add_predictions(rows, "old <model>")
-    campaign.describe({"spam": ClassDescription("<i>Ads</i>", ("Win & win",))})
+    campaign.classes.describe({"spam": ClassDescription("<i>Ads</i>", ("Win & win",))})
     campaign.database.close()
     return path
 

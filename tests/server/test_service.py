@@ -101,11 +101,11 @@ def test_changed_predictions_of_withdrawn_items_are_not_listed(
     predicted = np.zeros(4, dtype=np.int16)
     weights = [save({"predicted": predicted + 1}), save({"predicted": predicted})]
     monkeypatch.setattr(ModelQueries, "newest_weights", lambda *_: weights)
-    items = [change.item for change in service.changed_predictions()]
+    items = [change.item for change in service.campaign.items.changed_predictions()]
 
-    service.campaign.withdraw([items[1]])
+    service.campaign.items.withdraw([items[1]])
 
-    left = [change.item for change in service.changed_predictions()]
+    left = [change.item for change in service.campaign.items.changed_predictions()]
     assert left == [items[0], *items[2:]]
     service.close()
 

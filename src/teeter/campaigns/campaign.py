@@ -27,10 +27,10 @@ from teeter.campaigns.asking.assignment import (
     store_picks,
 )
 from teeter.campaigns.classes import (
+    Classes,
     as_class_name,
     require_known_classes,
     validate_classes,
-    validate_description,
 )
 from teeter.campaigns.export.formats import require_format, write_export
 from teeter.campaigns.export.rows import ExportRows
@@ -45,13 +45,9 @@ from teeter.campaigns.finish.report import (
 )
 from teeter.campaigns.integrations.notebooks import NotebookPage, open_notebook_page
 from teeter.campaigns.items.add_items import StoredImport, require_kind, store_items
-from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
 from teeter.campaigns.items.columns import (
-    drop_infinite,
-    read_shown_columns,
     require_columns,
     require_shown_columns,
-    typed_value,
 )
 from teeter.campaigns.items.image_links import ImageFetcher, replace_image_links
 from teeter.campaigns.items.item import (
@@ -60,6 +56,7 @@ from teeter.campaigns.items.item import (
     require_printable,
     require_valid_unicode,
 )
+from teeter.campaigns.items.items import Items
 from teeter.campaigns.learning.encoding import (
     ENOUGH_TO_BEGIN,
     ProgressReport,
@@ -71,6 +68,7 @@ from teeter.campaigns.learning.rounds import RoundSettings, RoundState, RoundSta
 from teeter.campaigns.learning.saved_models import has_same_features, load_arrays
 from teeter.campaigns.people import People, require_name
 from teeter.campaigns.records import (
+    DEFAULT_ANNOTATOR,
     Answer,
     AnswerKind,
     AnswerReceipt,
@@ -84,7 +82,6 @@ from teeter.campaigns.records import (
     ShownSuggestion,
     Status,
     SuspectLabel,
-    TableColumn,
     UndoResult,
 )
 from teeter.campaigns.review.consensus import (
@@ -143,9 +140,6 @@ __all__ = [
 
 Vectors = npt.NDArray[np.float32]
 
-DEFAULT_ANNOTATOR = "me"
-"""The annotator's name for people who label alone."""
-
 _FETCH_SECONDS = 900.0
 """Seconds that all links of items may take together."""
 
@@ -170,6 +164,8 @@ class Campaign:
         self.store = CampaignStore(database, campaign_id, settings, clock)
         self.people = People(self.store)
         self.review = Review(self)
+        self.classes = Classes(self.store)
+        self.items = Items(self.store, self.review)
         self._state_reader = RoundStateReader(self.store)
 
     @property
@@ -432,123 +428,6 @@ class Campaign:
 
     # Classes and items
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in their order."""
-        with self.reading() as view:
-            return tuple(view.classes.names())
-
-    def add_class(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
-        """Add a class. Labels stay as they are. A class that is there already stays.
-
-        Raises:
-            InputError: the name is blank, cannot be shown, or is like that of another class.
-        """
-        name = as_class_name(name)
-        require_printable(name.strip(), "class")
-
-        with self.writing() as change:
-            if name.strip() not in change.classes.names():
-                change.classes.add([name], who)
-
-    def rename_class(
-        self,
-        name: str,
-        new_name: str,
-        *,
-        description: ClassDescription | str | None = None,
-        who: str = DEFAULT_ANNOTATOR,
-    ) -> None:
-        """Give a class another name. Labels, models and promises stay as they are.
-
-        Answers with the old name still count for the class, for example from a page that was
-        opened before, unless another class gets that name.
-
-        Args:
-            name: the class.
-            new_name: its new name.
-            description: what it means now; None to keep its description.
-            who: who renames it, for the history.
-
-        Raises:
-            UnknownNameError: there is no class of that name.
-            InputError: the new name is blank, cannot be shown, or is taken.
-        """
-        new_name = as_class_name(new_name).strip()
-        require_printable(new_name, "class")
-        described = {}
-        if description is not None:
-            described = _validate_descriptions({new_name: description})
-
-        with self.writing() as change:
-            # A request that is sent again after a lost reply finds the new name.
-            is_renamed = change.classes.former_names().get(name) == new_name
-            if not is_renamed:
-                change.classes.rename(name, new_name, who)
-                change.picks.rename_class(name, new_name)
-            change.descriptions.write(described, who)
-
-    @property
-    def columns(self) -> list[TableColumn]:
-        """The columns that the items came with, in the order of their files."""
-        with self.reading() as view:
-            return view.tables.columns()
-
-    def row(self, item: str) -> dict[str, Any]:
-        """Return the columns that an item came with; empty if it came without any.
-
-        Raises:
-            UnknownItemError: there is no such item.
-        """
-        with self.reading() as view:
-            stored = view.items.get(item)
-            rows = view.tables.for_items([stored.row_id])
-
-        if stored.row_id not in rows:
-            return {}
-        row = rows[stored.row_id]
-        types = {column.name: column.type for column in row.table.columns}
-        return {
-            name: drop_infinite(typed_value(cell, types[name]))
-            for name, cell in row.values().items()
-        }
-
-    def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
-        with self.reading() as view:
-            stored = view.items.by_id(items)
-            row_ids = [item.row_id for item in stored.values()]
-            shown = read_shown_columns(view, view.settings.show, row_ids)
-
-        return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
-
-    @property
-    def descriptions(self) -> dict[str, ClassDescription]:
-        """What the classes mean, by class; only of those that were described."""
-        with self.reading() as view:
-            return view.descriptions.all()
-
-    def describe(
-        self,
-        descriptions: Mapping[str, ClassDescription | str],
-        *,
-        who: str = DEFAULT_ANNOTATOR,
-    ) -> None:
-        """Say what classes mean. Annotators see it, and models learn from it.
-
-        Args:
-            descriptions: a description by class, in place of what was there. A text is a
-                description without examples, and an empty one removes what was there.
-            who: who describes them, for the history.
-
-        Raises:
-            UnknownNameError: there is no such class. Then nothing changes.
-            InputError: a description is too long.
-        """
-        validated = _validate_descriptions(descriptions)
-        with self.writing() as change:
-            change.descriptions.write(validated, who)
-
     def change_settings(self, *, who: str = DEFAULT_ANNOTATOR, **changes: Any) -> Settings:
         """Change settings, such as ``instructions`` or ``show``, all of them or none.
 
@@ -646,7 +525,7 @@ class Campaign:
 
         new_items = parse_items(items, settings.kind, folder, rows=settings.has_rows)
         require_kind(new_items, settings.kind)
-        if not self.columns:
+        if not self.items.columns():
             require_shown_columns(settings.show, new_items)
         stored = store_items(self.store, new_items, encoder=encoder, who=who)
         return replace(stored, result=replace(stored.result, failed=tuple(failed.items())))
@@ -713,85 +592,6 @@ class Campaign:
             if len(set(state.labels.values())) > 1 and not state.unencoded:
                 self.train(who=who, state=state)
         return result
-
-    def change_item(
-        self,
-        item: str,
-        *,
-        text: str | None = None,
-        features: Sequence[float] | None = None,
-        columns: Mapping[str, Any] | None = None,
-        who: str = DEFAULT_ANNOTATOR,
-    ) -> bool:
-        """Change the text, the features or columns of an item. Its answers stay.
-
-        The history has the old text beside the new one, so it shows what each annotator saw. If
-        the new text may have another label, withdraw the item and add the text as a new one.
-
-        Args:
-            item: the item's id.
-            text: the new text, which is encoded at once. If the texts came from one column of a
-                file, it replaces that column too, in every row that had the old text. In a
-                campaign of table rows it follows from the columns.
-            features: its features, if you supplied those of the other items.
-            columns: new values by column, None for a missing one. Other columns stay. If several
-                rows of a file had the text, the first is changed; in a campaign of table rows all.
-            who: who changes it, for the history.
-
-        Returns:
-            Whether something has changed.
-
-        Raises:
-            UnknownItemError: there is no such item.
-            InputError: the new content cannot be used, another item has it, or a promise rests on
-                the old one.
-        """
-        return change_item(
-            self.store,
-            str(item),
-            text=text,
-            features=features,
-            columns=columns or {},
-            who=who,
-        )
-
-    def withdraw(
-        self, items: Iterable[str], *, reason: str | None = None, who: str = DEFAULT_ANNOTATOR
-    ) -> int:
-        """Take items out of the campaign. Nothing is deleted, and ``put_back`` takes it back.
-
-        A withdrawn item is not asked about and not trained on, and counts in no statistic of the
-        campaign. If a promise drew it, it counts there as a wrong label. Exports have it with
-        ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
-
-        Args:
-            items: the ids of the items.
-            reason: a remark for the history.
-            who: who withdraws them, for the history.
-
-        Returns:
-            How many were in the campaign until now.
-
-        Raises:
-            UnknownItemError: one of the items does not exist. Then none is withdrawn.
-        """
-        return withdraw_items(self.store, _item_ids(items), reason=reason, who=who)
-
-    def put_back(self, items: Iterable[str], *, who: str = DEFAULT_ANNOTATOR) -> int:
-        """Put withdrawn items back, with everything they had, and return how many were withdrawn.
-
-        Raises:
-            UnknownItemError: one of the items does not exist. Then none is put back.
-        """
-        return put_back_items(self.store, _item_ids(items), who=who)
-
-    def next_item_number(self) -> int:
-        """Return the number after all item ids that are numbers, for items without ids."""
-        with self.reading() as view:
-            items = view.items.all()
-
-        numbers = [int(item.item_id) for item in items if item.item_id.isdecimal()]
-        return max(numbers, default=-1) + 1
 
     # Answers
 
@@ -1204,7 +1004,7 @@ class Campaign:
         Raises:
             InputError: they cannot be read, or none is about an item and class of the campaign.
         """
-        classes = self.classes
+        classes = self.classes.names()
         detail = {}
         if isinstance(predictions, str | Path):
             rows = read_predictions(Path(predictions), classes)
@@ -1540,23 +1340,6 @@ def _replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Setting
         except TypeError:
             raise InputError(f"{name} has a value of the wrong type: {value!r:.100}.") from None
     return replace(settings, **changes)
-
-
-def _validate_descriptions(
-    descriptions: Mapping[str, ClassDescription | str],
-) -> dict[str, ClassDescription]:
-    validated = {}
-    for name, given in descriptions.items():
-        description = ClassDescription(given) if isinstance(given, str) else given
-        validated[name] = validate_description(name, description.description, description.examples)
-    return validated
-
-
-def _item_ids(items: Iterable[str]) -> list[str]:
-    """Return the ids that a user passed. A text would be taken for the ids of its characters."""
-    if isinstance(items, str):
-        raise InputError("Give a list of item ids, even for a single item.")
-    return [str(item) for item in items]
 
 
 def _validate_answer(answer: Answer) -> Answer:

@@ -1,4 +1,4 @@
-"""The names and descriptions of classes: what they may be, and reading them from files."""
+"""The classes of a campaign, what their names and descriptions may be, and files of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ import numpy as np
 from teeter.base.files import parse_errors
 from teeter.base.registry import did_you_mean
 from teeter.campaigns.items.item import require_printable, require_valid_unicode
-from teeter.campaigns.records import ClassDescription
+from teeter.campaigns.records import DEFAULT_ANNOTATOR, ClassDescription, ClassInfo
+from teeter.campaigns.shortcuts import shortcuts_by_class
+from teeter.campaigns.store import CampaignStore
 from teeter.campaigns.store.queries.classes import require_distinct_names
 from teeter.errors import FileError, InputError, UnknownNameError
 
 __all__ = [
     "CLASS_FILE_SUFFIXES",
+    "Classes",
     "as_class_name",
     "class_texts",
     "is_class_file",
@@ -40,6 +43,117 @@ CLASS_FILE_SUFFIXES = (".txt", ".csv", ".tsv")
 
 _NAME_COLUMNS = ("name", "class", "label")
 """What the column of the names may be called, in the order of preference."""
+
+
+class Classes:
+    """The classes of a campaign: ``campaign.classes``."""
+
+    def __init__(self, store: CampaignStore) -> None:
+        self._store = store
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names, in their order."""
+        with self._store.reading() as view:
+            return tuple(view.classes.names())
+
+    def all(self) -> list[ClassInfo]:
+        """Return the classes with their shortcuts and descriptions, in their order."""
+        with self._store.reading() as view:
+            names = view.classes.names()
+            descriptions = view.descriptions.all()
+            shortcuts = shortcuts_by_class(names, view.settings.keys)
+
+        classes = []
+        for name, shortcut in shortcuts.items():
+            description = descriptions.get(name, ClassDescription())
+            classes.append(ClassInfo(name, shortcut, description.description, description.examples))
+        return classes
+
+    def descriptions(self) -> dict[str, ClassDescription]:
+        """Return what the classes mean, by class; only of those that were described."""
+        with self._store.reading() as view:
+            return view.descriptions.all()
+
+    def add(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
+        """Add a class. Labels stay as they are. A class that is there already stays.
+
+        Raises:
+            InputError: the name is blank, cannot be shown, or is like that of another class.
+        """
+        name = as_class_name(name)
+        require_printable(name.strip(), "class")
+
+        with self._store.writing() as change:
+            if name.strip() not in change.classes.names():
+                change.classes.add([name], who)
+
+    def rename(
+        self,
+        name: str,
+        new_name: str,
+        *,
+        description: ClassDescription | str | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> None:
+        """Give a class another name. Labels, models and promises stay as they are.
+
+        Answers with the old name still count for the class, for example from a page that was
+        opened before, unless another class gets that name.
+
+        Args:
+            name: the class.
+            new_name: its new name.
+            description: what it means now; None to keep its description.
+            who: who renames it, for the history.
+
+        Raises:
+            UnknownNameError: there is no class of that name.
+            InputError: the new name is blank, cannot be shown, or is taken.
+        """
+        new_name = as_class_name(new_name).strip()
+        require_printable(new_name, "class")
+        described = {}
+        if description is not None:
+            described = _validate_descriptions({new_name: description})
+
+        with self._store.writing() as change:
+            # A request that is sent again after a lost reply finds the new name.
+            is_renamed = change.classes.former_names().get(name) == new_name
+            if not is_renamed:
+                change.classes.rename(name, new_name, who)
+                change.picks.rename_class(name, new_name)
+            change.descriptions.write(described, who)
+
+    def describe(
+        self,
+        descriptions: Mapping[str, ClassDescription | str],
+        *,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> None:
+        """Say what classes mean. Annotators see it, and models learn from it.
+
+        Args:
+            descriptions: a description by class, in place of what was there. A text is a
+                description without examples, and an empty one removes what was there.
+            who: who describes them, for the history.
+
+        Raises:
+            UnknownNameError: there is no such class. Then nothing changes.
+            InputError: a description is too long.
+        """
+        validated = _validate_descriptions(descriptions)
+        with self._store.writing() as change:
+            change.descriptions.write(validated, who)
+
+
+def _validate_descriptions(
+    descriptions: Mapping[str, ClassDescription | str],
+) -> dict[str, ClassDescription]:
+    validated = {}
+    for name, given in descriptions.items():
+        description = ClassDescription(given) if isinstance(given, str) else given
+        validated[name] = validate_description(name, description.description, description.examples)
+    return validated
 
 
 def is_class_file(classes: str) -> bool:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 __all__ = [
+    "DEFAULT_ANNOTATOR",
     "AccuracyEstimate",
     "AddedItems",
     "Agreement",
@@ -19,7 +20,9 @@ __all__ = [
     "Answer",
     "AnswerKind",
     "AnswerReceipt",
+    "ChangedPrediction",
     "ClassDescription",
+    "ClassInfo",
     "ClassifierKind",
     "ColumnFilter",
     "ColumnType",
@@ -28,10 +31,16 @@ __all__ = [
     "EncoderComparison",
     "EncodingResult",
     "ImportResult",
+    "ItemContent",
+    "ItemCounts",
+    "ItemDetails",
     "ItemFilter",
     "ItemKind",
+    "ItemPage",
     "ItemQuery",
+    "ItemRow",
     "Labeller",
+    "MapLabels",
     "MemberChange",
     "ModelInfo",
     "PairAgreement",
@@ -40,12 +49,17 @@ __all__ = [
     "PickState",
     "Question",
     "Role",
+    "ShownColumn",
     "ShownSuggestion",
     "Status",
     "SuspectLabel",
     "TableColumn",
     "UndoResult",
 ]
+
+
+DEFAULT_ANNOTATOR = "me"
+"""The annotator's name for people who label alone."""
 
 
 class ItemKind(StrEnum):
@@ -193,6 +207,18 @@ class ClassDescription:
 
 
 @dataclass(frozen=True)
+class ClassInfo:
+    """A class, what it means, and its shortcut on the page."""
+
+    name: str
+    shortcut: str | None
+    """The keyboard shortcut; None if there are more classes than shortcuts."""
+    description: str = ""
+    examples: tuple[str, ...] = ()
+    """Texts that belong to the class."""
+
+
+@dataclass(frozen=True)
 class TableColumn:
     """A column of a table."""
 
@@ -282,6 +308,114 @@ class Decision:
     comment: str | None = None
     number: int | None = field(default=None, compare=False)
     """Its row id; None before it is stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemContent:
+    """The content of an item as annotators see it."""
+
+    kind: ItemKind
+    text: str | None = None
+    """The text, or the beginning of a very long one."""
+    characters: int | None = None
+    """The length of the whole text, if ``text`` is only its beginning."""
+    features: list[float] | None = None
+    """The first features of an item that consists of features."""
+    columns: list[ShownColumn] = field(default_factory=list)
+    """The columns that the campaign's settings show."""
+
+
+@dataclass(frozen=True)
+class ShownColumn:
+    """A cell that is shown beside an item. It may hold Markdown, never HTML."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemRow:
+    """An item as a row of a table."""
+
+    row_id: int
+    """The item's position in the order of all items, for ``after`` and ``before``."""
+    item: str
+    """The item's id."""
+    kind: ItemKind
+    excerpt: str
+    """The start of a text; empty for other kinds."""
+    label: str | None
+    state: str
+    """The label and flags, or other answers if there is no label; and whether it is unreadable or
+    withdrawn.
+    """
+    by: str | None
+    """The consensus method of the label, or the reviewer who decided on it."""
+    annotators: int
+    """How many annotators have answered."""
+    confidence: float | None = None
+    """How sure the label is, from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemPage:
+    """A page of items."""
+
+    items: list[ItemRow]
+    after: int | None = None
+    """Pass this as ``after`` to get the next page; None on the last page."""
+    before: int | None = None
+    """Pass this as ``before`` to get the previous page; None if the page is empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemDetails(ItemRow):
+    """An item with its answers. Annotators see only their own answer."""
+
+    content: ItemContent
+    audit: bool
+    """Whether the item is in the audit set, which measures accuracy and is never trained on."""
+    withdrawn: bool
+    """Whether the item was taken out of the campaign."""
+    answers: list[Answer]
+    row: dict[str, Any] = field(default_factory=dict)
+    """All columns that the item came with. Annotators see only those that the settings show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemCounts:
+    """How many items a campaign has, and how many have answers of each kind.
+
+    Withdrawn items do not count.
+    """
+
+    items: int
+    labelled: int
+    skipped: int
+    unsure: int
+    flagged: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapLabels:
+    """The labelled items on the map."""
+
+    classes: list[str]
+    labels: list[tuple[int, int]]
+    """The index of each labelled item on the map, and the index of its class."""
+    withdrawn: list[int]
+    """The indices of withdrawn items, which a map shows if it was drawn before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedPrediction:
+    """An item whose predicted class changed with the newest model."""
+
+    item: str
+    excerpt: str
+    label: str | None
+    before: str
+    after: str
 
 
 @dataclass(frozen=True)

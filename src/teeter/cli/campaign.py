@@ -368,7 +368,7 @@ def add(
             key=id_column,
             label=labels,
             folder=folder,
-            first=opened.next_item_number(),
+            first=opened.items.next_number(),
             image=image,
             fetcher=fetcher,
             rows=opened.settings.rows,
@@ -496,16 +496,16 @@ def classes(
 
     with open_campaign(file) as opened:
         for old, new in renamed.items():
-            opened.rename_class(old, new)
+            opened.classes.rename(old, new)
         for name in add or []:
-            opened.add_class(name)
+            opened.classes.add(name)
         if descriptions is not None:
-            opened.describe(descriptions)
+            opened.classes.describe(descriptions)
         if names is not None:
             opened.change_settings(names=names)
 
-        described = opened.descriptions
-        class_names = opened.classes
+        described = opened.classes.descriptions()
+        class_names = opened.classes.names()
         note = explain_names(opened)
 
     if as_json:
@@ -559,7 +559,7 @@ def label(
 
     with open_campaign(file) as opened:
         require_member(opened, annotator, "answer")
-        keyboard = make_keyboard(opened.classes, opened.settings.keys)
+        keyboard = make_keyboard(opened.classes.names(), opened.settings.keys)
         if opened.settings.instructions:
             typer.echo(opened.settings.instructions)
         _warn_of_shared_name(opened, annotator)
@@ -619,7 +619,7 @@ def review(
             return
 
         require_member(opened, annotator, "answer" if what is Reviewed.SUSPECTS else "decide")
-        keyboard = make_keyboard(opened.classes, opened.settings.keys)
+        keyboard = make_keyboard(opened.classes.names(), opened.settings.keys)
         print_legend(keyboard)
         if what is Reviewed.SUSPECTS:
             with _end_of_prompt(file):
@@ -1019,7 +1019,7 @@ def _report_encoding(encoding: EncodingResult, location: str) -> None:
     echo_wrapped(encoding.sentence)
     with open_campaign(location) as opened:
         has_texts = opened.settings.kind == ItemKind.TEXT
-        if opened.descriptions or (has_texts and opened.settings.names):
+        if opened.classes.descriptions() or (has_texts and opened.settings.names):
             echo_wrapped(explain_names(opened))
     if encoding.unencoded:
         unencoded = pluralize(encoding.unencoded, "item")

@@ -353,7 +353,7 @@ def _content(opened: Campaign, entry: Question | SuspectLabel | Disagreement) ->
     if len(content) > _LONGEST_TEXT:
         shown += f"… ({len(content):,} characters)"
 
-    columns = opened.shown_columns([entry.item]).get(entry.item, {})
+    columns = opened.items.shown_columns([entry.item]).get(entry.item, {})
     for name, cell in columns.items():
         shown += f"\n{printable_line(name)}: {printable(cell)}"
     return shown

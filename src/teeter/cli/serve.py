@@ -441,13 +441,14 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
     """
     from teeter.campaigns.store.queries.classes import find_alike
 
+    names = campaign.classes.names()
     with campaign.reading() as view:
         current_names = [view.classes.current_name(name) for name in classes]
 
-    missing = [name for name in current_names if name not in campaign.classes]
+    missing = [name for name in current_names if name not in names]
     # No advice to add a class that cannot be told from one that is there.
     for name in missing:
-        alike = find_alike(name, campaign.classes)
+        alike = find_alike(name, names)
         if alike is not None:
             raise InputError(
                 f"{file} already exists and has the class {alike!r}, not {name!r}: give --classes "
@@ -455,13 +456,13 @@ def _require_classes(campaign: Campaign, classes: list[str], items: Path, file: 
             )
     if missing:
         raise InputError(
-            f"{file} already exists and has the classes {list_some(campaign.classes, 10)}, but not "
+            f"{file} already exists and has the classes {list_some(names, 10)}, but not "
             f"{list_some(missing, 10)}: open it with teeter serve {shlex.quote(file)}, add classes "
             f"to it with teeter campaign classes --add, or create another campaign with teeter "
             f"campaign new {shlex.quote(str(items))} --classes NAMES --file FILE."
         )
 
-    further = [name for name in campaign.classes if name not in current_names]
+    further = [name for name in names if name not in current_names]
     if further:
         echo_wrapped(f"{file} also has the classes {list_some(further, 10)}.", err=True)
 

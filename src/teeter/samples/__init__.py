@@ -14,8 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.campaign import DEFAULT_ANNOTATOR, Campaign, Settings
-from teeter.campaigns.records import Answer, AnswerKind
+from teeter.campaigns.campaign import Campaign, Settings
+from teeter.campaigns.records import DEFAULT_ANNOTATOR, Answer, AnswerKind
 from teeter.campaigns.store.backup import atomic_file
 from teeter.campaigns.store.database import Clock, utc_now
 from teeter.errors import FileError, InputError, MissingExtraError, UnknownNameError
@@ -277,7 +277,7 @@ def _label(campaign: Campaign, labels: dict[str, str], clock: _PastClock, on_ste
         clock: the campaign's clock.
         on_step: called after each round.
     """
-    classes = campaign.classes
+    classes = campaign.classes.names()
     with campaign.reading() as view:
         audit_ids = view.items.audit_set()
         audit_items = view.items.by_id(sorted(audit_ids))

@@ -22,8 +22,9 @@ from teeter.campaigns.records import (
     AddedItems,
     Answer,
     AnswerKind,
-    ColumnType,
+    ClassInfo,
     Decision,
+    ItemContent,
     ItemKind,
     ModelInfo,
     Permission,
@@ -42,9 +43,7 @@ __all__ = [
     "AnswerIn",
     "AnswerOut",
     "CampaignOut",
-    "ChangedPrediction",
     "ClassDescriptionIn",
-    "ClassOut",
     "ConfirmationIn",
     "CreatedCampaign",
     "DecisionIn",
@@ -54,17 +53,12 @@ __all__ = [
     "EncodeIn",
     "EncodedItems",
     "GivenAnswer",
-    "ItemContent",
     "ItemId",
-    "ItemOut",
-    "ItemRow",
-    "ItemsOut",
     "JobOut",
     "JobStarted",
     "JobState",
     "LabelMode",
     "LabelPageStart",
-    "LabelsOut",
     "ModelRound",
     "NameIn",
     "NamesIn",
@@ -84,7 +78,6 @@ __all__ = [
     "SessionOut",
     "SettingsIn",
     "ShallowJson",
-    "ShownColumn",
     "ShownSuggestionIn",
     "SourceOut",
     "SourceRemoved",
@@ -169,17 +162,6 @@ class SessionOut(BaseModel):
 # Campaigns
 
 
-class ClassOut(BaseModel):
-    """A class, what it means, and its shortcut on the page."""
-
-    name: str
-    shortcut: str | None
-    """The keyboard shortcut; None if there are more classes than shortcuts."""
-    description: str = ""
-    examples: list[str] = Field(default_factory=list)
-    """Texts that belong to the class."""
-
-
 class CampaignOut(BaseModel):
     """A campaign and its progress."""
 
@@ -189,7 +171,7 @@ class CampaignOut(BaseModel):
     kind: ItemKind
     strategy: str
     instructions: str
-    classes: list[ClassOut]
+    classes: list[ClassInfo]
     items: int
     labelled: int
     skipped: int
@@ -321,27 +303,6 @@ class JobOut(BaseModel):
 # Items
 
 
-class ShownColumn(BaseModel):
-    """A cell that is shown beside an item. It may hold Markdown, never HTML."""
-
-    name: str
-    value: str
-
-
-class ItemContent(BaseModel):
-    """The content of an item as annotators see it."""
-
-    kind: ItemKind
-    text: str | None = None
-    """The text, or the beginning of a very long one."""
-    characters: int | None = None
-    """The length of the whole text, if ``text`` is only its beginning."""
-    features: list[float] | None = None
-    """The first features of an item that consists of features."""
-    columns: list[ShownColumn] = Field(default_factory=list)
-    """The columns that the campaign's settings show."""
-
-
 class PickOut(BaseModel):
     """Why an item was picked.
 
@@ -402,67 +363,6 @@ class QuestionsOut(BaseModel):
     """Whether work is being done in the background."""
     labelled: int
     items: int
-
-
-class ItemRow(BaseModel):
-    """An item as a row of a table."""
-
-    row_id: int
-    """The item's position in the order of all items, for ``after`` and ``before``."""
-    item: str
-    kind: ItemKind
-    excerpt: str
-    """The start of a text; empty for other kinds."""
-    label: str | None
-    state: str
-    """The label and flags, or other answers if there is no label; and whether it is unreadable or
-    withdrawn.
-    """
-    by: str | None
-    """The consensus method of the label, or the reviewer who decided on it."""
-    annotators: int
-    """How many annotators have answered."""
-    confidence: float | None = None
-    """How sure the label is, from 0 to 1."""
-
-
-class ItemsOut(BaseModel):
-    """A page of items."""
-
-    items: list[ItemRow]
-    after: int | None
-    """Pass this as ``after`` to get the next page; None on the last page."""
-    before: int | None
-    """Pass this as ``before`` to get the previous page; None if the page is empty."""
-
-
-class ItemOut(BaseModel):
-    """An item with its answers. Annotators see only their own answer."""
-
-    row_id: int
-    item: str
-    content: ItemContent
-    label: str | None
-    state: str
-    by: str | None
-    annotators: int
-    audit: bool
-    """Whether the item is in the audit set, which measures accuracy and is never trained on."""
-    withdrawn: bool
-    """Whether the item was taken out of the campaign."""
-    answers: list[Answer]
-    row: dict[str, Any] = Field(default_factory=dict)
-    """All columns that the item came with. Annotators see only those that the settings show."""
-
-
-class LabelsOut(BaseModel):
-    """The labelled items on the map."""
-
-    classes: list[str]
-    labels: list[tuple[int, int]]
-    """The index of each labelled item on the map, and the index of its class."""
-    withdrawn: list[int]
-    """The indices of withdrawn items, which a map shows if it was drawn before."""
 
 
 # Answers
@@ -555,13 +455,6 @@ class UndoOut(BaseModel):
 # Columns and the history
 
 
-class ColumnOut(BaseModel):
-    """A column that items came with."""
-
-    name: str
-    type: ColumnType
-
-
 class HistoryOut(BaseModel):
     """A part of the history, oldest first."""
 
@@ -606,16 +499,6 @@ class ProgressOut(BaseModel):
     """When each label was given, oldest first."""
     spent: float | None
     budget: float | None
-
-
-class ChangedPrediction(BaseModel):
-    """An item whose predicted class changed with the newest model."""
-
-    item: str
-    excerpt: str
-    label: str | None
-    before: str
-    after: str
 
 
 class SuspectsOut(BaseModel):
@@ -819,7 +702,7 @@ class LabelPageStart(BaseModel):
     annotator: str
     mode: LabelMode
     kind: ItemKind
-    classes: list[ClassOut]
+    classes: list[ClassInfo]
     strategy: str
     labelled: int
     items: int

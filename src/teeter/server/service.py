@@ -5,53 +5,33 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from unicodedata import combining, normalize
 
-import numpy as np
-from safetensors.numpy import load
-
-from teeter.base.files import resolve_inside
 from teeter.campaigns.campaign import Campaign
 from teeter.campaigns.finish.report import FinishReport, look
-from teeter.campaigns.items.columns import read_shown_columns, replace_surrogates
+from teeter.campaigns.items.items import read_content
 from teeter.campaigns.learning.stopping import estimate_model_accuracy
 from teeter.campaigns.people import require_name
 from teeter.campaigns.records import (
     Answer,
-    AnswerKind,
-    ClassDescription,
-    ConsensusMethod,
-    ItemFilter,
-    ItemKind,
-    ItemQuery,
     ShownSuggestion,
 )
-from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
 from teeter.campaigns.settings import IMPORTED
-from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.campaigns.store import ModelSummary, Pick, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
 from teeter.campaigns.suggestions.sources import SourceReport, measure_sources, visible_suggestions
-from teeter.errors import FileError, InputError, StoreError, UnknownItemError
+from teeter.errors import InputError, StoreError
 from teeter.server.schemas import (
     AnswerOut,
-    ChangedPrediction,
-    ClassOut,
-    ItemContent,
-    ItemOut,
-    ItemRow,
-    ItemsOut,
-    LabelsOut,
     ModelRound,
     PickOut,
     ProgressOut,
     QuestionOut,
     RecentAnswer,
-    ShownColumn,
     SuggestionOut,
     UndoneAnswer,
     UndoOut,
@@ -60,23 +40,10 @@ from teeter.server.worker.requests import Explanation
 
 __all__ = [
     "CampaignService",
-    "ItemCounts",
     "NewestModel",
     "make_slug",
 ]
 
-
-_MAX_TEXT = 20_000
-"""Characters of a text that are sent to the page."""
-
-_MAX_FEATURES = 256
-"""Features of an item that are sent to the page."""
-
-_MIN_SEARCHED = 500
-"""Items that one search for a value in a column looks at."""
-
-_MAX_EXCERPT = 160
-"""Characters of a text in a table."""
 
 _WRITE_TIMEOUT = 10
 """Seconds that an answer waits for another process that writes. The page waits 20 for us."""
@@ -86,20 +53,6 @@ _MEASURE_SECONDS = 10.0
 
 _TEAM_CHECK_SECONDS = 5.0
 """How long it may take until a second annotator is noticed."""
-
-
-@dataclass(frozen=True)
-class ItemCounts:
-    """How many items a campaign has, and how many have answers of each kind.
-
-    Withdrawn items do not count.
-    """
-
-    items: int
-    labelled: int
-    skipped: int
-    unsure: int
-    flagged: int
 
 
 @dataclass(frozen=True)
@@ -223,25 +176,6 @@ class CampaignService:
         with self.campaign.reading() as view:
             return view.answers.has_several_annotators(except_for=IMPORTED)
 
-    def list_classes(self) -> list[ClassOut]:
-        """Return the classes with their shortcuts and descriptions."""
-        # Read every time: classes can be added and described while the server runs.
-        shortcuts = shortcuts_by_class(self.campaign.classes, self.campaign.settings.keys)
-        descriptions = self.campaign.descriptions
-
-        described = []
-        for name, shortcut in shortcuts.items():
-            description = descriptions.get(name, ClassDescription())
-            described.append(
-                ClassOut(
-                    name=name,
-                    shortcut=shortcut,
-                    description=description.description,
-                    examples=list(description.examples),
-                )
-            )
-        return described
-
     def newest_model(self) -> NewestModel:
         """Return the version of the newest model, and when it was trained."""
         with self.campaign.reading() as view:
@@ -285,7 +219,7 @@ class CampaignService:
                 pick = self._describe_pick(stored_pick)
                 question = QuestionOut(
                     item=stored_pick.item,
-                    content=self.read_content(rows[stored_pick.item], view),
+                    content=read_content(view, rows[stored_pick.item]),
                     pick=pick,
                 )
                 # Control, audit and shared items are labelled without the model's opinion.
@@ -364,28 +298,6 @@ class CampaignService:
                 described.scores[name] = value
         return described
 
-    def read_content(self, row: StoredItem, view: Reading) -> ItemContent:
-        """Return what annotators see of an item."""
-        content = ItemContent(kind=row.kind)
-
-        if row.kind is ItemKind.TEXT and row.content:
-            # A text of megabytes would stall the browser. The page says that it is cut.
-            content.text = row.content[:_MAX_TEXT]
-            if len(row.content) > _MAX_TEXT:
-                content.characters = len(row.content)
-
-        if row.kind is ItemKind.FEATURES:
-            vector = view.encodings.vector_of(row.row_id)
-            values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
-            content.features = [round(value, 5) for value in values]
-
-        names = self.campaign.settings.show
-        shown = read_shown_columns(view, names, [row.row_id])
-        for name, value in shown.get(row.row_id, {}).items():
-            content.columns.append(ShownColumn(name=name, value=value))
-
-        return content
-
     # Answers
 
     def record_answer(self, answer: Answer, shown: ShownSuggestion | None = None) -> AnswerOut:
@@ -405,7 +317,7 @@ class CampaignService:
         self._require_file()
         return AnswerOut(
             new=receipt.recorded,
-            labelled=self.count_items().labelled,
+            labelled=self.campaign.items.count().labelled,
             number=receipt.number,
             late=receipt.late,
         )
@@ -416,7 +328,9 @@ class CampaignService:
         receipt = self.campaign.confirm_label(item, annotator, comment=comment)
         self._require_file()
         return AnswerOut(
-            new=receipt.recorded, labelled=self.count_items().labelled, number=receipt.number
+            new=receipt.recorded,
+            labelled=self.campaign.items.count().labelled,
+            number=receipt.number,
         )
 
     def undo_answer(self, annotator: str, number: int) -> UndoOut:
@@ -437,7 +351,7 @@ class CampaignService:
 
             described = UndoneAnswer(
                 item=row.item_id,
-                content=self.read_content(row, view),
+                content=read_content(view, row),
                 pick=None if pick is None else self._describe_pick(pick),
                 answer=_format_answer(undone.answer),
                 previous=None if undone.before is None else _format_answer(undone.before),
@@ -463,7 +377,7 @@ class CampaignService:
                 described = RecentAnswer(
                     number=answer.number,
                     item=answer.item,
-                    content=self.read_content(row, view),
+                    content=read_content(view, row),
                     pick=None if pick is None else self._describe_pick(pick),
                     answer=_format_answer(answer),
                     comment=answer.comment,
@@ -490,19 +404,6 @@ class CampaignService:
         except InputError as error:
             return error
 
-    def count_items(self) -> ItemCounts:
-        """Return how many items there are, and how many have answers of each kind."""
-        with self.campaign.reading() as view:
-            by_kind = view.answers.count_items_by_kind()
-            n_withdrawn = view.items.count_withdrawn()
-            return ItemCounts(
-                items=self._count_all_items(view) - n_withdrawn,
-                labelled=by_kind[AnswerKind.LABEL],
-                skipped=by_kind[AnswerKind.SKIP],
-                unsure=by_kind[AnswerKind.UNSURE],
-                flagged=by_kind[AnswerKind.FLAG],
-            )
-
     def count_held_by_others(self, annotator: str) -> int:
         """Return the number of items that other annotators have open."""
         with self.campaign.reading() as view:
@@ -510,183 +411,14 @@ class CampaignService:
 
         return sum(open_items.values()) - open_items.get(annotator, 0)
 
-    def _newest_item(self, view: Reading) -> int:
-        return view.items.newest_row_id()
-
-    @cached_by(_newest_item)
-    def _count_all_items(self, view: Reading) -> int:
-        return view.items.count()
-
     # Items
 
-    def list_items(self, query: ItemQuery) -> ItemsOut:
-        """Return a page of the table of items."""
-        with self.campaign.reading() as view:
-            snapshot = self.campaign.review.snapshot(view)
-            rows = self._search_items(query, view, snapshot)
-            row_ids = [row.row_id for row in rows]
-            by_item = view.answers.for_items(row_ids)
-            unreadable = view.encodings.unreadable(row_ids)
-
-        items = [_describe_row(row, by_item[row.row_id], snapshot, unreadable) for row in rows]
-        page = ItemsOut(items=items, after=None, before=None)
-        if items:
-            page.before = items[0].row_id
-        if len(items) == query.count:
-            page.after = items[-1].row_id
-        return page
-
-    def _search_items(
-        self, query: ItemQuery, view: Reading, snapshot: CampaignSnapshot
-    ) -> list[StoredItem]:
-        """Return the items of a page.
-
-        The database finds items that any annotator gave a class, and items with a text in any
-        column. Those that do not fit exactly are left out here, so it takes as many searches as are
-        needed to fill the page.
-        """
-        labels = snapshot.labels
-        is_backwards = query.before is not None
-        is_narrowed = query.label is not None or bool(query.columns)
-        count = query.count
-        if query.columns:
-            query = replace(query, count=max(count, _MIN_SEARCHED))
-
-        page: list[StoredItem] = []
-        while True:
-            rows = view.items.search(query)
-            matches = rows
-            if query.label is not None:
-                matches = [row for row in rows if labels.get(row.item_id) == query.label]
-            if query.columns:
-                row_ids = [row.row_id for row in matches]
-                fitting = view.tables.matching_items(row_ids, query.columns)
-                matches = [row for row in matches if row.row_id in fitting]
-
-            if is_backwards:
-                page = [*matches, *page][-count:]
-            else:
-                page = [*page, *matches][:count]
-
-            is_last_search = not is_narrowed or len(rows) < query.count
-            if is_last_search or len(page) == count:
-                return page
-
-            if is_backwards:
-                query = replace(query, before=rows[0].row_id)
-            else:
-                query = replace(query, after=rows[-1].row_id)
-
-    def describe_item(self, item: str, *, only_by: str | None = None) -> ItemOut:
-        """Return an item with its answers.
-
-        Args:
-            only_by: an annotator; the answers of all others are hidden, and so is the label that
-                follows from them.
-
-        Raises:
-            UnknownItemError: there is no such item.
-        """
-        with self.campaign.reading() as view:
-            row = view.items.get(item)
-            answers = view.answers.for_item(row.row_id)
-            content = self.read_content(row, view)
-            snapshot = self.campaign.review.snapshot(view)
-            unreadable = view.encodings.unreadable([row.row_id])
-
-        all_columns = {} if only_by is not None else replace_surrogates(self.campaign.row(item))
-        if only_by is not None:
-            answers = [answer for answer in answers if answer.annotator == only_by]
-            snapshot = _snapshot_of_answers(row.item_id, answers)
-
-        summary = _describe_row(row, answers, snapshot, unreadable)
-        return ItemOut(
-            row_id=row.row_id,
-            item=row.item_id,
-            content=content,
-            label=summary.label,
-            state=summary.state,
-            by=summary.by,
-            annotators=summary.annotators,
-            audit=row.audit,
-            withdrawn=row.withdrawn is not None,
-            answers=answers,
-            row=all_columns,
-        )
-
-    def find_image(self, item: str) -> Path:
-        """Return the file of an item's image, which is inside the campaign's folder.
-
-        Raises:
-            UnknownItemError: there is no such item.
-            FileError: it is not an image, its file is missing or outside the folder.
-            InputError: only the campaign's file says that images may be read there.
-        """
-        with self.campaign.reading() as view:
-            row = view.items.get(item)
-
-        folder = self.campaign.image_folder
-        if row.kind is not ItemKind.IMAGE or folder is None:
-            raise FileError(f"{item} is not an image.")
-        return resolve_inside(row.content or "", folder)
-
     # The map
-
-    def _newest_features(self, view: Reading) -> tuple[int, int]:
-        return view.encodings.revision()
-
-    @cached_by(_newest_features)
-    def _mapped_row_ids(self, view: Reading) -> list[int]:
-        """Return row ids by index on the map, which is the row in a model's input."""
-        return view.encodings.encoded_row_ids()
-
-    def find_mapped_item(self, index: int) -> str:
-        """Return the id of an item by its index on the map.
-
-        Raises:
-            UnknownItemError: the map has fewer items.
-        """
-        with self.campaign.reading() as view:
-            row_ids = self._mapped_row_ids(view)
-            if index >= len(row_ids):
-                raise UnknownItemError(
-                    f"No item has the index {index}: the campaign has {len(row_ids)} items."
-                )
-
-            row = view.items.get_by_row_id(row_ids[index])
-        return row.item_id
 
     def newest_item_change(self) -> int:
         """Return a number that grows when a text changes, or items are withdrawn or put back."""
         with self.campaign.reading() as view:
             return view.items.newest_change()
-
-    def labels_on_map(self) -> LabelsOut:
-        """Return which items on the map are labelled or withdrawn, by their indices."""
-        classes = list(self.campaign.classes)
-        with self.campaign.reading() as view:
-            snapshot = self.campaign.review.snapshot(view)
-            labels = snapshot.without_withdrawn().labels
-            shown_items = [*labels, *snapshot.withdrawn]
-            rows = view.items.by_id(shown_items)
-            row_ids = self._mapped_row_ids(view)
-
-        index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
-        index_of_class = {name: index for index, name in enumerate(classes)}
-
-        points = []
-        for item, label in labels.items():
-            # Items without features are not on the map.
-            index = index_of_row.get(rows[item].row_id)
-            if index is not None:
-                points.append((index, index_of_class[label]))
-
-        withdrawn = [index_of_row.get(rows[item].row_id) for item in snapshot.withdrawn]
-        return LabelsOut(
-            classes=classes,
-            labels=points,
-            withdrawn=sorted(index for index in withdrawn if index is not None),
-        )
 
     # Progress
 
@@ -705,101 +437,9 @@ class CampaignService:
             budget=self.campaign.settings.budget,
         )
 
-    def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
-        """Return items whose predicted class changed with the newest model, in their order."""
-        classes = self.campaign.classes
-
-        with self.campaign.reading() as view:
-            weights = view.models.newest_weights(2)
-            if len(weights) < 2:
-                return []
-
-            after, before = (load(stored)["predicted"] for stored in weights)
-            row_ids = self._mapped_row_ids(view)
-            # Items that were added between the two models have only one prediction.
-            size = min(len(after), len(before), len(row_ids))
-            is_changed = after[:size] != before[:size]
-            snapshot = self.campaign.review.snapshot(view)
-            # What a model predicts for items that could not be read means nothing.
-            hidden = snapshot.withdrawn | view.encodings.unreadable().keys()
-            hidden_items = view.items.by_id(list(hidden))
-            hidden_row_ids = [row.row_id for row in hidden_items.values()]
-            is_changed &= ~np.isin(row_ids[:size], hidden_row_ids)
-            indices = np.flatnonzero(is_changed)[:count].tolist()
-
-            rows = view.items.by_row_id([row_ids[index] for index in indices])
-            answers = view.answers.for_items(list(rows))
-
-        changed = []
-        for index in indices:
-            row_id = row_ids[index]
-            summary = _describe_row(rows[row_id], answers[row_id], snapshot, unreadable=())
-            prediction = ChangedPrediction(
-                item=summary.item,
-                excerpt=summary.excerpt,
-                label=summary.label,
-                before=classes[before[index]],
-                after=classes[after[index]],
-            )
-            changed.append(prediction)
-        return changed
-
 
 def _format_answer(answer: Answer) -> str:
     return answer.label or answer.kind
-
-
-def _describe_row(
-    row: StoredItem,
-    answers: Sequence[Answer],
-    snapshot: CampaignSnapshot,
-    unreadable: Container[str],
-) -> ItemRow:
-    """Return an item as a row of a table."""
-    consensus = snapshot.consensus.get(row.item_id)
-    label = None if consensus is None else consensus.label
-
-    other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
-    if row.item_id in snapshot.left_out and row.withdrawn is None:
-        other_kinds.add(AnswerKind.FLAG)
-
-    state: list[str] = sorted(other_kinds)
-    if label is not None:
-        # Beside a label, skips and doubts are of no interest. A flag is: the item is left out.
-        flags = [kind for kind in state if kind == AnswerKind.FLAG]
-        state = [label, *flags]
-    if row.item_id in unreadable:
-        state.append(ItemFilter.UNREADABLE)
-    if row.withdrawn is not None:
-        state.append(ItemFilter.WITHDRAWN)
-
-    excerpt = ""
-    if row.kind is ItemKind.TEXT and row.content:
-        excerpt = row.content[:_MAX_EXCERPT]
-        if len(row.content) > _MAX_EXCERPT:
-            excerpt += "…"
-
-    return ItemRow(
-        row_id=row.row_id,
-        item=row.item_id,
-        kind=row.kind,
-        excerpt=excerpt,
-        label=label,
-        state=", ".join(state),
-        by=None if consensus is None else consensus.by,
-        annotators=len({answer.annotator for answer in answers}),
-        confidence=None if consensus is None else consensus.confidence,
-    )
-
-
-def _snapshot_of_answers(item: str, answers: Sequence[Answer]) -> CampaignSnapshot:
-    """Return a campaign in which only the answers of one annotator about one item exist."""
-    consensus = {}
-    for answer in answers:
-        if answer.label is not None:
-            consensus[item] = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
-
-    return CampaignSnapshot(list(answers), {}, consensus, frozenset())
 
 
 def _describe_model(model: ModelSummary) -> ModelRound:

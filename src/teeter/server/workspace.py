@@ -351,7 +351,7 @@ class Workspace:
     ) -> CampaignOut:
         """Return a campaign and its progress."""
         settings = service.campaign.settings
-        counts = service.count_items()
+        counts = service.campaign.items.count()
         newest_model = service.newest_model()
         return CampaignOut(
             slug=service.slug,
@@ -359,7 +359,7 @@ class Workspace:
             kind=ItemKind(settings.kind),
             strategy=settings.strategy,
             instructions=settings.instructions,
-            classes=service.list_classes(),
+            classes=service.campaign.classes.all(),
             items=counts.items,
             labelled=counts.labelled,
             skipped=counts.skipped,

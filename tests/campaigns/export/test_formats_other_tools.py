@@ -190,7 +190,7 @@ def test_label_studio_reads_the_tasks_with_its_own_converter(
     # The server numbers tasks when it imports them, and the converter needs the numbers.
     numbered = [{"id": number, **task} for number, task in enumerate(tasks)]
     path.write_text(json.dumps(numbered))
-    config = build_label_config(texts.settings, texts.classes)
+    config = build_label_config(texts.settings, texts.classes.names())
 
     command = [python, "-c", _READ_BY_LABEL_STUDIO, str(path), config, str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -137,7 +137,7 @@ def test_without_a_label_the_folder_is_empty(tmp_path: Path) -> None:
 def test_classes_keep_their_letters_and_long_ones_are_shortened(tmp_path: Path) -> None:
     long = "猫" * 100
     campaign = make_photos(tmp_path, ["猫", long, "猫" * 99 + "犬"])
-    for number, name in enumerate(campaign.classes):
+    for number, name in enumerate(campaign.classes.names()):
         campaign.tell(f"p{number}", name)
 
     campaign.export(tmp_path / "out", "image-folder")
@@ -205,7 +205,7 @@ def test_hugging_face_datasets_reads_the_images_with_their_columns(
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     campaign = make_photos(tmp_path, ["猫", "a/b", "__other__"])
-    for number, name in enumerate(campaign.classes):
+    for number, name in enumerate(campaign.classes.names()):
         campaign.tell(f"p{number}", name)
     campaign.export(tmp_path / "out", "image-folder")
 

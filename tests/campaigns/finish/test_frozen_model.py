@@ -40,7 +40,7 @@ def test_a_frozen_model_is_the_same_when_it_is_read_again(tmp_path: Path) -> Non
         store_finish(change, frozen, "me")
         stored = change.finishes.newest()
     assert stored is not None
-    read = load_finish(stored, campaign.classes)
+    read = load_finish(stored, campaign.classes.names())
 
     assert read.items == frozen.items
     assert read.groups == frozen.groups
@@ -108,11 +108,11 @@ def test_control_items_do_not_speak_for_items_that_were_put_back(
     items = KnownItems(count=120)
     campaign = make_campaign(tmp_path, items, control=0.9)
     label_batches(campaign, items, 1)
-    campaign.withdraw(["118", "119"])
+    campaign.items.withdraw(["118", "119"])
     campaign.ask(20)
 
     with campaign.reading() as view:
         assert choose_model(view, TERMS).checkpoint == 0
-    campaign.put_back(["118", "119"])
+    campaign.items.put_back(["118", "119"])
     with campaign.reading() as view:
         assert choose_model(view, TERMS).checkpoint is None

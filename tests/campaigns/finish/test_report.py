@@ -242,7 +242,7 @@ def test_draws_without_a_label_count_as_wrong(
 
     answers = {"unsure": campaign.mark_unsure, "flag": campaign.flag, "skip": campaign.skip}
     if kind == "withdraw":
-        campaign.withdraw([first])
+        campaign.items.withdraw([first])
     else:
         answers[kind](first)
 
@@ -325,7 +325,7 @@ def test_labels_of_a_class_that_is_added_later_are_errors(
     campaign: Campaign, items: KnownItems
 ) -> None:
     campaign.start_finish(draws=10)
-    campaign.add_class("cat")
+    campaign.classes.add("cat")
     for question in campaign.ask(10):
         campaign.tell(question.item, "cat")
 
@@ -455,8 +455,8 @@ def test_a_promise_survives_renamed_classes_and_withdrawn_items(
     before = read_export(campaign, tmp_path)
     by_model = [item for item, row in before.items() if row["labelled_by"] == "model"]
 
-    campaign.rename_class("ant", "termite")
-    campaign.withdraw(by_model[:1])
+    campaign.classes.rename("ant", "termite")
+    campaign.items.withdraw(by_model[:1])
 
     report = campaign.finish()
     assert [promise.label for promise in report.promises] == ["termite", "bee"]
@@ -466,7 +466,7 @@ def test_a_promise_survives_renamed_classes_and_withdrawn_items(
         assert after[item]["certificate"] == certificate.code
         assert after[item]["final_label"] == before[item]["final_label"].replace("ant", "termite")
     with pytest.raises(InputError, match=r"The promise of .* rests on"):
-        campaign.change_item(by_model[1], features=[0.0] * len(items.features[0]))
+        campaign.items.change(by_model[1], features=[0.0] * len(items.features[0]))
 
 
 def test_labels_of_the_draws_correct_the_class_shares(

@@ -139,11 +139,11 @@ def test_finished_is_sent_when_all_that_is_left_is_withdrawn(campaign: Campaign)
         add_webhook(campaign, receiver.url, ["finished"], allow_private=True)
         for number in range(3):
             campaign.tell(f"i{number}", "good")
-        campaign.withdraw(["i3"])
+        campaign.items.withdraw(["i3"])
         deliver_due(campaign)
         assert [fields["event"] for fields in receiver.confirmed] == ["finished"]
 
-        campaign.put_back(["i3"])
+        campaign.items.put_back(["i3"])
         deliver_due(campaign)
         assert len(receiver.confirmed) == 1
         campaign.tell("i3", "poor")

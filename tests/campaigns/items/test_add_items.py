@@ -300,7 +300,7 @@ def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path
     audit_items = sorted(audit_set(campaign))
     training_items = sorted(set(range(40)) - set(audit_items))
     withdrawn = {*audit_items[:8], *training_items[:2]}
-    campaign.withdraw([f"i{k}" for k in withdrawn])
+    campaign.items.withdraw([f"i{k}" for k in withdrawn])
 
     added = campaign.add(make_items(40, 41))
 
@@ -309,14 +309,14 @@ def test_withdrawn_items_do_not_count_in_the_size_of_an_audit_set(tmp_path: Path
     assert added.audit == len(measured) == 15
     assert campaign.add(make_items(41, 72)).audit == 30, "a set that was full grows in proportion"
 
-    campaign.put_back([f"i{k}" for k in withdrawn])
+    campaign.items.put_back([f"i{k}" for k in withdrawn])
     assert len(audit_set(campaign)) == 38, "items that are put back are still in it"
 
 
 def test_an_audit_set_of_half_of_all_items_does_not_grow_after_a_withdrawal(tmp_path: Path) -> None:
     campaign = create_campaign(tmp_path, replace(SETTINGS, audit=20), 40)
     training_items = sorted(set(range(40)) - audit_set(campaign))
-    campaign.withdraw([f"i{k}" for k in training_items[:10]])
+    campaign.items.withdraw([f"i{k}" for k in training_items[:10]])
 
     assert campaign.add(make_items(40, 50)).audit == 20, "half of the 40 items that are left"
     assert campaign.add(make_items(50, 60)).audit == 25
@@ -373,7 +373,7 @@ def test_a_campaign_is_created_on_a_server_under_its_name(tmp_path: Path) -> Non
 
     campaign = Campaign.open(f"{url}#points")
     assert campaign.settings == settings
-    assert campaign.classes == ("a", "b")
+    assert campaign.classes.names() == ("a", "b")
     on_disk = create_campaign(tmp_path, settings, 20)
     assert [question.item for question in campaign.ask(5)] == [
         question.item for question in on_disk.ask(5)
@@ -477,16 +477,16 @@ def test_former_names_of_classes_and_withdrawn_items_are_handled(tmp_path: Path)
     campaign = Campaign.create(tmp_path / "c.teeter", "c", ("spam", "ham"), Settings(lease=0))
     campaign.add([{"id": f"t{n}", "text": f"word {n}"} for n in range(12)])
     campaign.tell("t1", "spam")
-    campaign.rename_class("spam", "ads")
+    campaign.classes.rename("spam", "ads")
 
     repeated = campaign.add([{"id": "t1", "text": "word 1", "label": "spam"}])
     assert repeated.conflicts == ()
     assert [campaign.tell("t3", "spam").recorded for _ in range(2)] == [True, False]
 
     item = campaign.ask(1, "ann")[0].item
-    campaign.withdraw([item])
+    campaign.items.withdraw([item])
     with campaign.writing() as change:
         assert change.picks.release("ann", "me") == 1
         assert change.picks.count_open_by_annotator() == {}
-    campaign.put_back([item])
+    campaign.items.put_back([item])
     assert item in [question.item for question in campaign.ask(12, "bob")]

@@ -65,7 +65,7 @@ def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> 
     before = campaign.load_state()
     vectors = read_vectors(campaign)
 
-    assert campaign.change_item("t1", text="warm bread and cheese", who="olga")
+    assert campaign.items.change("t1", text="warm bread and cheese", who="olga")
 
     after = campaign.load_state()
     assert after.keys == before.keys, "models know items by their rows"
@@ -75,20 +75,20 @@ def test_a_changed_text_is_encoded_and_keeps_its_answers(campaign: Campaign) -> 
     line = campaign.history()[-1]
     assert (line["who"], line["what"], line["item"]) == ("olga", "item changed", "t1")
     assert (line["from"], line["to"]) == ("win cash 1", "warm bread and cheese")
-    assert not campaign.change_item("t1", text="warm bread and cheese"), "nothing to do"
+    assert not campaign.items.change("t1", text="warm bread and cheese"), "nothing to do"
     # The old text is free again, and the new one is taken.
     assert campaign.add(["win cash 1"]).new == 1
     assert campaign.add(["warm bread and cheese"]).duplicates[0][1] == "t1"
 
 
 def test_columns_are_changed_one_by_one(campaign: Campaign, tmp_path: Path) -> None:
-    assert campaign.change_item("t3", columns={"n": 33, "customer": "ACME"})
-    assert campaign.row("t3") == {"n": 33, "customer": "ACME"}
-    assert campaign.row("t4") == {"n": 4}
-    assert campaign.change_item("t3", columns={"n": "many"}), "a value of another type"
-    assert campaign.row("t3") == {"n": "many", "customer": "ACME"}
-    assert not campaign.change_item("t3", columns={"n": "many"})
-    assert campaign.change_item("t3", columns={"customer": None})
+    assert campaign.items.change("t3", columns={"n": 33, "customer": "ACME"})
+    assert campaign.items.row("t3") == {"n": 33, "customer": "ACME"}
+    assert campaign.items.row("t4") == {"n": 4}
+    assert campaign.items.change("t3", columns={"n": "many"}), "a value of another type"
+    assert campaign.items.row("t3") == {"n": "many", "customer": "ACME"}
+    assert not campaign.items.change("t3", columns={"n": "many"})
+    assert campaign.items.change("t3", columns={"customer": None})
     line = campaign.history()[-1]
     assert (line["what"], line["from"]) == ("columns changed", {"customer": "ACME"})
 
@@ -105,8 +105,8 @@ def test_a_text_is_changed_in_every_row_of_its_file(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "d.teeter", "d", ("a", "b"), Settings())
     campaign.add(read_items(path))
 
-    assert not campaign.change_item("i3", columns={"stars": 4}), "the file has the text 4"
-    assert campaign.change_item("i3", text="brand new", columns={"stars": 3})
+    assert not campaign.items.change("i3", columns={"stars": 4}), "the file has the text 4"
+    assert campaign.items.change("i3", text="brand new", columns={"stars": 3})
 
     campaign.export(tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -118,9 +118,9 @@ def test_a_text_is_changed_in_every_row_of_its_file(tmp_path: Path) -> None:
 def test_a_column_that_only_looks_like_the_text_stays(campaign: Campaign) -> None:
     campaign.add([{"id": "x", "text": "Wien", "city": "Wien"}])
 
-    assert campaign.change_item("x", text="A new sentence")
+    assert campaign.items.change("x", text="A new sentence")
 
-    assert campaign.row("x") == {"city": "Wien"}
+    assert campaign.items.row("x") == {"city": "Wien"}
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_a_change_that_cannot_be_made_changes_nothing(
     lines = len(campaign.history())
 
     with pytest.raises(InputError, match=message):
-        campaign.change_item("t1", **changes)  # type: ignore[arg-type]
+        campaign.items.change("t1", **changes)  # type: ignore[arg-type]
 
     assert len(campaign.history()) == lines
     with pytest.raises(UnknownItemError):
-        campaign.change_item("lost", text="x")
+        campaign.items.change("lost", text="x")
 
 
 def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
@@ -152,11 +152,11 @@ def test_features_are_changed_with_their_item(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "f.teeter", "f", ("a", "b"), settings)
     campaign.add({"id": n, "features": [n, 1.0]} for n in range(4))
 
-    assert campaign.change_item("2", features=[9.0, 9.0])
+    assert campaign.items.change("2", features=[9.0, 9.0])
     with pytest.raises(InputError, match="differ in length"):
-        campaign.change_item("2", features=[9.0])
+        campaign.items.change("2", features=[9.0])
     with pytest.raises(InputError, match="have no text"):
-        campaign.change_item("2", text="x")
+        campaign.items.change("2", text="x")
 
     assert read_vectors(campaign)[2].tolist() == [9.0, 9.0]
 
@@ -165,9 +165,9 @@ def test_own_features_are_changed_without_the_text(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "u.teeter", "u", ("a", "b"), Settings())
     campaign.add({"id": n, "text": f"x {n}", "features": [n, 1.0]} for n in range(4))
 
-    assert campaign.change_item("1", text="x 1", features=[7.0, 7.0])
-    assert campaign.change_item("2", features=[8.0, 8.0])
-    assert not campaign.change_item("2", features=[8.0, 8.0])
+    assert campaign.items.change("1", text="x 1", features=[7.0, 7.0])
+    assert campaign.items.change("2", features=[8.0, 8.0])
+    assert not campaign.items.change("2", features=[8.0, 8.0])
 
     assert read_vectors(campaign)[1:3].tolist() == [[7.0, 7.0], [8.0, 8.0]]
 
@@ -176,7 +176,7 @@ def test_suggestions_about_the_old_text_are_removed(campaign: Campaign) -> None:
     rows = [{"id": "t1", "label": "spam"}, {"id": "t2", "label": "ham"}]
     campaign.add_predictions(rows, "model")
 
-    campaign.change_item("t1", text="warm bread and cheese")
+    campaign.items.change("t1", text="warm bread and cheese")
 
     assert [source.items for source in campaign.sources()] == [1]
 
@@ -189,8 +189,8 @@ def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
     open_items = [question.item for question in campaign.ask(5)]
     withdrawn = ["t0", "t1", open_items[0]]
 
-    assert campaign.withdraw(withdrawn, reason="private", who="olga") == 3
-    assert campaign.withdraw(withdrawn) == 0
+    assert campaign.items.withdraw(withdrawn, reason="private", who="olga") == 3
+    assert campaign.items.withdraw(withdrawn) == 0
 
     state = campaign.load_state()
     assert len(state.labels) == 6
@@ -208,15 +208,15 @@ def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
     # The annotator had it open: the answer counts when the item is back.
     campaign.tell(open_items[0], "ham")
 
-    assert campaign.put_back(withdrawn) == 3
+    assert campaign.items.put_back(withdrawn) == 3
 
     assert {*before.labels, rows[2]} == set(campaign.load_state().labels)
     lines_of_history = [line["what"] for line in campaign.history()]
     assert lines_of_history.count("withdrawn") == lines_of_history.count("put back") == 1
     with pytest.raises(UnknownItemError, match="no item 'lost': nothing was changed"):
-        campaign.withdraw(["t5", "lost"])
+        campaign.items.withdraw(["t5", "lost"])
     with pytest.raises(InputError, match="Give a list"):
-        campaign.withdraw("t5")
+        campaign.items.withdraw("t5")
 
 
 def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
     rows = [{"id": f"t{n}", "label": "ham" if n < 2 else "spam"} for n in range(6)]
     campaign.add_predictions(rows, "model")
 
-    campaign.withdraw(["t0", "t1"])
+    campaign.items.withdraw(["t0", "t1"])
 
     assert campaign.review.agreement().items == 4
     bob = campaign.people.stats()[1]
@@ -241,7 +241,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
     assert (source.items, source.blind.right, source.blind.total) == (4, 8, 8)
     assert campaign.status().spent == 24.0, "what was paid stays paid"
 
-    campaign.put_back(["t0", "t1"])
+    campaign.items.put_back(["t0", "t1"])
     assert campaign.review.agreement().items == 6
 
 
@@ -257,7 +257,7 @@ def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) 
         campaign.tell(f"i{k}", truth if k < 4 else "yx"[k % 2], "cat")
 
     with_all = campaign.labels()
-    campaign.withdraw([f"i{k}" for k in range(4, 12)])
+    campaign.items.withdraw([f"i{k}" for k in range(4, 12)])
     after = campaign.labels()
 
     assert set(after) == {f"i{k}" for k in range(4)}
@@ -269,7 +269,7 @@ def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) 
     assert after == only_kept.labels()
     assert after["i0"] != with_all["i0"], "they did count while the items were in the campaign"
 
-    campaign.put_back([f"i{k}" for k in range(4, 12)])
+    campaign.items.put_back([f"i{k}" for k in range(4, 12)])
     assert campaign.labels() == with_all
 
 
@@ -278,7 +278,7 @@ def test_models_do_not_learn_from_suggestions_about_withdrawn_items(campaign: Ca
     campaign.add_predictions(rows, "model")
     before = campaign.load_state().prior
 
-    campaign.withdraw(["t1"])
+    campaign.items.withdraw(["t1"])
 
     after = campaign.load_state().prior
     assert before.predicted["model"][1] == 0
@@ -288,16 +288,16 @@ def test_models_do_not_learn_from_suggestions_about_withdrawn_items(campaign: Ca
 
 
 def test_a_class_is_renamed_with_all_that_hangs_on_it(campaign: Campaign) -> None:
-    campaign.describe({"spam": ClassDescription("Advertisements.", ("win",))})
+    campaign.classes.describe({"spam": ClassDescription("Advertisements.", ("win",))})
     label(campaign, 6)
     campaign.train()
     asked = {question.item for question in campaign.ask(3)}
     predicted = campaign.predict(["win cash"])[0].label
 
-    campaign.rename_class("spam", "ads", who="olga")
+    campaign.classes.rename("spam", "ads", who="olga")
 
-    assert campaign.classes == ("ads", "ham")
-    assert campaign.descriptions["ads"].examples == ("win",)
+    assert campaign.classes.names() == ("ads", "ham")
+    assert campaign.classes.descriptions()["ads"].examples == ("win",)
     assert campaign.labels()["t1"].label == "ads"
     assert campaign.status().by_class == {"ads": 3, "ham": 3}
     assert predicted == "spam"
@@ -315,11 +315,11 @@ def test_a_class_is_renamed_with_all_that_hangs_on_it(campaign: Campaign) -> Non
     # A page that was opened before still has the old name.
     campaign.tell("t7", "spam")
     assert campaign.labels()["t7"].label == "ads"
-    campaign.rename_class("ads", "offers", description="All offers.")
+    campaign.classes.rename("ads", "offers", description="All offers.")
     campaign.tell("t9", "spam")
     assert campaign.labels()["t9"].label == "offers"
-    assert campaign.descriptions["offers"].description == "All offers."
-    campaign.add_class("spam")
+    assert campaign.classes.descriptions()["offers"].description == "All offers."
+    campaign.classes.add("spam")
     campaign.tell("t11", "spam")
     assert campaign.labels()["t11"].label == "spam", "another class has the name now"
 
@@ -327,10 +327,10 @@ def test_a_class_is_renamed_with_all_that_hangs_on_it(campaign: Campaign) -> Non
 @pytest.mark.parametrize("new_name", ["ham", " ", "a\nb"])
 def test_a_name_that_cannot_be_given(campaign: Campaign, new_name: str) -> None:
     with pytest.raises(InputError):
-        campaign.rename_class("spam", new_name)
+        campaign.classes.rename("spam", new_name)
     with pytest.raises(UnknownNameError):
-        campaign.rename_class("spma", "x")
-    assert campaign.classes == ("spam", "ham")
+        campaign.classes.rename("spma", "x")
+    assert campaign.classes.names() == ("spam", "ham")
 
 
 def test_a_text_that_another_process_adds_meanwhile_is_taken(
@@ -339,7 +339,7 @@ def test_a_text_that_another_process_adds_meanwhile_is_taken(
     run_before_writing(monkeypatch, lambda: campaign.add(["same text"], encode_all=False))
 
     with pytest.raises(InputError, match="has this text already"):
-        campaign.change_item("t1", text="same text")
+        campaign.items.change("t1", text="same text")
 
     assert read_content(campaign, "t1") == "win cash 1"
 
@@ -365,7 +365,7 @@ def test_a_change_does_not_wait_until_other_items_are_encoded(
     monkeypatch.setattr(change_items, "_encode", compute_and_count)
     run_before_writing(monkeypatch, encode_another_item)
 
-    assert campaign.change_item("t1", text="warm bread and cheese")
+    assert campaign.items.change("t1", text="warm bread and cheese")
     assert len(vectors) == 1
 
 
@@ -378,34 +378,34 @@ def table_campaign(tmp_path: Path, request: pytest.FixtureRequest) -> Campaign:
 
 
 def test_rows_of_a_table_are_added_and_changed_by_their_columns(table_campaign: Campaign) -> None:
-    assert table_campaign.change_item("3", columns={"age": 77, "city": None})
+    assert table_campaign.items.change("3", columns={"age": 77, "city": None})
 
     assert read_content(table_campaign, "3") == "age: 77\ncity:\ntext: note"
-    assert table_campaign.row("3") == {"age": 77, "city": None, "text": "note"}
+    assert table_campaign.items.row("3") == {"age": 77, "city": None, "text": "note"}
     with pytest.raises(InputError, match="dictionary of columns"):
         table_campaign.add([{"id": "x"}])
     with pytest.raises(InputError, match="change their columns instead"):
-        table_campaign.change_item("3", text="free text")
+        table_campaign.items.change("3", text="free text")
     assert read_content(table_campaign, "3") == "age: 77\ncity:\ntext: note"
 
 
 def test_a_row_gets_a_column_that_only_others_had(table_campaign: Campaign) -> None:
     table_campaign.add([{"id": "a", "age": 100}, {"id": "b", "age": 101, "city": "Linz"}])
 
-    assert table_campaign.change_item("a", columns={"city": "Wels"})
+    assert table_campaign.items.change("a", columns={"city": "Wels"})
 
     assert read_content(table_campaign, "a") == "age: 100\ncity: Wels"
-    assert table_campaign.row("a") == {"age": 100, "city": "Wels"}
+    assert table_campaign.items.row("a") == {"age": 100, "city": "Wels"}
 
 
 def test_two_processes_change_columns_of_one_row(
     table_campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Campaign.open(tmp_path / "r.teeter")
-    run_before_writing(monkeypatch, lambda: other.change_item("5", columns={"city": "Paris"}))
+    run_before_writing(monkeypatch, lambda: other.items.change("5", columns={"city": "Paris"}))
 
-    assert table_campaign.change_item("5", columns={"age": 55})
+    assert table_campaign.items.change("5", columns={"age": 55})
 
     other.database.close()
     assert read_content(table_campaign, "5") == "age: 55\ncity: Paris\ntext: note"
-    assert table_campaign.row("5") == {"age": 55, "city": "Paris", "text": "note"}
+    assert table_campaign.items.row("5") == {"age": 55, "city": "Paris", "text": "note"}

@@ -196,9 +196,9 @@ def test_items_with_and_without_columns_are_exported_together(tmp_path: Path) ->
     assert exported.column("id").to_pylist() == ["a", "c", "b"]
     assert exported.column("when").to_pylist() == [date(2024, 1, 2), None, None]
     assert exported.column("n").to_pylist() == [3.0, 2.5, None]
-    assert campaign.row("c") == {"n": 2.5, "extra": {"deep": [1]}}
-    assert campaign.row("b") == {}
-    assert [column.type for column in campaign.columns] == ["date", "number", "json"]
+    assert campaign.items.row("c") == {"n": 2.5, "extra": {"deep": [1]}}
+    assert campaign.items.row("b") == {}
+    assert [column.type for column in campaign.items.columns()] == ["date", "number", "json"]
 
 
 def test_an_added_column_never_hides_an_imported_one(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_campaign_made_before_columns_gets_them_when_its_file_is_added_again(
     result = campaign.add(read_items(source))
 
     assert (result.new, len(result.duplicates)) == (0, 2)
-    assert campaign.row("b") == {"id": "b", "text": "two", "n": 2}
+    assert campaign.items.row("b") == {"id": "b", "text": "two", "n": 2}
 
 
 def test_columns_survive_a_copy_and_a_backup(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_shown_columns_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "rows.teeter"
     Campaign.make(path, ["good", "poor"], read_items(source), settings)
 
-    shown = Campaign.open(path).shown_columns(["a", "b", "z"])
+    shown = Campaign.open(path).items.shown_columns(["a", "b", "z"])
 
     assert shown == {
         "a": {"customer": "ACME"},
@@ -461,4 +461,4 @@ def test_rows_of_a_table_are_labelled_as_cards(tmp_path: Path) -> None:
     campaign.export(tmp_path / "out.csv")
     predicted = {row["id"]: row["predicted"] for row in read_csv(tmp_path / "out.csv")}
     assert (predicted["x1"], predicted["x2"]) == ("low", "high")
-    assert campaign.row("r1")["age"] == 21
+    assert campaign.items.row("r1")["age"] == 21

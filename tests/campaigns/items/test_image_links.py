@@ -101,8 +101,8 @@ def test_a_table_of_links_and_paths_becomes_a_campaign_of_images(
     assert result.new == 7
     assert list(fetcher.errors.values()) == [f"{images.origin}/lost answers with status 404."]
     campaign = Campaign.open(tmp_path / "photos.teeter")
-    assert campaign.row("p3")["photo"] == f"{images.origin}/image3"
-    assert campaign.shown_columns(["p3"]) == {"p3": {"customer": "shop 3"}}
+    assert campaign.items.row("p3")["photo"] == f"{images.origin}/image3"
+    assert campaign.items.shown_columns(["p3"]) == {"p3": {"customer": "shop 3"}}
 
     asked = len(images.requests)
     again = ImageFetcher(tmp_path, allow_private=True)

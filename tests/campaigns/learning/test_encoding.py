@@ -256,7 +256,7 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
 
     (broken,) = result.encoding.unreadable
     for question in questions:
-        campaign.tell(question.item, campaign.classes[(question.content or "") in RATES])
+        campaign.tell(question.item, campaign.classes.names()[(question.content or "") in RATES])
     campaign.train()
     campaign.export(tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -265,14 +265,14 @@ def test_items_that_cannot_be_read_are_reported_and_never_asked(tmp_path: Path) 
     assert state == (None, None, "unreadable")
     assert all(row["predicted"] for row in rows if row is not exported)
 
-    campaign.tell(broken, campaign.classes[0])
+    campaign.tell(broken, campaign.classes.names()[0])
     campaign.export(tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     (exported,) = [row for row in rows if row["id"] == broken]
-    assert (exported["label"], exported["predicted"]) == (campaign.classes[0], None)
+    assert (exported["label"], exported["predicted"]) == (campaign.classes.names()[0], None)
     assert exported["labelled_by"] == "person"
 
-    campaign.withdraw([broken])
+    campaign.items.withdraw([broken])
     status = campaign.status()
     assert (status.items, status.withdrawn, status.unreadable) == (6, 1, 0)
 

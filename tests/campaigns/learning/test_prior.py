@@ -157,7 +157,7 @@ def fail(*_: object) -> None:
 
 def test_descriptions_and_examples_become_pseudo_examples(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path / "a.teeter")
-    campaign.describe({"food": ClassDescription("Bread and soup.", ("we cook",))})
+    campaign.classes.describe({"food": ClassDescription("Bread and soup.", ("we cook",))})
     prior = campaign.load_state().prior
     assert prior is not None
     assert prior.labels.tolist() == [0, 1, 1, 1, 2]
@@ -273,14 +273,14 @@ def test_a_missing_encoder_leaves_the_names_out(
 
 def test_suggestions_outlive_a_copy_of_the_campaign(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path / "a.teeter")
-    campaign.describe({"food": "To eat."})
+    campaign.classes.describe({"food": "To eat."})
     campaign.add_predictions([{"id": "food-0", "label": "food", "probability": 0.5}], "old")
     campaign.load_state()  # stores the vectors of the names
 
     copy_to_location(campaign.database, campaign.name, str(tmp_path / "b.teeter"))
     copy = Campaign.open(tmp_path / "b.teeter")
 
-    assert copy.descriptions == campaign.descriptions
+    assert copy.classes.descriptions() == campaign.classes.descriptions()
     with copy.reading() as view:
         (source,) = view.suggestions.sources()
         stored = view.suggestions.of_source(source)

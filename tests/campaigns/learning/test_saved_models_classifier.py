@@ -77,7 +77,10 @@ def test_features_are_predicted_too(tmp_path: Path) -> None:
 
     predicted = campaign.classifier().predict(features)
 
-    right = [name == campaign.classes[label] for name, label in zip(predicted, labels, strict=True)]
+    right = [
+        name == campaign.classes.names()[label]
+        for name, label in zip(predicted, labels, strict=True)
+    ]
     assert np.mean(right) > 0.8
     campaign.database.close()
 

@@ -116,7 +116,7 @@ def test_a_saved_model_is_loaded_and_not_trained_again(
     assert (tmp_path / "after.csv").read_text() == (tmp_path / "before.csv").read_text()
 
     # Neither a class nor items that are added later change what the model predicts.
-    reopened.add_class("later")
+    reopened.classes.add("later")
     reopened.add({"id": f"n{k}", "features": draw_features(1, 5, k)[0] + 3} for k in range(90))
     reopened.export(tmp_path / "later.csv")
     assert len(reopened.ask(5)) == 5

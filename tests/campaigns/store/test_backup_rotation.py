@@ -27,7 +27,7 @@ def describe(campaign: Campaign) -> tuple[object, ...]:
     people = [(person.name, person.role, person.has_token) for person in campaign.people.list()]
     return (
         campaign.name,
-        campaign.classes,
+        campaign.classes.names(),
         campaign.status().items,
         campaign.status().labelled,
         people,
@@ -45,7 +45,7 @@ def test_a_backup_of_any_database_is_restored(kind: str, tmp_path: Path) -> None
 
     # What happens after the backup is undone by restoring it.
     campaign.tell("a1", "poor", "ann")
-    campaign.add_class("neither")
+    campaign.classes.add("neither")
     campaign.database.close()
     with pytest.raises((FileError, InputError), match="overwrit"):
         Campaign.restore(backup.path, location)

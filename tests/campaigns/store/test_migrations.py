@@ -151,7 +151,7 @@ def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> 
     assert [certificate.code for certificate in promised.certificates()] == ["8daf32924daee3fd"]
     promised.database.close()
     described = Campaign.open(path, "letters")
-    assert described.row("t3")["amount"] == 4.5
+    assert described.items.row("t3")["amount"] == 4.5
     assert described.sources()[0].items == 16
     described.database.close()
 

@@ -87,7 +87,7 @@ def test_a_new_prompt_is_asked_about_only_if_wanted(
 ) -> None:
     model = LanguageModel(server.url, "tiny")
     campaign.suggest(model)
-    campaign.describe({"spam": ClassDescription("Advertising.")})
+    campaign.classes.describe({"spam": ClassDescription("Advertising.")})
 
     assert campaign.suggest(model).paid == 0
     assert campaign.suggest(model, again=True).paid == 12
@@ -294,7 +294,7 @@ def test_a_new_reply_without_a_class_withdraws_the_old_suggestion(
 ) -> None:
     model = LanguageModel(server.url, "tiny")
     campaign.suggest(model)
-    campaign.describe({"spam": ClassDescription("Advertising.")})
+    campaign.classes.describe({"spam": ClassDescription("Advertising.")})
     server.reply = lambda text: "no idea" if "win" in text else '{"label": "ham"}'
     campaign.suggest(model, again=True)
     assert set(stored_suggestions(campaign).values()) == {"ham"}
@@ -312,7 +312,7 @@ def test_a_stored_reply_says_nothing_about_a_text_that_is_changed_in_the_same_mo
         replies = find_replies(queries, *args)
         # Another connection: the text changes after the replies were read.
         with ThreadPoolExecutor() as pool:
-            pool.submit(campaign.change_item, "t0", text="See you at home").result()
+            pool.submit(campaign.items.change, "t0", text="See you at home").result()
         return replies
 
     monkeypatch.setattr(SuggestionQueries, "find_replies", find_and_change)
@@ -329,11 +329,11 @@ def test_a_text_that_is_changed_during_a_request_keeps_its_new_suggestion(
 ) -> None:
     model = LanguageModel(server.url, "tiny", parallel=1)
     campaign.suggest(model)
-    campaign.describe({"spam": ClassDescription("Advertising.")})
+    campaign.classes.describe({"spam": ClassDescription("Advertising.")})
 
     def change_and_hesitate(text: str) -> str:
         if text == TEXTS[0]:
-            campaign.change_item("t0", text="See you at home")
+            campaign.items.change("t0", text="See you at home")
             # What another process, which asked about the new text, has stored.
             with campaign.writing() as change:
                 source = change.suggestions.source("tiny")
@@ -350,8 +350,8 @@ def test_a_class_that_is_renamed_during_a_run_keeps_its_suggestions(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
     def rename(done: int, total: int) -> None:
-        if "spam" in campaign.classes:
-            campaign.rename_class("spam", "advertisement")
+        if "spam" in campaign.classes.names():
+            campaign.classes.rename("spam", "advertisement")
 
     run = campaign.suggest(LanguageModel(server.url, "tiny", parallel=1), progress=rename)
 

@@ -143,7 +143,7 @@ def test_predictions_are_stored_and_never_become_labels(campaign: Campaign) -> N
 
 
 def test_predictions_may_name_a_class_as_it_was_called_before(campaign: Campaign) -> None:
-    campaign.rename_class("spam", "advertising")
+    campaign.classes.rename("spam", "advertising")
 
     result = campaign.add_predictions([{"id": "n1", "label": "spam"}], "old model")
 

@@ -93,7 +93,7 @@ def test_items_are_explained_again_after_a_text_has_changed(
     item = next(iter(handlers.run(request, ignore).explanations))
 
     campaign = Campaign.open(path)
-    campaign.change_item(item, text="Something else altogether")
+    campaign.items.change(item, text="Something else altogether")
     campaign.database.close()
 
     assert item in handlers.run(request, ignore).explanations

@@ -19,7 +19,17 @@ from teeter.campaigns.campaign import Settings
 from teeter.campaigns.classes import validate_classes
 from teeter.campaigns.export.formats import FORMATS
 from teeter.campaigns.items.columns import parse_column_filter
-from teeter.campaigns.records import Answer, ItemFilter, ItemQuery, Permission, ShownSuggestion
+from teeter.campaigns.records import (
+    Answer,
+    ChangedPrediction,
+    ItemDetails,
+    ItemFilter,
+    ItemPage,
+    ItemQuery,
+    MapLabels,
+    Permission,
+    ShownSuggestion,
+)
 from teeter.campaigns.shortcuts import shortcuts_by_class
 from teeter.encoders import AUTO, require_own_encoder
 from teeter.errors import InputError, StoreError
@@ -37,14 +47,10 @@ from teeter.server.schemas import (
     AnswerIn,
     AnswerOut,
     CampaignOut,
-    ChangedPrediction,
     ConfirmationIn,
     EncodeIn,
-    ItemOut,
-    ItemsOut,
     JobOut,
     JobStarted,
-    LabelsOut,
     PredictedText,
     PredictIn,
     PredictionsOut,
@@ -277,7 +283,7 @@ def list_questions(
         workspace.trainer.ensure_questions(service.location, annotator)
 
     is_finished = not questions and annotator in status.finished_annotators
-    counts = service.count_items()
+    counts = service.campaign.items.count()
     return QuestionsOut(
         questions=questions,
         finished=is_finished,
@@ -338,7 +344,7 @@ def find_suspects(request: Request, slug: str, again: bool = False) -> SuspectsO
     status = get_workspace(request).find_suspects(service, again=again)
 
     suspects = status.result or []
-    columns = service.campaign.shown_columns([suspect.item for suspect in suspects])
+    columns = service.campaign.items.shown_columns([suspect.item for suspect in suspects])
     return SuspectsOut(state=status.state, detail=status.error, suspects=suspects, columns=columns)
 
 
@@ -394,7 +400,7 @@ def list_items(
     before: RowIdQuery = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
     column: ColumnQuery = (),
-) -> ItemsOut:
+) -> ItemPage:
     """List items in the order in which they were added, after or before a row id.
 
     ``search`` looks in texts, ids and all columns. ``column`` may be repeated: each is a filter.
@@ -409,7 +415,7 @@ def list_items(
         count=count,
         columns=tuple(parse_column_filter(text) for text in column),
     )
-    return service.list_items(query)
+    return service.campaign.items.page(query)
 
 
 @router.get("/campaigns/{slug}/item")
@@ -420,7 +426,7 @@ def get_item(
     index: Annotated[
         int | None, Query(ge=0, le=_MAX_ROW_ID, description="The item's index on the map.")
     ] = None,
-) -> ItemOut:
+) -> ItemDetails:
     """Return an item, by its id or its index on the map. Annotators see only their own answer."""
     service = require_permission(request, slug, Permission.ANSWER)
 
@@ -430,15 +436,15 @@ def get_item(
 
     item = id or ""
     if index is not None:
-        item = service.find_mapped_item(index)
-    return service.describe_item(item, only_by=only_by)
+        item = service.campaign.items.at(index)
+    return service.campaign.items.get(item, only_by=only_by)
 
 
 @router.get("/campaigns/{slug}/image", response_class=Response)
 def get_image(request: Request, slug: str, id: ItemIdQuery) -> Response:
     """Return the image of an item."""
     service = require_permission(request, slug, Permission.ANSWER)
-    return image_response(service.find_image(id))
+    return image_response(service.campaign.items.image(id))
 
 
 # Progress and the map
@@ -455,7 +461,9 @@ def list_changed_predictions(
     request: Request, slug: str, count: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[ChangedPrediction]:
     """Return items whose predicted class changed with the newest model."""
-    return require_permission(request, slug, Permission.REVIEW).changed_predictions(count)
+    return require_permission(request, slug, Permission.REVIEW).campaign.items.changed_predictions(
+        count
+    )
 
 
 @router.get("/campaigns/{slug}/map", response_class=Response)
@@ -482,9 +490,9 @@ def get_map(request: Request, slug: str, kind: MapKind = MapKind.PCA) -> Respons
 
 
 @router.get("/campaigns/{slug}/labels")
-def list_labels(request: Request, slug: str) -> LabelsOut:
+def list_labels(request: Request, slug: str) -> MapLabels:
     """Return the labels of the items on the map, and which items are withdrawn."""
-    return require_permission(request, slug, Permission.REVIEW).labels_on_map()
+    return require_permission(request, slug, Permission.REVIEW).campaign.items.labels_on_map()
 
 
 @router.get("/campaigns/{slug}/export", response_class=Response)

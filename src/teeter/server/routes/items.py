@@ -18,16 +18,16 @@ from teeter.campaigns.items.item import ITEM_FIELDS
 from teeter.campaigns.records import (
     AddedItems,
     ClassDescription,
+    ClassInfo,
     ItemKind,
     Permission,
+    TableColumn,
 )
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store.schema import MAX_ROW_ID
 from teeter.errors import InputError, StoreError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
 from teeter.server.schemas import (
-    ClassOut,
-    ColumnOut,
     HistoryOut,
     ItemId,
     JobStarted,
@@ -133,7 +133,7 @@ class ClassIn(RequestBody):
 class ClassesOut(BaseModel):
     """All classes, in their order."""
 
-    classes: list[ClassOut]
+    classes: list[ClassInfo]
 
 
 @router.post("/items")
@@ -215,14 +215,16 @@ def withdraw_items(request: Request, slug: str, body: WithdrawIn) -> ItemsMoved:
     """Take items out of the campaign. They keep their answers, and can be put back."""
     service = require_permission(request, slug, Permission.MANAGE)
     user = current_user(request)
-    return ItemsMoved(items=service.campaign.withdraw(body.items, reason=body.reason, who=user))
+    return ItemsMoved(
+        items=service.campaign.items.withdraw(body.items, reason=body.reason, who=user)
+    )
 
 
 @router.post("/items/put-back")
 def put_items_back(request: Request, slug: str, body: ItemIdsIn) -> ItemsMoved:
     """Put withdrawn items back, with everything they had."""
     service = require_permission(request, slug, Permission.MANAGE)
-    return ItemsMoved(items=service.campaign.put_back(body.items, who=current_user(request)))
+    return ItemsMoved(items=service.campaign.items.put_back(body.items, who=current_user(request)))
 
 
 @router.post("/items/file", status_code=202)
@@ -261,8 +263,8 @@ def upload_items(
 def add_class(request: Request, slug: str, body: ClassIn) -> ClassesOut:
     """Add a class after the others, unless it is there already. Labels stay as they are."""
     service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.add_class(body.name, who=current_user(request))
-    return ClassesOut(classes=service.list_classes())
+    service.campaign.classes.add(body.name, who=current_user(request))
+    return ClassesOut(classes=service.campaign.classes.all())
 
 
 @router.patch("/classes")
@@ -276,24 +278,27 @@ def change_class(request: Request, slug: str, body: ClassChangeIn) -> ClassesOut
     campaign = service.campaign
     description = None
     if body.description is not None or body.examples is not None:
-        before = campaign.descriptions.get(body.name, ClassDescription(""))
+        before = campaign.classes.descriptions().get(body.name, ClassDescription(""))
         description = ClassDescription(
             before.description if body.description is None else body.description,
             before.examples if body.examples is None else tuple(body.examples),
         )
 
     if body.new_name is not None:
-        campaign.rename_class(body.name, body.new_name, description=description, who=user)
+        campaign.classes.rename(body.name, body.new_name, description=description, who=user)
     elif description is not None:
-        campaign.describe({body.name: description}, who=user)
-    return ClassesOut(classes=service.list_classes())
+        campaign.classes.describe({body.name: description}, who=user)
+    return ClassesOut(classes=service.campaign.classes.all())
 
 
 @router.get("/columns")
-def list_columns(request: Request, slug: str) -> list[ColumnOut]:
+def list_columns(request: Request, slug: str) -> list[TableColumn]:
     """List the columns that items came with, in the order of their files."""
     service = require_permission(request, slug, Permission.REVIEW)
-    return [ColumnOut(name=column.name, type=column.type) for column in service.campaign.columns]
+    return [
+        TableColumn(name=column.name, type=column.type)
+        for column in service.campaign.items.columns()
+    ]
 
 
 @router.get("/history")

@@ -24,6 +24,7 @@ from teeter.campaigns.records import (
     ItemFilter,
     ItemKind,
     ItemQuery,
+    ItemRow,
     Permission,
 )
 from teeter.campaigns.settings import offered_settings
@@ -66,7 +67,6 @@ from teeter.server.routes.finish import FinishService
 from teeter.server.schemas import (
     CampaignOut,
     DisagreementOut,
-    ItemRow,
     LabelMode,
     LabelPageStart,
     ModelRound,
@@ -445,7 +445,7 @@ def show_progress(request: Request, slug: str) -> Response:
 
     changed_predictions = []
     if Permission.REVIEW in permissions_in(request, page.service):
-        changed_predictions = page.service.changed_predictions(_CHANGED_PREDICTIONS)
+        changed_predictions = page.service.campaign.items.changed_predictions(_CHANGED_PREDICTIONS)
 
     finish = FinishService(page.service, current_user(request)).describe()
     report = finish.report
@@ -562,7 +562,7 @@ def show_items(
     query = ItemQuery(
         search.strip(), label or None, filter_by, after, before, _ITEMS_PER_PAGE, filters
     )
-    rows = page.service.list_items(query).items
+    rows = page.service.campaign.items.page(query).items
 
     template = "part_items.html" if _wants_part(request) else "items.html"
     return page.render(
@@ -572,7 +572,7 @@ def show_items(
         search=search,
         label=label,
         state=state,
-        columns=[shown.name for shown in page.service.campaign.columns],
+        columns=[shown.name for shown in page.service.campaign.items.columns()],
         column=column,
         value=value,
         next_query=_next_query(rows, query),
@@ -625,7 +625,7 @@ def show_item(
     only_by = None
     if Permission.REVIEW not in page.campaign.permissions:
         only_by = current_user(request)
-    return page.render("item.html", item=page.service.describe_item(id, only_by=only_by))
+    return page.render("item.html", item=page.service.campaign.items.get(id, only_by=only_by))
 
 
 @router.post("/c/{slug}/item")
@@ -649,7 +649,7 @@ def withdraw_item(
 ) -> Response:
     """Take an item out of the campaign. Its answers are kept."""
     service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.withdraw([id], who=current_user(request))
+    service.campaign.items.withdraw([id], who=current_user(request))
     return _back_to_item(slug, id)
 
 
@@ -659,7 +659,7 @@ def put_item_back(
 ) -> Response:
     """Put a withdrawn item back into the campaign."""
     service = require_permission(request, slug, Permission.MANAGE)
-    service.campaign.put_back([id], who=current_user(request))
+    service.campaign.items.put_back([id], who=current_user(request))
     return _back_to_item(slug, id)
 
 

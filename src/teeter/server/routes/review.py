@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from teeter.campaigns.items.items import read_content
 from teeter.campaigns.records import Agreement, AnswerKind, Decision, Permission
 from teeter.server.access.permissions import current_user, require_permission
 from teeter.server.routes.pages import QUESTIONS_ON_PAGE, open_campaign_page
@@ -64,7 +65,7 @@ class ReviewService:
                 ]
                 disagreement = DisagreementOut(
                     item=item,
-                    content=self.service.read_content(rows[item], view),
+                    content=read_content(view, rows[item]),
                     answers=answers,
                     # A flag by one annotator leaves an item out until a reviewer decides.
                     label=None if item in snapshot.left_out else labels.get(item),
@@ -84,7 +85,7 @@ class ReviewService:
         campaign = self.service.campaign
         is_new = campaign.decide(item, label, self._user, comment=comment)
 
-        stored = AnswerOut(new=is_new, labelled=self.service.count_items().labelled)
+        stored = AnswerOut(new=is_new, labelled=self.service.campaign.items.count().labelled)
 
         with campaign.reading() as view:
             decision = view.decisions.for_item(item)
@@ -106,7 +107,7 @@ class ReviewService:
 
         with campaign.reading() as view:
             row = view.items.get(decision.item)
-            content = self.service.read_content(row, view)
+            content = read_content(view, row)
 
         undone = UndoneAnswer(
             item=decision.item,
@@ -127,7 +128,7 @@ class ReviewService:
                 described = RecentAnswer(
                     number=decision.number,
                     item=decision.item,
-                    content=self.service.read_content(rows[decision.item], view),
+                    content=read_content(view, rows[decision.item]),
                     answer=_format_decision(decision),
                     comment=decision.comment,
                 )

@@ -12,12 +12,11 @@ from fastapi.responses import Response
 
 from teeter.campaigns.classes import validate_description
 from teeter.campaigns.learning.prior import explain_unused_names
-from teeter.campaigns.records import ClassDescription, Permission
+from teeter.campaigns.records import ClassDescription, ClassInfo, Permission
 from teeter.errors import InputError, ServerError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
 from teeter.server.routes.pages import open_campaign_page
 from teeter.server.schemas import (
-    ClassOut,
     DescribeIn,
     NameIn,
     NamesIn,
@@ -45,15 +44,15 @@ class SuggestionService:
         self._service = service
         self._user = user
 
-    def describe_classes(self, descriptions: Mapping[str, ClassDescription]) -> list[ClassOut]:
+    def describe_classes(self, descriptions: Mapping[str, ClassDescription]) -> list[ClassInfo]:
         """Replace the descriptions of some classes, and return all classes.
 
         Raises:
             UnknownNameError: there is no such class.
             InputError: a description is too long.
         """
-        self._service.campaign.describe(descriptions, who=self._user)
-        return self._service.list_classes()
+        self._service.campaign.classes.describe(descriptions, who=self._user)
+        return self._service.campaign.classes.all()
 
     def use_names(self, use: bool) -> NamesIn:
         """Choose whether models learn from the names and descriptions of the classes."""
@@ -99,13 +98,13 @@ SourceField = Annotated[
 
 
 @router.get("/classes")
-def list_classes(request: Request, slug: str) -> list[ClassOut]:
+def list_classes(request: Request, slug: str) -> list[ClassInfo]:
     """Return the classes, what they mean, and their shortcuts."""
-    return require_permission(request, slug, Permission.ANSWER).list_classes()
+    return require_permission(request, slug, Permission.ANSWER).campaign.classes.all()
 
 
 @router.post("/classes/describe")
-def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassOut]:
+def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[ClassInfo]:
     """Say what classes mean. An empty description removes what was there."""
     service = require_permission(request, slug, Permission.MANAGE)
     descriptions = {}
@@ -262,7 +261,7 @@ def rename_class(
     """Give a class another name."""
     service = require_permission(request, slug, Permission.MANAGE)
     try:
-        service.campaign.rename_class(name, new_name, who=current_user(request))
+        service.campaign.classes.rename(name, new_name, who=current_user(request))
     except _SHOWN_ERRORS as error:
         return _render_classes(request, slug, error=str(error))
     return _render_classes(request, slug, notice=f"{name} is called {new_name.strip()} now.")

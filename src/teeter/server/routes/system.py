@@ -210,7 +210,7 @@ def show_metrics(request: Request) -> Response:
 
 def _add_campaign(request: Request, service: CampaignService, metrics: dict[str, _Metric]) -> None:
     labels = {"campaign": service.slug}
-    counts = service.count_items()
+    counts = service.campaign.items.count()
     with service.campaign.reading() as view:
         waiting = view.webhooks.count_waiting()
 

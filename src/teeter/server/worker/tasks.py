@@ -251,7 +251,7 @@ class TaskHandlers:
     def _change_item(self, request: ChangeItem) -> bool:
         changes = json.loads(request.changes)
         campaign = self.campaign(request.campaign)
-        return campaign.change_item(request.item, **changes, who=request.who)
+        return campaign.items.change(request.item, **changes, who=request.who)
 
     def _find_suspects(self, request: FindSuspects, report: ReportStatus) -> list[SuspectLabel]:
         report(StatusReport(Activity.FINDING_SUSPECTS))

@@ -135,7 +135,7 @@ def test_swapped_names_leave_imported_answers_as_they_are(backend: LabelStudioBa
     backend.sync(campaign, n=4)
 
     for name, new_name in (("even", "spare"), ("odd", "even"), ("spare", "odd")):
-        campaign.rename_class(name, new_name)
+        campaign.classes.rename(name, new_name)
     assert backend.sync(campaign, n=4).corrected == 0
 
     # Chosen again, the name means the class that has it now.

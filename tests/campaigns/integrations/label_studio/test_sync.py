@@ -412,7 +412,7 @@ def test_changes_of_the_project_stay(backend: LabelStudioBackend, studio: FakeLa
         "<Text", '<Header value="Look!"/><Text'
     )
     project["model_version"] = "another"
-    campaign.add_class("neither")
+    campaign.classes.add("neither")
 
     backend.sync(campaign, n=2)
     assert '<Header value="Look!" />' in project["label_config"]

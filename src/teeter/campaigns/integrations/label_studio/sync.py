@@ -361,7 +361,7 @@ class LabelStudio:
             project = _OpenProject(link, link.project_id, was_created=False)
 
         content = self._get_own_project(project)
-        label_config = add_missing_classes(content.label_config, self.campaign.classes)
+        label_config = add_missing_classes(content.label_config, self.campaign.classes.names())
         if label_config is not None:
             self.client.update_project(content.id, label_config=label_config)
 
@@ -394,7 +394,7 @@ class LabelStudio:
                     f"Created by teeter for the campaign {name}. "
                     f"Do not remove [{link.marker}]: teeter recognises the project by it."
                 ),
-                label_config=build_label_config(settings, self.campaign.classes),
+                label_config=build_label_config(settings, self.campaign.classes.names()),
                 expert_instruction=format_instructions(settings.instructions),
                 show_instruction=bool(settings.instructions),
             )
@@ -484,7 +484,7 @@ class LabelStudio:
         self, project: _OpenProject, pulled: PullSummary, model_version: int | None, sent: int
     ) -> SyncResult:
         waiting = self._count_waiting()
-        notes = pulled.notes(self.campaign.classes)
+        notes = pulled.notes(self.campaign.classes.names())
         if waiting == 0:
             notes.append("No items are left to label.")
 

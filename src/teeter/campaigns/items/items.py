@@ -1,0 +1,503 @@
+"""The items of a campaign: found, shown, changed and taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load
+
+from teeter.base.files import resolve_inside
+from teeter.campaigns.items.change_items import change_item, put_back_items, withdraw_items
+from teeter.campaigns.items.columns import (
+    drop_infinite,
+    parse_column_filter,
+    read_shown_columns,
+    replace_surrogates,
+    typed_value,
+)
+from teeter.campaigns.records import (
+    DEFAULT_ANNOTATOR,
+    Answer,
+    AnswerKind,
+    ChangedPrediction,
+    ConsensusMethod,
+    ItemContent,
+    ItemCounts,
+    ItemDetails,
+    ItemFilter,
+    ItemKind,
+    ItemPage,
+    ItemQuery,
+    ItemRow,
+    MapLabels,
+    ShownColumn,
+    TableColumn,
+)
+from teeter.campaigns.review.consensus import CampaignSnapshot, ConsensusLabel
+from teeter.campaigns.review.review import Review
+from teeter.campaigns.store import CampaignStore, Reading, StoredItem
+from teeter.campaigns.store.caching import cached_by
+from teeter.campaigns.trust import require_trusted_folder
+from teeter.errors import FileError, InputError, UnknownItemError
+
+__all__ = ["Items", "read_content"]
+
+_MAX_TEXT = 20_000
+"""Characters of a text that are sent to the page."""
+
+_MAX_FEATURES = 256
+"""Features of an item that are sent to the page."""
+
+_MAX_EXCERPT = 160
+"""Characters of a text in a table."""
+
+_MIN_SEARCHED = 500
+"""Items that one search for a value in a column looks at."""
+
+_PAGE = 500
+"""Items that are read at a time."""
+
+
+class Items:
+    """The items of a campaign: ``campaign.items``."""
+
+    def __init__(self, store: CampaignStore, review: Review) -> None:
+        self._store = store
+        self._review = review
+
+    def columns(self) -> list[TableColumn]:
+        """Return the columns that the items came with, in the order of their files."""
+        with self._store.reading() as view:
+            return view.tables.columns()
+
+    def row(self, item: str) -> dict[str, Any]:
+        """Return the columns that an item came with; empty if it came without any.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        with self._store.reading() as view:
+            stored = view.items.get(item)
+            rows = view.tables.for_items([stored.row_id])
+
+        if stored.row_id not in rows:
+            return {}
+        row = rows[stored.row_id]
+        types = {column.name: column.type for column in row.table.columns}
+        return {
+            name: drop_infinite(typed_value(cell, types[name]))
+            for name, cell in row.values().items()
+        }
+
+    def shown_columns(self, items: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return, by item id, the cells that annotators see beside items: ``settings.show``."""
+        with self._store.reading() as view:
+            stored = view.items.by_id(items)
+            row_ids = [item.row_id for item in stored.values()]
+            shown = read_shown_columns(view, view.settings.show, row_ids)
+
+        return {item_id: shown.get(item.row_id, {}) for item_id, item in stored.items()}
+
+    def change(
+        self,
+        item: str,
+        *,
+        text: str | None = None,
+        features: Sequence[float] | None = None,
+        columns: Mapping[str, Any] | None = None,
+        who: str = DEFAULT_ANNOTATOR,
+    ) -> bool:
+        """Change the text, the features or columns of an item. Its answers stay.
+
+        The history has the old text beside the new one, so it shows what each annotator saw. If
+        the new text may have another label, withdraw the item and add the text as a new one.
+
+        Args:
+            item: the item's id.
+            text: the new text, which is encoded at once. If the texts came from one column of a
+                file, it replaces that column too, in every row that had the old text. In a
+                campaign of table rows it follows from the columns.
+            features: its features, if you supplied those of the other items.
+            columns: new values by column, None for a missing one. Other columns stay. If several
+                rows of a file had the text, the first is changed; in a campaign of table rows all.
+            who: who changes it, for the history.
+
+        Returns:
+            Whether something has changed.
+
+        Raises:
+            UnknownItemError: there is no such item.
+            InputError: the new content cannot be used, another item has it, or a promise rests on
+                the old one.
+        """
+        return change_item(
+            self._store,
+            str(item),
+            text=text,
+            features=features,
+            columns=columns or {},
+            who=who,
+        )
+
+    def withdraw(
+        self, items: Iterable[str], *, reason: str | None = None, who: str = DEFAULT_ANNOTATOR
+    ) -> int:
+        """Take items out of the campaign. Nothing is deleted, and ``put_back`` takes it back.
+
+        A withdrawn item is not asked about and not trained on, and counts in no statistic of the
+        campaign. If a promise drew it, it counts there as a wrong label. Exports have it with
+        ``left_out``. It keeps its answers, and an annotator who has it open may still answer.
+
+        Args:
+            items: the ids of the items.
+            reason: a remark for the history.
+            who: who withdraws them, for the history.
+
+        Returns:
+            How many were in the campaign until now.
+
+        Raises:
+            UnknownItemError: one of the items does not exist. Then none is withdrawn.
+        """
+        return withdraw_items(self._store, _item_ids(items), reason=reason, who=who)
+
+    def put_back(self, items: Iterable[str], *, who: str = DEFAULT_ANNOTATOR) -> int:
+        """Put withdrawn items back, with everything they had, and return how many were withdrawn.
+
+        Raises:
+            UnknownItemError: one of the items does not exist. Then none is put back.
+        """
+        return put_back_items(self._store, _item_ids(items), who=who)
+
+    def next_number(self) -> int:
+        """Return the number after all item ids that are numbers, for items without ids."""
+        with self._store.reading() as view:
+            items = view.items.all()
+
+        numbers = [int(item.item_id) for item in items if item.item_id.isdecimal()]
+        return max(numbers, default=-1) + 1
+
+    def count(self) -> ItemCounts:
+        """Return how many items there are, and how many have answers of each kind."""
+        with self._store.reading() as view:
+            by_kind = view.answers.count_items_by_kind()
+            n_withdrawn = view.items.count_withdrawn()
+            return ItemCounts(
+                items=self._count_all(view) - n_withdrawn,
+                labelled=by_kind[AnswerKind.LABEL],
+                skipped=by_kind[AnswerKind.SKIP],
+                unsure=by_kind[AnswerKind.UNSURE],
+                flagged=by_kind[AnswerKind.FLAG],
+            )
+
+    @cached_by(lambda _, view: view.items.newest_row_id())
+    def _count_all(self, view: Reading) -> int:
+        return view.items.count()
+
+    def find(
+        self,
+        *,
+        search: str = "",
+        label: str | None = None,
+        state: ItemFilter | str = ItemFilter.ALL,
+        column: str | Sequence[str] = (),
+    ) -> Iterator[ItemRow]:
+        """Yield items in the order in which they were added.
+
+        Args:
+            search: part of the text, of the item id or of a column, in upper or lower case.
+            label: a class, which is the items' label.
+            state: one of ``ItemFilter``, such as ``labelled`` or ``flagged``.
+            column: ``COLUMN=VALUE``, or several of them: only items with these values.
+        """
+        filters = [column] if isinstance(column, str) else column
+        query = ItemQuery(
+            search=search.strip(),
+            label=label,
+            state=ItemFilter(state),
+            count=_PAGE,
+            columns=tuple(parse_column_filter(text) for text in filters),
+        )
+        while True:
+            page = self.page(query)
+            yield from page.items
+            if page.after is None:
+                return
+            query = replace(query, after=page.after)
+
+    def page(self, query: ItemQuery) -> ItemPage:
+        """Return a page of the table of items."""
+        with self._store.reading() as view:
+            snapshot = self._review.snapshot(view)
+            rows = _search(query, view, snapshot)
+            row_ids = [row.row_id for row in rows]
+            by_item = view.answers.for_items(row_ids)
+            unreadable = view.encodings.unreadable(row_ids)
+
+        items = [_describe(row, by_item[row.row_id], snapshot, unreadable) for row in rows]
+        return ItemPage(
+            items=items,
+            after=items[-1].row_id if len(items) == query.count else None,
+            before=items[0].row_id if items else None,
+        )
+
+    def get(self, item: str, *, only_by: str | None = None) -> ItemDetails:
+        """Return an item with its answers.
+
+        Args:
+            only_by: an annotator; the answers of all others are hidden, and so is the label that
+                follows from them.
+
+        Raises:
+            UnknownItemError: there is no such item.
+        """
+        with self._store.reading() as view:
+            row = view.items.get(item)
+            answers = view.answers.for_item(row.row_id)
+            content = read_content(view, row)
+            snapshot = self._review.snapshot(view)
+            unreadable = view.encodings.unreadable([row.row_id])
+
+        columns = {} if only_by is not None else replace_surrogates(self.row(item))
+        if only_by is not None:
+            answers = [answer for answer in answers if answer.annotator == only_by]
+            snapshot = _snapshot_of_answers(row.item_id, answers)
+
+        summary = _describe(row, answers, snapshot, unreadable)
+        return ItemDetails(
+            **vars(summary),
+            content=content,
+            audit=row.audit,
+            withdrawn=row.withdrawn is not None,
+            answers=answers,
+            row=columns,
+        )
+
+    def image(self, item: str) -> Path:
+        """Return the file of an item's image, which is inside the campaign's folder.
+
+        Raises:
+            UnknownItemError: there is no such item.
+            FileError: it is not an image, its file is missing or outside the folder.
+            InputError: only the campaign's file says that images may be read there.
+        """
+        with self._store.reading() as view:
+            row = view.items.get(item)
+
+        folder = require_trusted_folder(self._store.database, self._store.settings.folder)
+        if row.kind is not ItemKind.IMAGE or folder is None:
+            raise FileError(f"{item} is not an image.")
+        return resolve_inside(row.content or "", folder)
+
+    @cached_by(lambda _, view: view.encodings.revision())
+    def _mapped_row_ids(self, view: Reading) -> list[int]:
+        """Return row ids by index on the map, which is the row in a model's input."""
+        return view.encodings.encoded_row_ids()
+
+    def at(self, index: int) -> str:
+        """Return the id of an item by its index on the map.
+
+        Raises:
+            UnknownItemError: the map has fewer items.
+        """
+        with self._store.reading() as view:
+            row_ids = self._mapped_row_ids(view)
+            if index >= len(row_ids):
+                raise UnknownItemError(
+                    f"No item has the index {index}: the campaign has {len(row_ids)} items."
+                )
+
+            row = view.items.get_by_row_id(row_ids[index])
+        return row.item_id
+
+    def labels_on_map(self) -> MapLabels:
+        """Return which items on the map are labelled or withdrawn, by their indices."""
+        with self._store.reading() as view:
+            classes = view.classes.names()
+            snapshot = self._review.snapshot(view)
+            labels = snapshot.without_withdrawn().labels
+            shown_items = [*labels, *snapshot.withdrawn]
+            rows = view.items.by_id(shown_items)
+            row_ids = self._mapped_row_ids(view)
+
+        index_of_row = {row_id: index for index, row_id in enumerate(row_ids)}
+        index_of_class = {name: index for index, name in enumerate(classes)}
+
+        points = []
+        for item, label in labels.items():
+            # Items without features are not on the map.
+            index = index_of_row.get(rows[item].row_id)
+            if index is not None:
+                points.append((index, index_of_class[label]))
+
+        withdrawn = [index_of_row.get(rows[item].row_id) for item in snapshot.withdrawn]
+        return MapLabels(
+            classes=classes,
+            labels=points,
+            withdrawn=sorted(index for index in withdrawn if index is not None),
+        )
+
+    def changed_predictions(self, count: int = 20) -> list[ChangedPrediction]:
+        """Return items whose predicted class changed with the newest model, in their order."""
+        with self._store.reading() as view:
+            classes = view.classes.names()
+            weights = view.models.newest_weights(2)
+            if len(weights) < 2:
+                return []
+
+            after, before = (load(stored)["predicted"] for stored in weights)
+            row_ids = self._mapped_row_ids(view)
+            # Items that were added between the two models have only one prediction.
+            size = min(len(after), len(before), len(row_ids))
+            is_changed = after[:size] != before[:size]
+            snapshot = self._review.snapshot(view)
+            # What a model predicts for items that could not be read means nothing.
+            hidden = snapshot.withdrawn | view.encodings.unreadable().keys()
+            hidden_items = view.items.by_id(list(hidden))
+            hidden_row_ids = [row.row_id for row in hidden_items.values()]
+            is_changed &= ~np.isin(row_ids[:size], hidden_row_ids)
+            indices = np.flatnonzero(is_changed)[:count].tolist()
+
+            rows = view.items.by_row_id([row_ids[index] for index in indices])
+            answers = view.answers.for_items(list(rows))
+
+        changed = []
+        for index in indices:
+            row_id = row_ids[index]
+            summary = _describe(rows[row_id], answers[row_id], snapshot, unreadable=())
+            prediction = ChangedPrediction(
+                item=summary.item,
+                excerpt=summary.excerpt,
+                label=summary.label,
+                before=classes[before[index]],
+                after=classes[after[index]],
+            )
+            changed.append(prediction)
+        return changed
+
+
+def read_content(view: Reading, row: StoredItem) -> ItemContent:
+    """Return what annotators see of an item."""
+    text = None
+    characters = None
+    if row.kind is ItemKind.TEXT and row.content:
+        # A text of megabytes would stall the browser. The page says that it is cut.
+        text = row.content[:_MAX_TEXT]
+        if len(row.content) > _MAX_TEXT:
+            characters = len(row.content)
+
+    features = None
+    if row.kind is ItemKind.FEATURES:
+        vector = view.encodings.vector_of(row.row_id)
+        values = [] if vector is None else vector[:_MAX_FEATURES].tolist()
+        features = [round(value, 5) for value in values]
+
+    shown = read_shown_columns(view, view.settings.show, [row.row_id]).get(row.row_id, {})
+    columns = [ShownColumn(name, value) for name, value in shown.items()]
+    return ItemContent(
+        kind=row.kind, text=text, characters=characters, features=features, columns=columns
+    )
+
+
+def _search(query: ItemQuery, view: Reading, snapshot: CampaignSnapshot) -> list[StoredItem]:
+    """Return the items of a page.
+
+    The database finds items that any annotator gave a class, and items with a text in any
+    column. Those that do not fit exactly are left out here, so it takes as many searches as are
+    needed to fill the page.
+    """
+    labels = snapshot.labels
+    is_backwards = query.before is not None
+    is_narrowed = query.label is not None or bool(query.columns)
+    count = query.count
+    if query.columns:
+        query = replace(query, count=max(count, _MIN_SEARCHED))
+
+    page: list[StoredItem] = []
+    while True:
+        rows = view.items.search(query)
+        matches = rows
+        if query.label is not None:
+            matches = [row for row in rows if labels.get(row.item_id) == query.label]
+        if query.columns:
+            row_ids = [row.row_id for row in matches]
+            fitting = view.tables.matching_items(row_ids, query.columns)
+            matches = [row for row in matches if row.row_id in fitting]
+
+        if is_backwards:
+            page = [*matches, *page][-count:]
+        else:
+            page = [*page, *matches][:count]
+
+        is_last_search = not is_narrowed or len(rows) < query.count
+        if is_last_search or len(page) == count:
+            return page
+
+        if is_backwards:
+            query = replace(query, before=rows[0].row_id)
+        else:
+            query = replace(query, after=rows[-1].row_id)
+
+
+def _describe(
+    row: StoredItem,
+    answers: Sequence[Answer],
+    snapshot: CampaignSnapshot,
+    unreadable: Container[str],
+) -> ItemRow:
+    """Return an item as a row of a table."""
+    consensus = snapshot.consensus.get(row.item_id)
+    label = None if consensus is None else consensus.label
+
+    other_kinds = {answer.kind for answer in answers if answer.kind is not AnswerKind.LABEL}
+    if row.item_id in snapshot.left_out and row.withdrawn is None:
+        other_kinds.add(AnswerKind.FLAG)
+
+    state: list[str] = sorted(other_kinds)
+    if label is not None:
+        # Beside a label, skips and doubts are of no interest. A flag is: the item is left out.
+        flags = [kind for kind in state if kind == AnswerKind.FLAG]
+        state = [label, *flags]
+    if row.item_id in unreadable:
+        state.append(ItemFilter.UNREADABLE)
+    if row.withdrawn is not None:
+        state.append(ItemFilter.WITHDRAWN)
+
+    excerpt = ""
+    if row.kind is ItemKind.TEXT and row.content:
+        excerpt = row.content[:_MAX_EXCERPT]
+        if len(row.content) > _MAX_EXCERPT:
+            excerpt += "…"
+
+    return ItemRow(
+        row_id=row.row_id,
+        item=row.item_id,
+        kind=row.kind,
+        excerpt=excerpt,
+        label=label,
+        state=", ".join(state),
+        by=None if consensus is None else consensus.by,
+        annotators=len({answer.annotator for answer in answers}),
+        confidence=None if consensus is None else consensus.confidence,
+    )
+
+
+def _snapshot_of_answers(item: str, answers: Sequence[Answer]) -> CampaignSnapshot:
+    """Return a campaign in which only the answers of one annotator about one item exist."""
+    consensus = {}
+    for answer in answers:
+        if answer.label is not None:
+            consensus[item] = ConsensusLabel(answer.label, 1.0, ConsensusMethod.MAJORITY)
+
+    return CampaignSnapshot(list(answers), {}, consensus, frozenset())
+
+
+def _item_ids(items: Iterable[str]) -> list[str]:
+    """Return the ids that a user passed. A text would be taken for the ids of its characters."""
+    if isinstance(items, str):
+        raise InputError("Give a list of item ids, even for a single item.")
+    return [str(item) for item in items]
