@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
+from pydantic import TypeAdapter
 
 from teeter.base.files import atomic_write
 from teeter.base.outbound_http import AttemptFailedError, is_loopback_url, retry
