@@ -33,13 +33,21 @@ from teeter.campaigns.records import (
     EncodingResult,
     MemberChange,
     Role,
+    SourceReport,
     TableColumn,
     UndoResult,
 )
 from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.review.review import Review
-from teeter.campaigns.suggestions.sources import SourceReport
-from teeter.client import RemoteCampaign, RemoteClasses, RemoteItems, RemotePeople, RemoteReview
+from teeter.campaigns.suggestions.suggestions import Suggestions
+from teeter.client import (
+    RemoteCampaign,
+    RemoteClasses,
+    RemoteItems,
+    RemotePeople,
+    RemoteReview,
+    RemoteSuggestions,
+)
 from teeter.errors import (
     FileError,
     InputError,
@@ -287,19 +295,19 @@ def test_predictions_are_added_from_rows_and_files(
     campaign: RemoteCampaign, tmp_path: Path
 ) -> None:
     rows = [{"id": f"t{n}", "label": "spam", "probability": 0.9} for n in range(5)]
-    added = campaign.add_predictions([*rows, {"id": "lost", "label": "ham"}], "rules")
+    added = campaign.suggestions.add([*rows, {"id": "lost", "label": "ham"}], "rules")
     assert (added.source, added.stored, added.unknown_items) == ("rules", 5, 1)
     file = tmp_path / 'a "name" ü.csv'
     file.write_text("id,label\nt1,ham\n")
-    assert campaign.add_predictions(file, "rules").stored == 1
+    assert campaign.suggestions.add(file, "rules").stored == 1
 
-    (source,) = campaign.sources()
+    (source,) = campaign.suggestions.sources()
     assert isinstance(source, SourceReport)
     assert (source.name, source.items, source.usage) == ("rules", 1, None)
-    campaign.remove_source("rules")
-    assert campaign.sources() == []
+    campaign.suggestions.remove("rules")
+    assert campaign.suggestions.sources() == []
     with pytest.raises(FileError, match="Cannot read"):
-        campaign.add_predictions(tmp_path / "lost.csv", "rules")
+        campaign.suggestions.add(tmp_path / "lost.csv", "rules")
 
 
 @pytest.mark.parametrize("encoder", ["table-rows", "tfidf"])
@@ -346,7 +354,6 @@ NOT_REMOTE = {
     "restore": "it replaces the file that the server has open",
     "show": "the server's page is there already",
     "start_finish": "POST /finish; a report is made for the page",
-    "suggest": "POST /suggest; the language model is that of the server",
     "with_newest_model": "the server's worker does it",
     "writing": "a transaction of the database",
 }
@@ -357,6 +364,7 @@ PARTS = {
     "items": (Items, RemoteItems),
     "people": (People, RemotePeople),
     "review": (Review, RemoteReview),
+    "suggestions": (Suggestions, RemoteSuggestions),
 }
 """The parts of a campaign, here and there."""
 
@@ -376,6 +384,8 @@ PARTS_NOT_REMOTE = {
     "people.list": "stats has the members",
     "people.require": "the server checks it",
     "review.snapshot": "a transaction of the database",
+    "suggestions.ask": "POST /suggest; the language model is that of the server",
+    "suggestions.recent_sources": "for pages; sources measures them",
 }
 """Methods of the parts that a client lacks, and why or what to use instead."""
 

@@ -45,8 +45,10 @@ from teeter.campaigns.records import (
     ItemRow,
     MemberChange,
     ModelInfo,
+    PredictionImport,
     Question,
     Role,
+    SourceReport,
     Status,
     SuspectLabel,
     TableColumn,
@@ -54,8 +56,6 @@ from teeter.campaigns.records import (
 )
 from teeter.campaigns.review.consensus import ConsensusLabel
 from teeter.campaigns.settings import Settings
-from teeter.campaigns.store import ModelUsage, SourceKind
-from teeter.campaigns.suggestions.sources import PredictionImport, SourceReport
 from teeter.classifier import Prediction
 from teeter.classifier.classifier import require_texts
 from teeter.errors import (
@@ -140,6 +140,7 @@ class RemoteCampaign:
         self.items = RemoteItems(self)
         self.people = RemotePeople(self)
         self.review = RemoteReview(self)
+        self.suggestions = RemoteSuggestions(self)
 
     def _get(self, path: str, **query: Any) -> Any:
         return self._server.get(f"/campaigns/{quote(self.name)}{path}", **query)
@@ -310,36 +311,6 @@ class RemoteCampaign:
             # Asking again for a new search would begin one each time.
             query = {}
             time.sleep(_POLL_SECONDS)
-
-    def add_predictions(
-        self, predictions: str | Path | Iterable[Mapping[str, Any]], source: str
-    ) -> PredictionImport:
-        """Add the predictions of another model as suggestions. They never become labels.
-
-        Args:
-            predictions: A file (.csv, .jsonl or .parquet), or rows, as ``Campaign.add_predictions``
-                takes them.
-            source: What they are called. Earlier predictions of that name are replaced.
-        """
-        if isinstance(predictions, str | Path):
-            path = Path(predictions)
-            name = path.name
-            content = _read_file(path)
-        else:
-            name = "predictions.jsonl"
-            content = "".join(f"{_dump_json(row)}\n" for row in predictions).encode()
-
-        address = f"/campaigns/{quote(self.name)}/predictions"
-        stored = self._server.upload(address, {"source": source}, name, content)
-        return PredictionImport(**stored)
-
-    def sources(self) -> list[SourceReport]:
-        """Return the sources of suggestions, and how often annotators agree with each."""
-        return [_as_source(fields) for fields in self._get("/sources")]
-
-    def remove_source(self, name: str) -> None:
-        """Remove a source and all its suggestions."""
-        self._post("/sources/remove", {"name": name})
 
     # Models and results
 
@@ -598,6 +569,43 @@ class RemoteReview:
         return _read(Agreement, self._campaign._get("/agreement"))
 
 
+class RemoteSuggestions:
+    """What other models say of the items of a campaign on a server."""
+
+    def __init__(self, campaign: RemoteCampaign) -> None:
+        self._campaign = campaign
+
+    def add(
+        self, predictions: str | Path | Iterable[Mapping[str, Any]], source: str
+    ) -> PredictionImport:
+        """Add the predictions of another model as suggestions. They never become labels.
+
+        Args:
+            predictions: A file (.csv, .jsonl or .parquet), or rows, as ``Suggestions.add`` takes
+                them.
+            source: What they are called. Earlier predictions of that name are replaced.
+        """
+        if isinstance(predictions, str | Path):
+            path = Path(predictions)
+            name = path.name
+            content = _read_file(path)
+        else:
+            name = "predictions.jsonl"
+            content = "".join(f"{_dump_json(row)}\n" for row in predictions).encode()
+
+        address = f"/campaigns/{quote(self._campaign.name)}/predictions"
+        stored = self._campaign._server.upload(address, {"source": source}, name, content)
+        return _read(PredictionImport, stored)
+
+    def sources(self) -> list[SourceReport]:
+        """Return the sources of suggestions, and how often annotators agree with each."""
+        return _read(list[SourceReport], self._campaign._get("/sources"))
+
+    def remove(self, name: str) -> None:
+        """Remove a source and all its suggestions."""
+        self._campaign._post("/sources/remove", {"name": name})
+
+
 class _Server:
     """The REST API of a server, for one user."""
 
@@ -793,24 +801,6 @@ def _describe_class(given: ClassDescription | str) -> dict[str, Any]:
 
 def _as_estimate(fields: Mapping[str, Any] | None) -> AccuracyEstimate | None:
     return None if fields is None else AccuracyEstimate(**fields)
-
-
-def _as_source(fields: Mapping[str, Any]) -> SourceReport:
-    usage = None if fields["usage"] is None else ModelUsage(**fields["usage"])
-    # The server keeps the address and the prompt of a language model to itself.
-    detail = {}
-    if usage is not None and fields["remaining_budget"] is not None:
-        detail["budget"] = fields["remaining_budget"] + usage.cost
-    return SourceReport(
-        name=fields["name"],
-        kind=SourceKind(fields["kind"]),
-        detail=detail,
-        items=fields["items"],
-        accuracy=_as_estimate(fields["accuracy"]),
-        shown=_as_estimate(fields["shown"]),
-        blind=_as_estimate(fields["blind"]),
-        usage=usage,
-    )
 
 
 def _question(fields: Mapping[str, Any]) -> Question:

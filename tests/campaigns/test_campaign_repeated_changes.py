@@ -28,7 +28,7 @@ CHANGES: dict[str, Change] = {
     "item": lambda c: c.items.change("t2", text="Another text", columns={"n": 5}),
     "withdrawn item": lambda c: c.items.withdraw(["t2"], reason="private"),
     "item put back": lambda c: c.items.put_back(["t3"]),
-    "removed source": lambda c: c.remove_source("rules"),
+    "removed source": lambda c: c.suggestions.remove("rules"),
     "role": lambda c: c.people.change_role("ann", "reviewer"),
     "revoked token": lambda c: c.people.revoke("ann"),
     "removed member": lambda c: c.people.remove("ann"),
@@ -44,7 +44,7 @@ def campaign(tmp_path: Path) -> Campaign:
     campaign.add((f"t{n}", f"text number {n}") for n in range(5))
     campaign.tell("t1", "spam")
     campaign.items.withdraw(["t3"])
-    campaign.add_predictions([{"id": "t0", "label": "ham"}], "rules")
+    campaign.suggestions.add([{"id": "t0", "label": "ham"}], "rules")
     campaign.people.add("olga", "owner")
     campaign.people.add("ann")
     add_webhook(campaign, f"{URL}/old")

@@ -27,7 +27,7 @@ def make_suggested_campaign(path: Path) -> Path:
     make_text_campaign(path, 40, control=0.0)
     campaign = Campaign.open(path)
     rows = [{"id": f"t{number}", "label": "spam", "probability": 0.9} for number in range(40)]
-    campaign.add_predictions(rows, "old <model>")
+    campaign.suggestions.add(rows, "old <model>")
     campaign.classes.describe({"spam": ClassDescription("<i>Ads</i>", ("Win & win",))})
     campaign.database.close()
     return path

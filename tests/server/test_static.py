@@ -80,13 +80,14 @@ class FormReader(HTMLParser):
             self.place = None
 
 
-@pytest.mark.parametrize("page", ["team"])
+@pytest.mark.parametrize("page", ["team", "classes"])
 def test_forms_send_what_rest_takes(tmp_path: Path, page: str) -> None:
     file = make_text_campaign(tmp_path / "texts.teeter", 20)
     campaign = Campaign.open(file)
     campaign.people.add("olga", "owner")
     token = campaign.people.add("ann", "owner")
     campaign.ask(2, "ann")
+    campaign.suggestions.add([{"id": "t0", "label": "spam"}], "rules")
     campaign.database.close()
 
     with serve_campaigns(file) as client:

@@ -110,19 +110,7 @@ from teeter.campaigns.store.transaction import (
     new_campaign,
     validate_name,
 )
-from teeter.campaigns.suggestions.language_model import (
-    LanguageModel,
-    SuggestionRun,
-    ask_language_model,
-)
-from teeter.campaigns.suggestions.sources import (
-    PredictionImport,
-    SourceReport,
-    measure_sources,
-    parse_predictions,
-    read_predictions,
-    store_predictions,
-)
+from teeter.campaigns.suggestions.suggestions import Suggestions
 from teeter.campaigns.trust import carry_trust, require_trusted_folder, trust_folder
 from teeter.classifier import Classifier, Prediction
 from teeter.encoders import EncoderFunction, trust_encoder
@@ -166,6 +154,7 @@ class Campaign:
         self.review = Review(self)
         self.classes = Classes(self.store)
         self.items = Items(self.store, self.review)
+        self.suggestions = Suggestions(self)
         self._state_reader = RoundStateReader(self.store)
 
     @property
@@ -980,91 +969,6 @@ class Campaign:
             InputError: there is no model yet, or the items have the features of a user's function.
         """
         return self.classifier().label(contents, progress)
-
-    # Suggestions
-
-    def add_predictions(
-        self,
-        predictions: str | Path | Iterable[Mapping[str, Any]],
-        source: str,
-        *,
-        who: str = DEFAULT_ANNOTATOR,
-    ) -> PredictionImport:
-        """Add the predictions of another model as suggestions. They never become labels.
-
-        Annotators see them on picked items. Their accuracy is measured on control items, where
-        annotators do not see them. Models learn from them as long as they help.
-
-        Args:
-            predictions: a file (.csv, .jsonl or .parquet), or rows with ``id``, ``label`` and
-                optionally ``probability``, or with ``id`` and ``probabilities`` by class.
-            source: what they are called. Earlier predictions of that name are replaced.
-            who: who adds them, for the history.
-
-        Raises:
-            InputError: they cannot be read, or none is about an item and class of the campaign.
-        """
-        classes = self.classes.names()
-        detail = {}
-        if isinstance(predictions, str | Path):
-            rows = read_predictions(Path(predictions), classes)
-            detail["file"] = Path(predictions).name
-        else:
-            rows = parse_predictions(predictions, classes)
-
-        return store_predictions(self.store, rows, source, who=who, detail=detail)
-
-    def suggest(
-        self,
-        model: LanguageModel,
-        *,
-        limit: int | None = None,
-        again: bool = False,
-        who: str = DEFAULT_ANNOTATOR,
-        progress: ProgressReport | None = None,
-    ) -> SuggestionRun:
-        """Ask a language model for suggestions. The texts of the items are sent to its server.
-
-        Every reply is on disk before the next request is sent in its place, so an interrupted call
-        is resumed by the next one, and no text is paid for twice. The key of the server comes from
-        the environment variable ``TEETER_SUGGEST_KEY``.
-
-        Args:
-            model: the language model and its budget.
-            limit: how many items to ask about at most.
-            again: ask about items with a suggestion too, if the prompt has changed since.
-            who: who asks, for the history.
-            progress: called with the number of items done and the number of all items.
-
-        Raises:
-            InputError: the items are no texts.
-            ServerError: the server refuses the requests, or cannot be reached.
-        """
-        return ask_language_model(
-            self.store,
-            model,
-            who=who,
-            limit=limit,
-            again=again,
-            progress=progress,
-        )
-
-    def sources(self) -> list[SourceReport]:
-        """Return the sources of suggestions, and how often annotators agree with each."""
-        with self.reading() as view:
-            return measure_sources(view)
-
-    def remove_source(self, name: str, *, who: str = DEFAULT_ANNOTATOR) -> None:
-        """Remove a source and all its suggestions. What a language model has cost stays recorded.
-
-        Raises:
-            UnknownNameError: there never was such a source.
-        """
-        with self.writing() as change:
-            if change.suggestions.was_removed(name):
-                return
-            source = change.suggestions.source(name)
-            change.suggestions.remove_source(source, who)
 
     # Finishing
 

@@ -43,14 +43,18 @@ __all__ = [
     "MapLabels",
     "MemberChange",
     "ModelInfo",
+    "ModelUsage",
     "PairAgreement",
     "Permission",
     "PickArm",
     "PickState",
+    "PredictionImport",
     "Question",
     "Role",
     "ShownColumn",
     "ShownSuggestion",
+    "SourceKind",
+    "SourceReport",
     "Status",
     "SuspectLabel",
     "TableColumn",
@@ -654,3 +658,64 @@ class Agreement:
     alpha: AgreementScore | None
     by_class: dict[str, AgreementScore | None]
     pairs: tuple[PairAgreement, ...]
+
+
+class SourceKind(StrEnum):
+    """Where suggestions come from."""
+
+    PREDICTIONS = "predictions"
+    """The predictions of a model, from a file or a program."""
+    LANGUAGE_MODEL = "language model"
+
+
+@dataclass(frozen=True)
+class ModelUsage:
+    """What a language model has used so far."""
+
+    replies: int
+    invalid: int
+    """Replies that named no class."""
+    input_tokens: int
+    output_tokens: int
+    cost: float
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """A source of suggestions, and how often annotators agree with it. None: not known yet."""
+
+    name: str
+    kind: SourceKind
+    items: int
+    """Items that it has said something about, without withdrawn ones."""
+    accuracy: AccuracyEstimate | None
+    """Share of its suggestions on control and audit items that equal the label.
+
+    Annotators did not see them there.
+    """
+    shown: AccuracyEstimate | None
+    """Share of labels on picked items that equal the suggestion, where it stood on the page."""
+    blind: AccuracyEstimate | None
+    """The same where it did not."""
+    sent_to: str | None = None
+    """The host that texts are sent to, for a language model."""
+    remaining_budget: float | None = None
+    """What a language model may still cost; None without a budget."""
+    usage: ModelUsage | None = None
+    """What a language model has used."""
+
+
+@dataclass(frozen=True)
+class PredictionImport:
+    """What became of a set of predictions."""
+
+    source: str
+    stored: int
+    unknown_items: int
+    """Predictions for items that the campaign does not have."""
+    unknown_labels: dict[str, int] = field(default_factory=dict)
+    """Predicted classes that the campaign does not have, and how often they occur."""
+    missing: int = 0
+    """Items of the campaign without a prediction of this source."""
+    sentences: list[str] = field(default_factory=list)
+    """What became of them, for people."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from teeter.base.wording import list_some, pluralize
+from teeter.base.wording import pluralize
 from teeter.cli.campaign import open_campaign
 from teeter.cli.output import (
     EXIT_INTERRUPTED,
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["sources", "suggest", "sync"]
 
 _UNKNOWN = "–"
-
-# Unknown classes of a file that are named one by one.
-_NAMED_LABELS = 5
-
 
 # Not an option: all users of a machine see the arguments of its processes.
 _TOKEN_VARIABLE = "LABEL_STUDIO_API_KEY"
@@ -318,22 +314,16 @@ def suggest(
     ChatClient(source, model)
     typer.echo(f"The texts of the items are sent to {language_model.url}.", err=True)
     with open_campaign(file) as opened, progress("Asking") as show_progress:
-        run = opened.suggest(language_model, limit=n, again=again, progress=show_progress)
+        run = opened.suggestions.ask(language_model, limit=n, again=again, progress=show_progress)
     _print_run(run)
 
 
 def _add_predictions(file: str, predictions: Path) -> None:
     with open_campaign(file) as opened, spinner("Reading"):
-        result = opened.add_predictions(predictions, predictions.stem)
+        result = opened.suggestions.add(predictions, predictions.stem)
 
-    typer.echo(f"Added {pluralize(result.stored, 'suggestion')} by {result.source}.")
-    if result.unknown_items:
-        count = pluralize(result.unknown_items, "prediction")
-        typer.echo(f"Left out {count} for items that the campaign does not have.")
-    if result.unknown_labels:
-        count = pluralize(sum(result.unknown_labels.values()), "prediction")
-        listed = list_some([repr(name) for name in result.unknown_labels], _NAMED_LABELS)
-        echo_wrapped(f"Left out {count} of classes that the campaign does not have: {listed}.")
+    for sentence in result.sentences:
+        echo_wrapped(sentence)
     if result.missing:
         typer.echo(f"{pluralize(result.missing, 'item')} without a prediction.")
 
@@ -376,8 +366,8 @@ def sources(
     """
     with open_campaign(file) as opened, spinner("Reading"):
         if remove is not None:
-            opened.remove_source(remove)
-        reports = opened.sources()
+            opened.suggestions.remove(remove)
+        reports = opened.suggestions.sources()
 
     if as_json:
         echo_json(reports)

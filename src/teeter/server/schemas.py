@@ -11,7 +11,6 @@ from abc import ABC
 from enum import StrEnum
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
-from urllib.parse import urlsplit
 
 from fastapi import Form
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
@@ -30,13 +29,12 @@ from teeter.campaigns.records import (
     Permission,
     PickArm,
     Role,
+    SourceReport,
     Status,
     SuspectLabel,
 )
 from teeter.campaigns.settings import Settings, changeable_settings, offered_settings
-from teeter.campaigns.store import ModelUsage, SourceKind
 from teeter.campaigns.store.schema import MAX_ROW_ID
-from teeter.campaigns.suggestions.sources import SourceReport
 from teeter.server.worker.requests import Explanation
 
 __all__ = [
@@ -68,7 +66,6 @@ __all__ = [
     "PredictIn",
     "PredictedText",
     "PredictionsOut",
-    "PredictionsStored",
     "ProgressOut",
     "QuestionOut",
     "QuestionsOut",
@@ -79,7 +76,6 @@ __all__ = [
     "SettingsIn",
     "ShallowJson",
     "ShownSuggestionIn",
-    "SourceOut",
     "SourceRemoved",
     "SuggestIn",
     "SuggestStarted",
@@ -597,71 +593,8 @@ class NamesIn(RequestBody):
     use: bool
 
 
-class SourceOut(BaseModel):
-    """A source of suggestions, and how often annotators agree with it. None means not known yet."""
-
-    name: str
-    kind: SourceKind
-    items: int
-    """Number of items for which it has a suggestion."""
-    accuracy: AccuracyEstimate | None
-    """Share of its suggestions on control and audit items that equal the label.
-
-    Annotators do not see suggestions there.
-    """
-    shown: AccuracyEstimate | None
-    """Share of labels on picked items that equal the suggestion, where annotators saw it."""
-    blind: AccuracyEstimate | None
-    """The same where they did not see it."""
-    sent_to: str | None = None
-    """The host that texts are sent to, for a language model."""
-    cost: float | None = None
-    """What a language model has cost so far."""
-    tokens: int | None = None
-    remaining_budget: float | None = None
-    invalid: int | None = None
-    """Number of replies that named no class."""
-    usage: ModelUsage | None = None
-    """What a language model has used, in full."""
-
-    @classmethod
-    def from_report(cls, report: SourceReport) -> SourceOut:
-        """Return a source as it is sent."""
-        described = cls(
-            name=report.name,
-            kind=report.kind,
-            items=report.items,
-            accuracy=report.accuracy,
-            shown=report.shown,
-            blind=report.blind,
-            remaining_budget=report.remaining_budget,
-        )
-
-        if report.usage is not None:
-            # Only the host: the path of an address may tell more than annotators should know.
-            described.sent_to = urlsplit(str(report.detail.get("url", ""))).netloc
-            described.cost = round(report.usage.cost, 6)
-            described.tokens = report.usage.input_tokens + report.usage.output_tokens
-            described.invalid = report.usage.invalid
-            described.usage = report.usage
-
-        return described
-
-
-class PredictionsStored(BaseModel):
-    """The result of adding a file of predictions."""
-
-    source: str
-    stored: int
-    unknown_items: int
-    """Predictions for items that the campaign does not have."""
-    unknown_labels: dict[str, int]
-    """Predicted classes that the campaign does not have, and how often they occur."""
-    missing: int
-    """Items without a prediction of this source."""
-
-
-class SourceRemoved(BaseModel):
+@dataclasses.dataclass(frozen=True)
+class SourceRemoved:
     """A source that was removed with its suggestions."""
 
     name: str
@@ -674,7 +607,8 @@ class SuggestIn(RequestBody):
     """None for all."""
 
 
-class SuggestStarted(BaseModel):
+@dataclasses.dataclass(frozen=True)
+class SuggestStarted:
     """The language model that is being asked in the background."""
 
     source: str
@@ -712,7 +646,7 @@ class LabelPageStart(BaseModel):
     """Newest first."""
     waiting: int = 0
     """Disagreements that need a decision."""
-    sources: list[SourceOut] = Field(default_factory=list)
+    sources: list[SourceReport] = Field(default_factory=list)
     """The sources of suggestions."""
 
 

@@ -23,7 +23,7 @@ from teeter.campaigns.records import (
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import ModelSummary, Pick, Reading, StoredItem
 from teeter.campaigns.store.caching import cached_by
-from teeter.campaigns.suggestions.sources import SourceReport, measure_sources, visible_suggestions
+from teeter.campaigns.suggestions.sources import visible_suggestions
 from teeter.errors import InputError, StoreError
 from teeter.server.schemas import (
     AnswerOut,
@@ -47,9 +47,6 @@ __all__ = [
 
 _WRITE_TIMEOUT = 10
 """Seconds that an answer waits for another process that writes. The page waits 20 for us."""
-
-_MEASURE_SECONDS = 10.0
-"""How long a measured accuracy of a source is used. Measuring reads all answers."""
 
 _TEAM_CHECK_SECONDS = 5.0
 """How long it may take until a second annotator is noticed."""
@@ -230,23 +227,11 @@ class CampaignService:
 
         return questions
 
-    # Suggestions
-
-    def _suggestion_version(self, view: Reading) -> tuple[int, tuple[object, ...]]:
-        """Return a value that changes with the sources, and every few seconds with the answers."""
-        seconds = int(time.monotonic() / _MEASURE_SECONDS)
-        return seconds, view.suggestions.revision()
-
-    @cached_by(_suggestion_version)
-    def measure_sources(self, view: Reading) -> list[SourceReport]:
-        """Return the sources of suggestions with their accuracy, a few seconds old at most."""
-        return measure_sources(view)
-
     def _find_suggestions(
         self, view: Reading, rows: Sequence[StoredItem]
     ) -> dict[str, SuggestionOut]:
         """Return the suggestion to show with each item, by item id."""
-        reports = self.measure_sources(view)
+        reports = self.campaign.suggestions.recent_sources(view)
         accuracies = {report.name: report.accuracy for report in reports}
         visible = visible_suggestions(
             view,

@@ -174,11 +174,11 @@ def test_own_features_are_changed_without_the_text(tmp_path: Path) -> None:
 
 def test_suggestions_about_the_old_text_are_removed(campaign: Campaign) -> None:
     rows = [{"id": "t1", "label": "spam"}, {"id": "t2", "label": "ham"}]
-    campaign.add_predictions(rows, "model")
+    campaign.suggestions.add(rows, "model")
 
     campaign.items.change("t1", text="warm bread and cheese")
 
-    assert [source.items for source in campaign.sources()] == [1]
+    assert [source.items for source in campaign.suggestions.sources()] == [1]
 
 
 def test_a_withdrawn_item_is_left_out_until_it_is_put_back(
@@ -228,7 +228,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
         campaign.tell(f"t{n}", "ham" if n < 2 else "spam", "bob")
         campaign.decide(f"t{n}", "spam", "rea")
     rows = [{"id": f"t{n}", "label": "ham" if n < 2 else "spam"} for n in range(6)]
-    campaign.add_predictions(rows, "model")
+    campaign.suggestions.add(rows, "model")
 
     campaign.items.withdraw(["t0", "t1"])
 
@@ -237,7 +237,7 @@ def test_statistics_of_annotators_and_sources_leave_withdrawn_items_out(tmp_path
     assert (bob.name, bob.answers) == ("bob", 6), "what an annotator did stays"
     assert bob.matches_decisions.total == 4
     assert bob.matches_consensus.share == 1.0
-    source = campaign.sources()[0]
+    source = campaign.suggestions.sources()[0]
     assert (source.items, source.blind.right, source.blind.total) == (4, 8, 8)
     assert campaign.status().spent == 24.0, "what was paid stays paid"
 
@@ -275,7 +275,7 @@ def test_answers_about_withdrawn_items_do_not_weight_annotators(tmp_path: Path) 
 
 def test_models_do_not_learn_from_suggestions_about_withdrawn_items(campaign: Campaign) -> None:
     rows = [{"id": f"t{n}", "label": ("ham", "spam")[n % 2]} for n in range(8)]
-    campaign.add_predictions(rows, "model")
+    campaign.suggestions.add(rows, "model")
     before = campaign.load_state().prior
 
     campaign.items.withdraw(["t1"])

@@ -103,7 +103,7 @@ def test_data_frames_are_refused_instead_of_read_as_their_column_names(
     with pytest.raises(InputError, match=message):
         campaign.add(values)
     with pytest.raises(InputError, match=message):
-        campaign.add_predictions(values, "old model")
+        campaign.suggestions.add(values, "old model")
 
 
 def test_a_real_data_frame_is_refused(tmp_path: Path) -> None:

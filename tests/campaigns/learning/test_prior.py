@@ -209,7 +209,7 @@ def test_predictions_of_a_source_become_one_pseudo_example_per_class(tmp_path: P
     rows = []
     for name, texts in TEXTS.items():
         rows += [{"id": f"{name}-{k}", "label": name} for k in range(len(texts))]
-    campaign.add_predictions(rows, "old model")
+    campaign.suggestions.add(rows, "old model")
 
     state = campaign.load_state()
     assert state.prior is not None
@@ -217,20 +217,20 @@ def test_predictions_of_a_source_become_one_pseudo_example_per_class(tmp_path: P
     animals = state.features[[state.keys.index(f"animals-{k}") for k in range(5)]]
     np.testing.assert_allclose(state.prior.features[0], animals.mean(axis=0), atol=1e-6)
 
-    campaign.remove_source("old model")
+    campaign.suggestions.remove("old model")
     assert campaign.load_state().prior is None
 
 
 def test_a_new_source_is_not_taken_for_a_removed_one(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path / "a.teeter", names=False)
     rows = [{"id": f"{name}-0", "label": name} for name in CLASSES]
-    campaign.add_predictions(rows, "first")
+    campaign.suggestions.add(rows, "first")
     first = campaign.load_state().prior
     assert first is not None
-    campaign.remove_source("first")
+    campaign.suggestions.remove("first")
 
     shifted = [{"id": f"{name}-1", "label": name} for name in CLASSES]
-    campaign.add_predictions(shifted, "second")
+    campaign.suggestions.add(shifted, "second")
     second = campaign.load_state().prior
     assert second is not None
     assert second.origins == ("second",) * 3
@@ -239,7 +239,7 @@ def test_a_new_source_is_not_taken_for_a_removed_one(tmp_path: Path) -> None:
 
 def test_a_source_that_always_says_the_same_teaches_nothing(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path / "a.teeter", names=False)
-    campaign.add_predictions([{"id": f"food-{k}", "label": "food"} for k in range(5)], "lazy")
+    campaign.suggestions.add([{"id": f"food-{k}", "label": "food"} for k in range(5)], "lazy")
     assert campaign.load_state().prior is None
 
 
@@ -274,7 +274,7 @@ def test_a_missing_encoder_leaves_the_names_out(
 def test_suggestions_outlive_a_copy_of_the_campaign(tmp_path: Path) -> None:
     campaign = make_campaign(tmp_path / "a.teeter")
     campaign.classes.describe({"food": "To eat."})
-    campaign.add_predictions([{"id": "food-0", "label": "food", "probability": 0.5}], "old")
+    campaign.suggestions.add([{"id": "food-0", "label": "food", "probability": 0.5}], "old")
     campaign.load_state()  # stores the vectors of the names
 
     copy_to_location(campaign.database, campaign.name, str(tmp_path / "b.teeter"))

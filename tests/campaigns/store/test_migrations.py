@@ -152,7 +152,7 @@ def test_a_stored_file_opens_with_all_its_rows(stored: Path, tmp_path: Path) -> 
     promised.database.close()
     described = Campaign.open(path, "letters")
     assert described.items.row("t3")["amount"] == 4.5
-    assert described.sources()[0].items == 16
+    assert described.suggestions.sources()[0].items == 16
     described.database.close()
 
     after = count_rows(path)

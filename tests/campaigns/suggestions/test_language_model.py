@@ -60,7 +60,9 @@ def stored_suggestions(campaign: Campaign) -> dict[str, str]:
 def test_every_item_gets_a_suggestion_and_none_gets_a_label(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
-    run = campaign.suggest(LanguageModel(server.url, "tiny", input_price=10, output_price=20))
+    run = campaign.suggestions.ask(
+        LanguageModel(server.url, "tiny", input_price=10, output_price=20)
+    )
 
     assert (run.suggested, run.paid, run.cached) == (12, 12, 0)
     assert run.stop_reason is StopReason.DONE
@@ -73,9 +75,9 @@ def test_every_item_gets_a_suggestion_and_none_gets_a_label(
 
 def test_nothing_is_asked_twice(campaign: Campaign, server: FakeLanguageModel) -> None:
     model = LanguageModel(server.url, "tiny")
-    assert campaign.suggest(model, limit=5).stop_reason is StopReason.LIMIT
-    campaign.suggest(model)
-    repeated = campaign.suggest(model, again=True)
+    assert campaign.suggestions.ask(model, limit=5).stop_reason is StopReason.LIMIT
+    campaign.suggestions.ask(model)
+    repeated = campaign.suggestions.ask(model, again=True)
 
     assert max(server.charged.values()) == 1
     assert len(server.requests) == 12
@@ -86,19 +88,19 @@ def test_a_new_prompt_is_asked_about_only_if_wanted(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
     model = LanguageModel(server.url, "tiny")
-    campaign.suggest(model)
+    campaign.suggestions.ask(model)
     campaign.classes.describe({"spam": ClassDescription("Advertising.")})
 
-    assert campaign.suggest(model).paid == 0
-    assert campaign.suggest(model, again=True).paid == 12
+    assert campaign.suggestions.ask(model).paid == 0
+    assert campaign.suggestions.ask(model, again=True).paid == 12
     assert "Advertising." in server.requests[-1]["body"]["messages"][0]["content"]
 
 
 def test_equal_texts_are_paid_for_once(tmp_path: Path, server: FakeLanguageModel) -> None:
     # Items are deduplicated within a campaign, so the same text comes from two sources.
     campaign = make_campaign(tmp_path / "texts.teeter")
-    campaign.suggest(LanguageModel(server.url, "tiny", source="first"))
-    run = campaign.suggest(LanguageModel(server.url, "tiny", source="second"))
+    campaign.suggestions.ask(LanguageModel(server.url, "tiny", source="first"))
+    run = campaign.suggestions.ask(LanguageModel(server.url, "tiny", source="second"))
     assert (run.paid, run.cached, run.suggested) == (0, 12, 12)
 
 
@@ -107,13 +109,13 @@ def test_the_budget_is_never_exceeded(campaign: Campaign, server: FakeLanguageMo
     model = LanguageModel(
         server.url, "tiny", input_price=1e6, output_price=1e6, budget=1000, parallel=3
     )
-    run = campaign.suggest(model)
+    run = campaign.suggestions.ask(model)
 
     assert run.stop_reason is StopReason.BUDGET
     assert 0 < run.paid < 12
     assert run.usage.cost <= 1000
     assert run.remaining_budget == pytest.approx(1000 - run.usage.cost)
-    assert campaign.suggest(model).paid == 0, "the budget is that of all runs together"
+    assert campaign.suggestions.ask(model).paid == 0, "the budget is that of all runs together"
 
 
 def test_replies_that_name_no_class_are_paid_for_once_and_suggest_nothing(
@@ -121,10 +123,10 @@ def test_replies_that_name_no_class_are_paid_for_once_and_suggest_nothing(
 ) -> None:
     server.reply = lambda text: "I would rather not say."
     model = LanguageModel(server.url, "tiny")
-    run = campaign.suggest(model)
+    run = campaign.suggestions.ask(model)
     assert (run.suggested, run.paid, run.invalid) == (0, 12, 12)
 
-    repeated = campaign.suggest(model)
+    repeated = campaign.suggestions.ask(model)
     assert (repeated.paid, repeated.invalid) == (0, 12)
     assert len(server.requests) == 12
 
@@ -150,7 +152,7 @@ def test_a_text_that_gives_orders_changes_nothing_but_its_own_label(
     )
     campaign.add([{"id": f"t{k}", "text": text} for k, text in enumerate(texts)])
     server.reply = obey
-    campaign.suggest(LanguageModel(server.url, "tiny", parallel=1))
+    campaign.suggestions.ask(LanguageModel(server.url, "tiny", parallel=1))
 
     # Each request holds the prompt and one text: what a text says is never part of another one.
     for request in server.requests:
@@ -175,17 +177,17 @@ def test_replies_that_came_before_an_error_are_stored(
     model = LanguageModel(server.url, "tiny", parallel=1)
     server.statuses = [200, 200, 200, 503, 503]
     with pytest.raises(ServerUnavailableError):
-        campaign.suggest(model)
+        campaign.suggestions.ask(model)
     assert len(stored_suggestions(campaign)) == 3
 
-    assert campaign.suggest(model).paid == 9
+    assert campaign.suggestions.ask(model).paid == 9
     assert max(server.charged.values()) == 1
 
 
 def test_a_refusal_ends_the_run_at_once(campaign: Campaign, server: FakeLanguageModel) -> None:
     server.statuses = [401] * 50
     with pytest.raises(ServerError, match="rejected the key"):
-        campaign.suggest(LanguageModel(server.url, "tiny", parallel=2))
+        campaign.suggestions.ask(LanguageModel(server.url, "tiny", parallel=2))
     assert len(server.requests) <= 2
 
 
@@ -194,13 +196,13 @@ def test_a_text_that_the_server_refuses_does_not_end_the_run(
 ) -> None:
     server.refused_texts = {TEXTS[1], TEXTS[5], TEXTS[11]}
     model = LanguageModel(server.url, "tiny", parallel=1)
-    run = campaign.suggest(model)
+    run = campaign.suggestions.ask(model)
     assert (run.suggested, run.refused, run.stop_reason) == (9, 3, StopReason.DONE)
     assert not {"t1", "t5", "t11"} & set(stored_suggestions(campaign))
     assert "response_format" in server.requests[-8]["body"], "other texts keep all fields"
 
     n_requests = len(server.requests)
-    assert campaign.suggest(model).paid == 0
+    assert campaign.suggestions.ask(model).paid == 0
     assert len(server.requests) == n_requests, "refused texts are not sent again"
 
 
@@ -210,16 +212,16 @@ def test_a_run_ends_if_the_first_texts_or_many_in_a_row_are_refused(
     model = LanguageModel(server.url, "tiny", parallel=1)
     server.refused_texts = set(TEXTS)
     with pytest.raises(ServerError, match="status 400"):
-        campaign.suggest(model)
+        campaign.suggestions.ask(model)
     assert set(server.texts) == {TEXTS[0]}
 
     server.refused_texts = set(TEXTS[2:])
     with pytest.raises(ServerError, match="status 400"):
-        campaign.suggest(model)
+        campaign.suggestions.ask(model)
     assert set(server.texts) == set(TEXTS[:7])
 
     server.refused_texts = set()
-    assert campaign.suggest(model).suggested == 10, "it may have been the server's fault"
+    assert campaign.suggestions.ask(model).suggested == 10, "it may have been the server's fault"
 
 
 def test_with_a_budget_no_request_goes_without_a_limit(
@@ -227,20 +229,20 @@ def test_with_a_budget_no_request_goes_without_a_limit(
 ) -> None:
     server.refused_fields = {"max_tokens", "max_completion_tokens"}
     with pytest.raises(ServerError, match="no request is sent without a limit"):
-        campaign.suggest(LanguageModel(server.url, "tiny", input_price=1, budget=1))
+        campaign.suggestions.ask(LanguageModel(server.url, "tiny", input_price=1, budget=1))
     assert server.charged == {}
 
 
 def test_what_was_paid_survives_the_source(campaign: Campaign, server: FakeLanguageModel) -> None:
     model = LanguageModel(server.url, "tiny", input_price=1e6, output_price=1e6, budget=1000)
-    first = campaign.suggest(model)
-    campaign.remove_source("tiny")
-    assert campaign.sources() == []
+    first = campaign.suggestions.ask(model)
+    campaign.suggestions.remove("tiny")
+    assert campaign.suggestions.sources() == []
 
-    repeated = campaign.suggest(model)
+    repeated = campaign.suggestions.ask(model)
     assert (repeated.paid, repeated.cached) == (0, first.paid)
     assert repeated.usage.cost == first.usage.cost
-    (report,) = campaign.sources()
+    (report,) = campaign.suggestions.sources()
     assert report.items == first.suggested
 
 
@@ -258,14 +260,14 @@ def test_what_another_process_pays_counts_for_the_budget(
                 reply = ModelReply("elsewhere", None, 0, 0, 2800.0)
                 change.suggestions.add_reply(source, reply)
 
-    run = campaign.suggest(model, progress=pay_elsewhere)
+    run = campaign.suggestions.ask(model, progress=pay_elsewhere)
     assert (run.paid, run.stop_reason) == (1, StopReason.BUDGET)
 
 
 def test_two_replies_about_the_same_text_both_cost(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
-    campaign.suggest(LanguageModel(server.url, "tiny"), limit=1)
+    campaign.suggestions.ask(LanguageModel(server.url, "tiny"), limit=1)
     with campaign.writing() as change:
         source = change.suggestions.source("tiny")
         for label in ("spam", "ham", None):
@@ -279,11 +281,11 @@ def test_a_source_that_is_removed_during_a_run_ends_it(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
     def remove(done: int, total: int) -> None:
-        if campaign.sources():
-            campaign.remove_source("tiny")
+        if campaign.suggestions.sources():
+            campaign.suggestions.remove("tiny")
 
     model = LanguageModel(server.url, "tiny", input_price=1, parallel=2)
-    run = campaign.suggest(model, progress=remove)
+    run = campaign.suggestions.ask(model, progress=remove)
     assert run.stop_reason is StopReason.STOPPED
     assert run.usage.replies == run.paid < 12
     assert stored_suggestions(campaign) == {}
@@ -293,10 +295,10 @@ def test_a_new_reply_without_a_class_withdraws_the_old_suggestion(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
     model = LanguageModel(server.url, "tiny")
-    campaign.suggest(model)
+    campaign.suggestions.ask(model)
     campaign.classes.describe({"spam": ClassDescription("Advertising.")})
     server.reply = lambda text: "no idea" if "win" in text else '{"label": "ham"}'
-    campaign.suggest(model, again=True)
+    campaign.suggestions.ask(model, again=True)
     assert set(stored_suggestions(campaign).values()) == {"ham"}
     assert len(stored_suggestions(campaign)) == 8
 
@@ -304,7 +306,7 @@ def test_a_new_reply_without_a_class_withdraws_the_old_suggestion(
 def test_a_stored_reply_says_nothing_about_a_text_that_is_changed_in_the_same_moment(
     campaign: Campaign, server: FakeLanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    campaign.suggest(LanguageModel(server.url, "tiny", source="first"))
+    campaign.suggestions.ask(LanguageModel(server.url, "tiny", source="first"))
 
     find_replies = SuggestionQueries.find_replies
 
@@ -316,7 +318,7 @@ def test_a_stored_reply_says_nothing_about_a_text_that_is_changed_in_the_same_mo
         return replies
 
     monkeypatch.setattr(SuggestionQueries, "find_replies", find_and_change)
-    run = campaign.suggest(LanguageModel(server.url, "tiny", source="second"))
+    run = campaign.suggestions.ask(LanguageModel(server.url, "tiny", source="second"))
 
     with campaign.reading() as view:
         stored = view.suggestions.of_source(view.suggestions.source("second"))
@@ -328,7 +330,7 @@ def test_a_text_that_is_changed_during_a_request_keeps_its_new_suggestion(
     campaign: Campaign, server: FakeLanguageModel
 ) -> None:
     model = LanguageModel(server.url, "tiny", parallel=1)
-    campaign.suggest(model)
+    campaign.suggestions.ask(model)
     campaign.classes.describe({"spam": ClassDescription("Advertising.")})
 
     def change_and_hesitate(text: str) -> str:
@@ -341,7 +343,7 @@ def test_a_text_that_is_changed_during_a_request_keeps_its_new_suggestion(
         return "no idea"
 
     server.reply = change_and_hesitate
-    campaign.suggest(model, again=True)
+    campaign.suggestions.ask(model, again=True)
 
     assert stored_suggestions(campaign) == {"t0": "ham"}
 
@@ -353,7 +355,7 @@ def test_a_class_that_is_renamed_during_a_run_keeps_its_suggestions(
         if "spam" in campaign.classes.names():
             campaign.classes.rename("spam", "advertisement")
 
-    run = campaign.suggest(LanguageModel(server.url, "tiny", parallel=1), progress=rename)
+    run = campaign.suggestions.ask(LanguageModel(server.url, "tiny", parallel=1), progress=rename)
 
     assert (run.paid, run.suggested) == (12, 12)
     assert sorted(set(stored_suggestions(campaign).values())) == ["advertisement", "ham"]
@@ -394,7 +396,7 @@ def test_ctrl_c_makes_no_further_attempt(
 
     server.statuses = [200] + [503] * 100
     with pytest.raises(KeyboardInterrupt):
-        campaign.suggest(LanguageModel(server.url, "tiny", parallel=2), progress=interrupt)
+        campaign.suggestions.ask(LanguageModel(server.url, "tiny", parallel=2), progress=interrupt)
     assert len(server.requests) <= 3
 
 
@@ -412,14 +414,14 @@ def test_a_run_can_be_stopped(campaign: Campaign, server: FakeLanguageModel) -> 
 
 def test_items_that_are_waiting_come_first(campaign: Campaign, server: FakeLanguageModel) -> None:
     waiting = {question.item for question in campaign.ask(4)}
-    campaign.suggest(LanguageModel(server.url, "tiny", parallel=1), limit=4)
+    campaign.suggestions.ask(LanguageModel(server.url, "tiny", parallel=1), limit=4)
     assert set(stored_suggestions(campaign)) == waiting
 
 
 def test_items_that_are_no_texts_are_refused(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "f.teeter", "f", ["a", "b"], Settings(kind="features"))
     with pytest.raises(InputError, match="only texts can be sent"):
-        campaign.suggest(LanguageModel("http://127.0.0.1:1/v1", "tiny"))
+        campaign.suggestions.ask(LanguageModel("http://127.0.0.1:1/v1", "tiny"))
 
 
 @pytest.mark.parametrize(
@@ -447,14 +449,14 @@ def test_a_killed_run_loses_nothing_and_pays_for_nothing_twice(
     def ask(report: Report) -> None:
         opened = Campaign.open(path)
         model = LanguageModel(server.url, "tiny", parallel=2)
-        opened.suggest(model, progress=lambda done, total: report(str(done)))
+        opened.suggestions.ask(model, progress=lambda done, total: report(str(done)))
 
     reported = kill_after(ask, reports=3)
     before = Campaign.open(path)
     stored = stored_suggestions(before)
     assert len(stored) >= int(reported[2]), "what was reported is on disk"
 
-    run = before.suggest(LanguageModel(server.url, "tiny"))
+    run = before.suggestions.ask(LanguageModel(server.url, "tiny"))
     assert run.paid == 12 - len(stored), "stored replies are not asked for again"
     assert len(stored_suggestions(before)) == 12
     assert server.charged == dict.fromkeys(TEXTS, 1)

@@ -10,11 +10,16 @@ import pytest
 
 from teeter.campaigns.campaign import Campaign, Settings
 from teeter.campaigns.learning.stopping import estimate_accuracy
-from teeter.campaigns.records import Answer, AnswerKind, ShownSuggestion
-from teeter.campaigns.store import SourceKind, Suggestion
+from teeter.campaigns.records import (
+    Answer,
+    AnswerKind,
+    ShownSuggestion,
+    SourceKind,
+    SourceReport,
+)
+from teeter.campaigns.store import Suggestion
 from teeter.campaigns.suggestions.sources import (
     BLIND_SHARE,
-    SourceReport,
     is_answered_blind,
     parse_predictions,
     rank_sources,
@@ -133,7 +138,7 @@ def test_a_wrong_file_is_one_clear_sentence(tmp_path: Path, text: str, sentence:
 def test_predictions_are_stored_and_never_become_labels(campaign: Campaign) -> None:
     rows = [{"id": f"n{k}", "label": "spam"} for k in range(10)]
     rows += [{"id": "other", "label": "spam"}, {"id": "n11", "label": "eggs"}]
-    result = campaign.add_predictions(rows, " old model ")
+    result = campaign.suggestions.add(rows, " old model ")
 
     assert (result.source, result.stored, result.unknown_items) == ("old model", 10, 1)
     assert result.unknown_labels == {"eggs": 1}
@@ -145,22 +150,22 @@ def test_predictions_are_stored_and_never_become_labels(campaign: Campaign) -> N
 def test_predictions_may_name_a_class_as_it_was_called_before(campaign: Campaign) -> None:
     campaign.classes.rename("spam", "advertising")
 
-    result = campaign.add_predictions([{"id": "n1", "label": "spam"}], "old model")
+    result = campaign.suggestions.add([{"id": "n1", "label": "spam"}], "old model")
 
     assert (result.stored, result.unknown_labels) == (1, {})
 
 
 def test_predictions_of_the_same_name_replace_the_earlier_ones(campaign: Campaign) -> None:
-    campaign.add_predictions([{"id": "n1", "label": "spam"}, {"id": "n2", "label": "spam"}], "old")
-    campaign.add_predictions([{"id": "n2", "label": "ham"}], "old")
-    (report,) = campaign.sources()
+    campaign.suggestions.add([{"id": "n1", "label": "spam"}, {"id": "n2", "label": "spam"}], "old")
+    campaign.suggestions.add([{"id": "n2", "label": "ham"}], "old")
+    (report,) = campaign.suggestions.sources()
     assert report.items == 1
 
-    campaign.remove_source("old")
-    assert campaign.sources() == []
-    campaign.remove_source("old")  # sent again
+    campaign.suggestions.remove("old")
+    assert campaign.suggestions.sources() == []
+    campaign.suggestions.remove("old")  # sent again
     with pytest.raises(UnknownNameError, match="No source is called 'lost'"):
-        campaign.remove_source("lost")
+        campaign.suggestions.remove("lost")
 
 
 @pytest.mark.parametrize(
@@ -174,24 +179,24 @@ def test_predictions_about_something_else_are_refused(
     campaign: Campaign, row: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        campaign.add_predictions([row], "old")
-    assert campaign.sources() == []
+        campaign.suggestions.add([row], "old")
+    assert campaign.suggestions.sources() == []
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 81, "class names", "a\nb"])
 def test_a_name_that_cannot_be_shown_is_refused(campaign: Campaign, name: str) -> None:
     with pytest.raises(InputError, match="name of a source"):
-        campaign.add_predictions([{"id": "n1", "label": "spam"}], name)
+        campaign.suggestions.add([{"id": "n1", "label": "spam"}], name)
 
 
 def test_accuracy_is_measured_on_control_items_that_no_one_saw_it_on(campaign: Campaign) -> None:
     # Right on even items only: it always says spam.
-    campaign.add_predictions([{"id": f"n{k}", "label": "spam"} for k in range(60)], "lazy")
+    campaign.suggestions.add([{"id": f"n{k}", "label": "spam"} for k in range(60)], "lazy")
     questions = campaign.ask(40)
     for question in questions:
         campaign.tell(question.item, true_label(question.item))
 
-    (report,) = campaign.sources()
+    (report,) = campaign.suggestions.sources()
     control = [question.item for question in questions if question.arm == "control"]
     right = sum(true_label(item) == "spam" for item in control)
     assert report.accuracy == estimate_accuracy(right, len(control))
@@ -202,7 +207,7 @@ def test_accuracy_is_measured_on_control_items_that_no_one_saw_it_on(campaign: C
 
 
 def test_what_was_shown_is_stored_with_the_answer(campaign: Campaign) -> None:
-    campaign.add_predictions([{"id": f"n{k}", "label": "spam"} for k in range(60)], "lazy")
+    campaign.suggestions.add([{"id": f"n{k}", "label": "spam"} for k in range(60)], "lazy")
     picked = [question.item for question in campaign.ask(30) if question.arm == "picked"]
     seen = ShownSuggestion("lazy", "spam")
     for item in picked[:4]:
@@ -211,20 +216,20 @@ def test_what_was_shown_is_stored_with_the_answer(campaign: Campaign) -> None:
     campaign.answer(Answer(picked[5], "ann", AnswerKind.LABEL, "ham"))
     campaign.answer(Answer(picked[6], "ann", AnswerKind.SKIP), shown=seen)
 
-    (report,) = campaign.sources()
+    (report,) = campaign.suggestions.sources()
     assert report.shown == estimate_accuracy(4, 5)
     assert report.blind == estimate_accuracy(0, 1)
 
     # Later predictions change what the source says, not what annotators saw.
-    campaign.add_predictions([{"id": f"n{k}", "label": "ham"} for k in range(60)], "lazy")
-    (report,) = campaign.sources()
+    campaign.suggestions.add([{"id": f"n{k}", "label": "ham"} for k in range(60)], "lazy")
+    (report,) = campaign.suggestions.sources()
     assert report.shown == estimate_accuracy(4, 5)
     assert report.blind == estimate_accuracy(1, 1)
 
     campaign.undo("ann")  # the skip
     campaign.undo("ann")
     campaign.undo("ann")
-    (report,) = campaign.sources()
+    (report,) = campaign.suggestions.sources()
     assert report.shown == estimate_accuracy(4, 4), "an answer that was undone does not count"
 
 
@@ -246,9 +251,9 @@ def test_labels_that_came_with_the_items_do_not_measure_a_source(tmp_path: Path)
 
     campaign.train()
     campaign.ask(4)
-    campaign.add_predictions([{"id": f"n{k}", "label": "spam"} for k in range(20)], "lazy")
+    campaign.suggestions.add([{"id": f"n{k}", "label": "spam"} for k in range(20)], "lazy")
 
-    (report,) = campaign.sources()
+    (report,) = campaign.suggestions.sources()
     assert report.accuracy is None
 
 
@@ -262,7 +267,7 @@ def test_the_most_accurate_source_is_shown_first() -> None:
 
     def report(name: str, right: int, total: int) -> SourceReport:
         accuracy = estimate_accuracy(right, total)
-        return SourceReport(name, SourceKind.PREDICTIONS, {}, 9, accuracy, None, None)
+        return SourceReport(name, SourceKind.PREDICTIONS, 9, accuracy, None, None)
 
     lucky = report("lucky", 2, 2)
     good = report("good", 90, 100)

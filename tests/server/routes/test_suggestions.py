@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -88,11 +89,13 @@ def test_an_answer_says_what_was_shown(labelled: LabelledCampaign) -> None:
     assert "old model" in team
 
 
-def test_the_page_says_which_predictions_are_left_out(labelled: LabelledCampaign) -> None:
-    content = predictions_csv(labelled.file) + "\nelsewhere,spam,0.5\n"
-    files = {"file": ("old.csv", content.encode(), "text/csv")}
-    page = labelled.client.post(f"{PAGE}/predictions", files=files, data={"source": "old"}).text
-    assert "1 prediction is for an item that the campaign does not have." in page
+def test_an_upload_says_which_predictions_are_left_out(labelled: LabelledCampaign) -> None:
+    content = predictions_csv(labelled.file) + "\nelsewhere,spam,0.5\nt0x,spam,0.5\n"
+    stored: Any = upload(labelled.client, content)
+    assert stored.json()["sentences"] == [
+        "Added 121 suggestions by old model.",
+        "Left out 2 predictions for items that the campaign does not have.",
+    ]
 
 
 def test_the_labelling_page_has_a_switch_only_if_there_are_suggestions(
@@ -115,13 +118,9 @@ def test_wrong_uploads_are_refused_in_one_sentence(client: TestClient) -> None:
     assert "must be a number from 0 to 1" in detail
     assert "/" not in detail, "no path of the server"
 
-    page = client.post(
-        f"{PAGE}/predictions",
-        files={"file": ("old.csv", b"id\n1\n", "text/csv")},
-        data={"source": "<script>"},
-    )
-    assert page.status_code == 422
-    assert "Cannot find a prediction" in page.text
+    response = upload(client, "id\n1\n", "<script>")
+    assert response.status_code == 422  # type: ignore[attr-defined]
+    assert "Cannot find a prediction" in response.json()["detail"]  # type: ignore[attr-defined]
 
 
 def test_descriptions_are_edited_and_shown_escaped(client: TestClient) -> None:
@@ -169,8 +168,8 @@ def test_names_can_be_switched_off_and_on(client: TestClient) -> None:
 def test_a_source_is_removed(labelled: LabelledCampaign) -> None:
     client = labelled.client
     upload(client, predictions_csv(labelled.file))
-    page = client.post(f"{PAGE}/sources/remove", data={"name": "old model"})
-    assert "its suggestions were removed" in page.text
+    removed = client.post(f"{AT}/sources/remove", json={"name": "old model"})
+    assert removed.json() == {"name": "old model"}
     assert client.get(f"{AT}/sources").json() == []
     repeated = client.post(f"{AT}/sources/remove", json={"name": "old model"})
     assert repeated.json() == {"name": "old model"}, "sent again"
@@ -207,11 +206,10 @@ def test_a_server_asks_its_language_model_about_the_next_items_and_then_about_al
         started = client.post(f"{AT}/suggest", json={}).json()
         assert started == {"source": "tiny", "sent_to": f"127.0.0.1:{llm.server_address[1]}"}
         wait_until(lambda: client.get(f"{AT}/sources").json()[0]["items"] == 121)
-        page = client.post(f"{PAGE}/suggest").text
-        assert "You can leave this page." in page
 
         (source,) = client.get(f"{AT}/sources").json()
-        assert source["tokens"] == 121 * 110
+        usage = source["usage"]
+        assert usage["input_tokens"] + usage["output_tokens"] == 121 * 110
         assert source["remaining_budget"] == pytest.approx(100 - 121 * 110 / 1e6)
         labelling = client.get(PAGE).text
         assert "are sent to" in labelling

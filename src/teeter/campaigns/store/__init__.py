@@ -22,9 +22,7 @@ from teeter.campaigns.store.queries.label_studio_links import ImportedAnnotation
 from teeter.campaigns.store.queries.picks import BatchOrigin, Pick
 from teeter.campaigns.store.queries.suggestions import (
     ModelReply,
-    ModelUsage,
     Source,
-    SourceKind,
     Suggestion,
 )
 from teeter.campaigns.store.queries.trained_models import (
@@ -44,13 +42,11 @@ __all__ = [
     "LockName",
     "ModelReply",
     "ModelSummary",
-    "ModelUsage",
     "NewRow",
     "Pick",
     "ProjectLink",
     "Reading",
     "Source",
-    "SourceKind",
     "StoredCampaign",
     "StoredCertificate",
     "StoredEncoding",

@@ -15,15 +15,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from teeter.campaigns.records import ItemKind
+from teeter.campaigns.records import ItemKind, ModelUsage, SourceKind
 from teeter.campaigns.settings import Settings
 from teeter.campaigns.store import (
     CampaignStore,
     ModelReply,
-    ModelUsage,
     Reading,
     Source,
-    SourceKind,
     StoredItem,
     Suggestion,
     Writing,

@@ -13,29 +13,37 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from teeter.base.files import require_file
 from teeter.base.registry import did_you_mean
 from teeter.base.seeds import stream_seed
+from teeter.base.wording import list_some, pluralize
 from teeter.campaigns.classes import as_class_name
 from teeter.campaigns.items.item import refuse_frame, require_printable
 from teeter.campaigns.learning.prior import CLASS_NAMES
 from teeter.campaigns.learning.stopping import estimate_accuracy
-from teeter.campaigns.records import AccuracyEstimate, AnswerKind, PickArm, ShownSuggestion
+from teeter.campaigns.records import (
+    AccuracyEstimate,
+    AnswerKind,
+    ModelUsage,
+    PickArm,
+    PredictionImport,
+    ShownSuggestion,
+    SourceKind,
+    SourceReport,
+)
 from teeter.campaigns.review.consensus import CampaignSnapshot, answers_of_people, read_snapshot
 from teeter.campaigns.settings import IMPORTED
 from teeter.campaigns.store import (
     CampaignStore,
-    ModelUsage,
     Reading,
     Source,
-    SourceKind,
     Suggestion,
 )
 from teeter.data.table_files import (
@@ -49,8 +57,6 @@ from teeter.errors import InputError
 
 __all__ = [
     "BLIND_SHARE",
-    "PredictionImport",
-    "SourceReport",
     "is_answered_blind",
     "measure_sources",
     "parse_predictions",
@@ -70,6 +76,9 @@ MAX_SOURCE_NAME = 80
 _ID_COLUMNS = ("id", "item", "item_id", "ids")
 _LABEL_COLUMNS = ("label", "class", "prediction", "predicted", "suggestion")
 _PROBABILITY_COLUMNS = ("probability", "confidence", "score", "p")
+
+_NAMED_LABELS = 5
+"""Unknown classes of a file that are named one by one."""
 
 _SUM_TOLERANCE = 0.02
 """How far the sum of rounded probabilities may be from 1."""
@@ -277,20 +286,6 @@ def _parse_probability(value: Any, place: str) -> float:
 # Storing predictions
 
 
-@dataclass(frozen=True)
-class PredictionImport:
-    """What became of a set of predictions."""
-
-    source: str
-    stored: int
-    unknown_items: int
-    """Predictions for items that the campaign does not have."""
-    unknown_labels: dict[str, int] = field(default_factory=dict)
-    """Predicted classes that the campaign does not have, and how often they occur."""
-    missing: int = 0
-    """Items of the campaign without a prediction of this source."""
-
-
 def store_predictions(
     store: CampaignStore,
     predictions: Sequence[Suggestion],
@@ -348,8 +343,28 @@ def store_predictions(
         change.suggestions.write(source, list(usable.values()))
 
     return PredictionImport(
-        name, len(usable), unknown_items, unknown_labels, len(item_ids) - len(usable)
+        source=name,
+        stored=len(usable),
+        unknown_items=unknown_items,
+        unknown_labels=unknown_labels,
+        missing=len(item_ids) - len(usable),
+        sentences=_describe_import(name, len(usable), unknown_items, unknown_labels),
     )
+
+
+def _describe_import(
+    source: str, stored: int, unknown_items: int, unknown_labels: Mapping[str, int]
+) -> list[str]:
+    """Return what became of predictions as sentences for people."""
+    sentences = [f"Added {pluralize(stored, 'suggestion')} by {source}."]
+    if unknown_items:
+        count = pluralize(unknown_items, "prediction")
+        sentences.append(f"Left out {count} for items that the campaign does not have.")
+    if unknown_labels:
+        count = pluralize(sum(unknown_labels.values()), "prediction")
+        listed = list_some([repr(name) for name in unknown_labels], _NAMED_LABELS)
+        sentences.append(f"Left out {count} of classes that the campaign does not have: {listed}.")
+    return sentences
 
 
 def validate_source_name(name: str) -> str:
@@ -391,36 +406,6 @@ def _explain_unusable(
 
 
 # Measuring sources
-
-
-@dataclass(frozen=True)
-class SourceReport:
-    """A source of suggestions, and how often annotators agree with it."""
-
-    name: str
-    kind: SourceKind
-    detail: Mapping[str, Any]
-    items: int
-    """Items that it has said something about, without withdrawn ones."""
-    accuracy: AccuracyEstimate | None
-    """Share of its suggestions on control and audit items that equal the label.
-
-    Annotators did not see them there.
-    """
-    shown: AccuracyEstimate | None
-    """Share of labels on picked items that equal the suggestion, where it stood on the page."""
-    blind: AccuracyEstimate | None
-    """The same where it did not."""
-    usage: ModelUsage | None = None
-    """What a language model has used."""
-
-    @property
-    def remaining_budget(self) -> float | None:
-        """What a language model may still cost; None without a budget."""
-        budget = self.detail.get("budget")
-        if budget is None or self.usage is None:
-            return None
-        return max(0.0, float(budget) - self.usage.cost)
 
 
 def visible_suggestions(
@@ -544,13 +529,22 @@ def _measure_source(
     return SourceReport(
         name=source.name,
         kind=source.kind,
-        detail=source.detail,
         items=len(suggested),
         accuracy=estimate_accuracy(right, len(measured)),
         shown=_estimate_agreement(shown_pairs),
         blind=_estimate_agreement(blind_pairs),
+        # Only the host: the path of an address may tell more than annotators should know.
+        sent_to=urlsplit(str(source.detail.get("url", ""))).netloc or None,
+        remaining_budget=_remaining_budget(source, usage),
         usage=usage,
     )
+
+
+def _remaining_budget(source: Source, usage: ModelUsage | None) -> float | None:
+    budget = source.detail.get("budget")
+    if budget is None or usage is None:
+        return None
+    return max(0.0, float(budget) - usage.cost)
 
 
 def _estimate_agreement(pairs: Sequence[tuple[str, str | None]]) -> AccuracyEstimate | None:

@@ -72,7 +72,6 @@ from teeter.server.schemas import (
     ModelRound,
     QuestionOut,
     RecentAnswer,
-    SourceOut,
 )
 from teeter.server.service import CampaignService
 from teeter.server.worker.requests import MapKind
@@ -193,12 +192,6 @@ class CampaignPage:
             **context,
         )
 
-    def list_sources(self) -> list[SourceOut]:
-        """Return the sources of suggestions, with their measured accuracy."""
-        with self.service.campaign.reading() as view:
-            reports = self.service.measure_sources(view)
-        return [SourceOut.from_report(report) for report in reports]
-
     def render_labelling(
         self,
         mode: LabelMode,
@@ -217,6 +210,7 @@ class CampaignPage:
             waiting: number of disagreements that need a decision.
             is_name_shared: whether another browser is used under the same name.
         """
+        suggestions = self.service.campaign.suggestions
         start = LabelPageStart(
             slug=self.service.slug,
             campaign=self.service.compute_identity(),
@@ -231,7 +225,7 @@ class CampaignPage:
             questions=questions,
             recent=recent,
             waiting=waiting,
-            sources=self.list_sources() if mode is LabelMode.LABEL else [],
+            sources=suggestions.recent_sources() if mode is LabelMode.LABEL else [],
         )
         return self.render("label.html", start=start, is_name_shared=is_name_shared)
 

@@ -101,7 +101,7 @@ def show_team(request: Request, slug: str) -> Response:
         agreement=campaign.review.agreement(),
         consensus=campaign.settings.consensus,
         methods=list(ConsensusMethod),
-        sources=page.list_sources(),
+        sources=campaign.suggestions.recent_sources(),
         roles=ROLES,
         has_members=any(member.role is not None for member in members),
     )

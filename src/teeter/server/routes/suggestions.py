@@ -1,10 +1,8 @@
-"""Classes and suggestions: what owners do with them, over REST and on their pages."""
+"""Classes and suggestions: what owners do with them, over REST and on their page."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -12,79 +10,30 @@ from fastapi.responses import Response
 
 from teeter.campaigns.classes import validate_description
 from teeter.campaigns.learning.prior import explain_unused_names
-from teeter.campaigns.records import ClassDescription, ClassInfo, Permission
-from teeter.errors import InputError, ServerError
+from teeter.campaigns.records import (
+    ClassDescription,
+    ClassInfo,
+    Permission,
+    PredictionImport,
+    SourceReport,
+)
+from teeter.errors import InputError
 from teeter.server.access.permissions import current_user, get_workspace, require_permission
 from teeter.server.routes.pages import open_campaign_page
 from teeter.server.schemas import (
     DescribeIn,
     NameIn,
     NamesIn,
-    PredictionsStored,
-    SourceOut,
     SourceRemoved,
     SuggestIn,
     SuggestStarted,
 )
-from teeter.server.service import CampaignService
 from teeter.server.uploads import save_upload
 
 __all__ = [
-    "SuggestionService",
     "page_router",
     "router",
-    "upload_predictions",
 ]
-
-
-class SuggestionService:
-    """What owners do with classes and suggestions."""
-
-    def __init__(self, service: CampaignService, user: str) -> None:
-        self._service = service
-        self._user = user
-
-    def describe_classes(self, descriptions: Mapping[str, ClassDescription]) -> list[ClassInfo]:
-        """Replace the descriptions of some classes, and return all classes.
-
-        Raises:
-            UnknownNameError: there is no such class.
-            InputError: a description is too long.
-        """
-        self._service.campaign.classes.describe(descriptions, who=self._user)
-        return self._service.campaign.classes.all()
-
-    def use_names(self, use: bool) -> NamesIn:
-        """Choose whether models learn from the names and descriptions of the classes."""
-        self._service.campaign.change_settings(names=use, who=self._user)
-        return NamesIn(use=use)
-
-    def explain_unused_names(self) -> str | None:
-        """Return why models do not learn from the names of classes; None if they do."""
-        campaign = self._service.campaign
-        with campaign.reading() as view:
-            current = view.encodings.current()
-        return explain_unused_names(campaign.settings, None if current is None else current.encoder)
-
-    def add_predictions(self, file: Path, source: str) -> PredictionsStored:
-        """Store a file of predictions as suggestions of a source."""
-        stored = self._service.campaign.add_predictions(file, source, who=self._user)
-        return PredictionsStored(
-            source=stored.source,
-            stored=stored.stored,
-            unknown_items=stored.unknown_items,
-            unknown_labels=stored.unknown_labels,
-            missing=stored.missing,
-        )
-
-    def remove_source(self, name: str) -> SourceRemoved:
-        """Remove a source and its suggestions.
-
-        Raises:
-            UnknownNameError: there is no such source.
-        """
-        self._service.campaign.remove_source(name, who=self._user)
-        return SourceRemoved(name=name)
 
 
 router = APIRouter(prefix="/api/v1/campaigns/{slug}")
@@ -111,27 +60,25 @@ def describe_classes(request: Request, slug: str, body: DescribeIn) -> list[Clas
     for name, given in body.classes.items():
         descriptions[name] = ClassDescription(given.description, tuple(given.examples))
 
-    suggestions = SuggestionService(service, current_user(request))
-    return suggestions.describe_classes(descriptions)
+    service.campaign.classes.describe(descriptions, who=current_user(request))
+    return service.campaign.classes.all()
 
 
 @router.post("/classes/names")
 def use_names(request: Request, slug: str, body: NamesIn) -> NamesIn:
     """Let models learn from the names and descriptions of the classes, or not."""
     service = require_permission(request, slug, Permission.MANAGE)
-
-    suggestions = SuggestionService(service, current_user(request))
-    return suggestions.use_names(body.use)
+    service.campaign.change_settings(names=body.use, who=current_user(request))
+    return body
 
 
 # Suggestions
 
 
 @router.get("/sources")
-def list_sources(request: Request, slug: str) -> list[SourceOut]:
+def list_sources(request: Request, slug: str) -> list[SourceReport]:
     """Return the sources of suggestions, and how often annotators agree with each."""
-    service = require_permission(request, slug, Permission.REVIEW)
-    return [SourceOut.from_report(report) for report in service.campaign.sources()]
+    return require_permission(request, slug, Permission.REVIEW).campaign.suggestions.sources()
 
 
 @router.post("/predictions")
@@ -144,21 +91,14 @@ def add_predictions(
         File(description="CSV, JSONL or Parquet with id, label and optionally probability."),
     ],
     source: SourceField,
-) -> PredictionsStored:
+) -> PredictionImport:
     """Add the predictions of another model as suggestions. They never become labels."""
-    return upload_predictions(request, slug, file, source)
-
-
-def upload_predictions(
-    request: Request, slug: str, file: UploadFile, source: str
-) -> PredictionsStored:
-    """Store an uploaded file of predictions, and remove the file."""
     service = require_permission(request, slug, Permission.MANAGE)
     workspace = get_workspace(request)
 
     path = save_upload(file, workspace.temp, workspace.auth.config.upload_limit)
     try:
-        return SuggestionService(service, current_user(request)).add_predictions(path, source)
+        return service.campaign.suggestions.add(path, source, who=current_user(request))
     finally:
         shutil.rmtree(path.parent, ignore_errors=True)
 
@@ -167,9 +107,8 @@ def upload_predictions(
 def remove_source(request: Request, slug: str, body: NameIn) -> SourceRemoved:
     """Remove a source and all its suggestions."""
     service = require_permission(request, slug, Permission.MANAGE)
-
-    suggestions = SuggestionService(service, current_user(request))
-    return suggestions.remove_source(body.name)
+    service.campaign.suggestions.remove(body.name, who=current_user(request))
+    return SourceRemoved(body.name)
 
 
 @router.post("/suggest", status_code=202)
@@ -181,16 +120,13 @@ def ask_language_model(request: Request, slug: str, body: SuggestIn) -> SuggestS
     service = require_permission(request, slug, Permission.MANAGE)
     suggester = get_workspace(request).require_suggester()
     suggester.ask_about_all(service, body.limit)
-    return SuggestStarted(source=suggester.model.source_name, sent_to=suggester.host)
+    return SuggestStarted(suggester.model.source_name, suggester.host)
 
 
 page_router = APIRouter(include_in_schema=False)
 
-_SHOWN_ERRORS = (InputError, ServerError)
+_SHOWN_ERRORS = (InputError,)
 """Errors that are shown on the page, so that the form can be corrected."""
-
-_LISTED_LABELS = 3
-"""Unknown classes of a file that are named one by one."""
 
 
 @page_router.get("/c/{slug}/classes")
@@ -210,14 +146,17 @@ def _render_classes(
     """
     page = open_campaign_page(request, slug, "classes", Permission.ANSWER)
     suggester = get_workspace(request).suggester
-    service = SuggestionService(page.service, current_user(request))
+    campaign = page.service.campaign
+    with campaign.reading() as view:
+        current = view.encodings.current()
+    encoder = None if current is None else current.encoder
     return page.render(
         "classes.html",
         # The status tells programs what the page tells people.
         status=200 if error is None else 422,
-        sources=page.list_sources(),
-        uses_names=page.service.campaign.settings.names,
-        unused_names=service.explain_unused_names(),
+        sources=campaign.suggestions.recent_sources(),
+        uses_names=campaign.settings.names,
+        unused_names=explain_unused_names(campaign.settings, encoder),
         suggester=suggester,
         problem=None if suggester is None else suggester.problem(slug),
         is_asking=suggester is not None and suggester.is_busy(slug),
@@ -244,7 +183,7 @@ def submit_descriptions(
         described = {}
         for class_name, text, lines in zip(name, description, examples, strict=True):
             described[class_name] = validate_description(class_name, text, lines.splitlines())
-        SuggestionService(service, current_user(request)).describe_classes(described)
+        service.campaign.classes.describe(described, who=current_user(request))
     except _SHOWN_ERRORS as error:
         return _render_classes(request, slug, error=str(error))
     return _render_classes(request, slug, notice="The descriptions were saved.")
@@ -273,67 +212,5 @@ def submit_names(
 ) -> Response:
     """Let models learn from the names of the classes, or not."""
     service = require_permission(request, slug, Permission.MANAGE)
-    SuggestionService(service, current_user(request)).use_names(use == "yes")
+    service.campaign.change_settings(names=use == "yes", who=current_user(request))
     return _render_classes(request, slug, notice="The next model will take this into account.")
-
-
-@page_router.post("/c/{slug}/predictions")
-def submit_predictions(
-    request: Request,
-    slug: str,
-    *,
-    file: Annotated[UploadFile, File()],
-    source: Annotated[str, Form(max_length=80)],
-) -> Response:
-    """Add the predictions of another model."""
-    try:
-        stored = upload_predictions(request, slug, file, source)
-    except _SHOWN_ERRORS as error:
-        sentence = get_workspace(request).redact_paths(str(error))
-        return _render_classes(request, slug, error=sentence)
-    return _render_classes(request, slug, notice=_describe_import(stored))
-
-
-def _describe_import(stored: PredictionsStored) -> str:
-    sentence = f"Added {stored.stored:,} suggestions by {stored.source}."
-    if stored.unknown_items:
-        are = f"{stored.unknown_items:,} predictions are for items"
-        if stored.unknown_items == 1:
-            are = "1 prediction is for an item"
-        sentence += f" {are} that the campaign does not have."
-    if stored.unknown_labels:
-        n_unknown = sum(stored.unknown_labels.values())
-        listed = ", ".join(list(stored.unknown_labels)[:_LISTED_LABELS])
-        sentence += (
-            f" {n_unknown:,} predictions name classes that do not exist here, such as {listed}."
-        )
-    return sentence
-
-
-@page_router.post("/c/{slug}/sources/remove")
-def submit_removal(
-    request: Request, slug: str, name: Annotated[str, Form(max_length=200)]
-) -> Response:
-    """Remove a source and its suggestions."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    try:
-        SuggestionService(service, current_user(request)).remove_source(name)
-    except _SHOWN_ERRORS as error:
-        return _render_classes(request, slug, error=str(error))
-    return _render_classes(request, slug, notice=f"{name} and its suggestions were removed.")
-
-
-@page_router.post("/c/{slug}/suggest")
-def submit_suggest(request: Request, slug: str) -> Response:
-    """Ask the server's language model about all items."""
-    service = require_permission(request, slug, Permission.MANAGE)
-    try:
-        suggester = get_workspace(request).require_suggester()
-        suggester.ask_about_all(service, None)
-    except _SHOWN_ERRORS as error:
-        return _render_classes(request, slug, error=str(error))
-    return _render_classes(
-        request,
-        slug,
-        notice=f"All texts are being sent to {suggester.host}. You can leave this page.",
-    )

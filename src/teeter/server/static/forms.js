@@ -7,7 +7,8 @@
 // On the form, or on the button that sends it, which counts first:
 //   data-api      the address of REST
 //   data-method   POST by default
-//   data-notice   what is said when it worked: {name} is a field of the answer, or else of what was sent
+//   data-notice   what is said when it worked: {name} is a field of the answer, or else of what was sent;
+//                 a list of sentences becomes one text
 //   data-secret   the field of the answer to show once, in a code element, below the notice
 //   data-stay     show nothing new but the notice. Without it the page is read again, and its content replaced.
 //
@@ -117,7 +118,7 @@ async function submit(event) {
     if (setting("stay") === undefined) await refresh();
 
     const output = ownOutput?.isConnected ? ownOutput : document.getElementById("notice");
-    const notice = (setting("notice") ?? "").replace(/\{(\w+)\}/g, (_, name) => answer[name]);
+    const notice = (setting("notice") ?? "").replace(/\{(\w+)\}/g, (_, name) => [answer[name]].flat().join(" "));
     say(output, notice, false, answer[setting("secret")]);
     // What had the focus may be gone.
     if (output !== ownOutput) output.focus();

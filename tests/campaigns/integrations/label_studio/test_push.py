@@ -61,7 +61,7 @@ def test_suggestions_are_sent_only_if_asked_for_and_come_back_with_the_answer(
     backend: LabelStudioBackend, studio: FakeLabelStudio
 ) -> None:
     campaign = backend.create_campaign(count=12)
-    campaign.add_predictions([{"id": f"n{k}", "label": "even"} for k in range(12)], "old model")
+    campaign.suggestions.add([{"id": f"n{k}", "label": "even"} for k in range(12)], "old model")
     backend.sync(campaign, n=4)
     assert all("teeter_suggestion" not in task["data"] for task in studio.tasks.values())
 
@@ -76,7 +76,7 @@ def test_suggestions_are_sent_only_if_asked_for_and_come_back_with_the_answer(
 
     backend.annotate(6, true_label)
     backend.sync(campaign, n=6, suggestions=True)
-    (report,) = campaign.sources()
+    (report,) = campaign.suggestions.sources()
     assert report.shown is not None
     assert report.shown.total == len(shown)
     assert report.blind is not None

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, delete, func, insert, select, update
 
 from teeter.base.registry import did_you_mean
-from teeter.campaigns.records import PickArm, PickState, ShownSuggestion
+from teeter.campaigns.records import ModelUsage, PickArm, PickState, ShownSuggestion, SourceKind
 from teeter.campaigns.store import schema
 from teeter.campaigns.store.queries import Queries, chunks, count_rows, insert_row
 from teeter.campaigns.store.queries.items import StoredItem
@@ -35,9 +34,7 @@ from teeter.errors import UnknownNameError
 
 __all__ = [
     "ModelReply",
-    "ModelUsage",
     "Source",
-    "SourceKind",
     "Suggestion",
     "SuggestionQueries",
 ]
@@ -48,14 +45,6 @@ _SOURCE_REMOVED = "source removed"
 
 _REMOVED = "removed"
 """Stored as the kind of a language model that was removed. What it cost must not be forgotten."""
-
-
-class SourceKind(StrEnum):
-    """Where suggestions come from."""
-
-    PREDICTIONS = "predictions"
-    """The predictions of a model, from a file or a program."""
-    LANGUAGE_MODEL = "language model"
 
 
 @dataclass(frozen=True)
@@ -91,18 +80,6 @@ class ModelReply:
     """Of the model, the prompt and the text."""
     label: str | None
     """The class; None if the reply named no class."""
-    input_tokens: int
-    output_tokens: int
-    cost: float
-
-
-@dataclass(frozen=True)
-class ModelUsage:
-    """What a language model has used so far."""
-
-    replies: int
-    invalid: int
-    """Replies that named no class."""
     input_tokens: int
     output_tokens: int
     cost: float
